@@ -1,6 +1,6 @@
 //! What may be written in the body of a fiber.
 
-/// Makes an `async fn` durable: it carries on in the middle after its process is gone.
+/// Makes an `async fn` durable: after the death of its process it resumes in the middle.
 ///
 /// ```
 /// use forever::prelude::*;
@@ -20,35 +20,35 @@
 /// }
 /// ```
 ///
-/// The function becomes a fiber of its name: `greet(name)` no longer runs, it only says what is to
-/// be run, and is handed to [`Forever::spawn`], [`Forever::run`], [`call!`] or [`spawn!`]. Register
-/// it with `.fiber::<greet>()`.
+/// The function becomes a fiber of its name. `greet(name)` no longer runs it, but describes a call,
+/// to be passed to [`Forever::spawn`], [`Forever::run`], [`call!`] or [`spawn!`]. Register it with
+/// `.fiber::<greet>()`.
 ///
 /// # The head
 ///
-/// - `ctx: &FiberContext` may come first: the fiber's id and the like.
+/// - `ctx: &FiberContext` may come first: the fiber's id, name and runtime.
 /// - Parameters of type [`Res<T>`](crate::Res) are *resources* (clients, connections, settings):
-///   they come from the runtime, by type, and are never saved.
-/// - All others are *arguments*: owned values that serde can write and read, saved when the fiber
-///   is spawned. Patterns are fine.
-/// - It returns a `Result`. The `Ok` is saved; the error's text is what the fiber is known to have
-///   failed with.
-/// - Type parameters and `where` clauses are kept; lifetimes are not possible, as a fiber outlives
-///   who started it.
+///   the runtime provides them by type, and they are never persisted.
+/// - All others are *arguments*: owned values that serde can write and read, stored when the fiber
+///   is spawned. Patterns are allowed.
+/// - It returns a `Result`. The `Ok` value is stored, and so is the text of an error.
+/// - Type parameters and `where` clauses are allowed. Lifetimes are not, since a fiber outlives its
+///   caller.
 ///
 /// # The body
 ///
-/// The body is ordinary Rust, with cut points in it: [`step!`], [`steps!`], [`call!`], [`spawn!`],
-/// [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`] and [`select!`]. They stand
-/// wherever an `.await` could, but for closures, `async` blocks and the arguments of other macros.
-/// What comes after one needs the variables from before it: those that are used later are *kept*,
-/// and must be something that serde can write and read. Plain borrows (`let y = &x;`,
-/// `for q in &plan.questions`) are taken again instead, and `#[fresh] let client = connect();` is
-/// made anew. What could not be resumed does not compile, and the error says what to write instead.
+/// The body is ordinary Rust with cut points: [`step!`], [`steps!`], [`call!`], [`spawn!`],
+/// [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`] and [`select!`]. They are
+/// allowed wherever an `.await` is, except in closures, `async` blocks and the arguments of other
+/// macros. A variable that is used after a later cut point is *kept*: it is stored in the snapshot,
+/// so serde must be able to write and read it. Plain borrows (`let y = &x;`,
+/// `for q in &plan.questions`) are taken again instead, and `#[fresh] let client = connect();` runs
+/// again after a resume. A body that could not be resumed does not compile, and the error says what
+/// to write instead.
 ///
-/// A local that is not needed any more is dropped at the next cut point. One that is never used
-/// after its `let` is there for its destructor, so a cut point in its scope is an error, unless the
-/// value could be saved: take a permit or a lock in the step that needs it, or `drop` it before.
+/// A local that is no longer needed is dropped at the next cut point. One that is never used after
+/// its `let` exists for its destructor, so a cut point in its scope is an error, unless the value
+/// could be stored. Take a permit or a lock inside the step that needs it, or `drop` it before.
 ///
 /// ```compile_fail,E0277
 /// # use forever::prelude::*;
@@ -82,8 +82,8 @@
 /// # async fn load(_: &str) -> anyhow::Result<()> { Ok(()) }
 /// ```
 ///
-/// A `for` by value over a container or a range keeps the items that are left. Over a lazy
-/// iterator, one that calls a closure, waits or never ends, it does not compile
+/// A `for` by value over a container or a range keeps the remaining items. Over a lazy iterator
+/// (one that calls a closure, waits or never ends) it does not compile
 /// ([`EagerIterator`](crate::EagerIterator)): collect its items first.
 ///
 /// ```
@@ -99,25 +99,25 @@
 /// # async fn charge(price: u32) -> anyhow::Result<u32> { Ok(price) }
 /// ```
 ///
-/// Other attribute macros cannot wrap a fiber: what `#[tracing::instrument]` does is put into the
-/// steps.
+/// Other attribute macros cannot wrap a fiber. Apply `#[tracing::instrument]` and similar ones to
+/// the functions that its steps call.
 ///
 /// # Options
 ///
 /// `#[fiber(name = "shop.checkout", version = 2)]`
 ///
-/// - `name = ".."`: the stored name; the function's, if it is not given.
-/// - `version = N`: says of two layouts that look alike that they are not.
-/// - `max_recoveries = N`: how many deaths of its process a fiber may live through before it counts
-///   as their cause.
+/// - `name = ".."`: the stored name. Defaults to the function's name.
+/// - `version = N`: separates snapshots whose meaning has changed although their layout has not.
+/// - `max_recoveries = N`: how many deaths of the process a fiber survives before it counts as
+///   their cause.
 /// - `migrate = path`: a function from an old [`Snapshot`](crate::Snapshot) to one that fits this code.
-/// - `crate = path`: where this crate is, if not at `::forever`.
+/// - `crate = path`: path of this crate. Defaults to `::forever`.
 ///
 /// [`Forever::spawn`]: crate::Forever::spawn
 /// [`Forever::run`]: crate::Forever::run
 pub use forever_macros::fiber;
 
-/// One piece of work that is not repeated once it has finished.
+/// Runs work that is not repeated once it has finished.
 ///
 /// ```
 /// use std::time::Duration;
@@ -148,32 +148,33 @@ pub use forever_macros::fiber;
 /// }
 /// ```
 ///
-/// `step!(["name",] [option,]* body)`. The body is an expression or a block; it may `.await` and
-/// use `?`, which leaves the fiber as always. Its value is the step's. When it has come, the
-/// fiber's snapshot is replaced: a later run goes on behind the step. Until then a crash means that
-/// the body runs again, so what it does outside must bear that: see [`Op::id`](crate::Op::id).
+/// `step!(["name",] [option,]* body)`. The body is an expression or a block. It may `.await` and
+/// use `?`, which leaves the fiber as in any function. Its value is the value of the step. When the
+/// body ends, a new snapshot replaces the last one, and a later run resumes after the step. If the
+/// process crashes before that, the body runs again, so its outside effects must tolerate a
+/// repetition: see [`Op::id`](crate::Op::id).
 ///
-/// - `"name"` is the step's name in snapshots; without it, the name of the variable that it
+/// - `"name"`: the step's name in snapshots. Defaults to the name of the variable that it
 ///   initialises, or of the function that it calls.
-/// - `retry =` [`Retry`](crate::Retry): how often an error of the body (through `?`) is followed by
-///   another attempt. The body must not change the variables around it.
-/// - `timeout =` [`Duration`](std::time::Duration): the longest that one attempt may take.
+/// - `retry =` [`Retry`](crate::Retry): retries after an error of the body (through `?`). The body
+///   must not change the variables around it.
+/// - `timeout =` [`Duration`](std::time::Duration): maximum time of one attempt.
 /// - `catch`: the value is a `Result<T, StepError>`, after all attempts. See
 ///   [`StepError`](crate::StepError) and below.
-/// - `was = "old"`: the name that the step had, for snapshots from then.
-/// - `effect`: what the body does outside must not happen twice. That it begins is stored before it
-///   runs, and what it gave with the checkpoint, in the ledger that
-///   [`Forever::ops`](crate::Forever::ops) gives; so its value must be something that serde can
-///   write and read. When its outcome is known after a crash, the body is skipped, so it must not
-///   change the variables around it.
-/// - `key =` anything that serde can write, of an `effect`: part of its id. Met again at the same
-///   place with another key while it is not settled, the fiber is parked.
-/// - `on_unknown =` [`OnUnknown`](crate::OnUnknown), of an `effect`: what to do when it was begun,
-///   and the process died, the `timeout` ended or the body lost track
-///   ([`Op::unknown`](crate::Op::unknown)) before it had a value. Defaults to `OnUnknown::Park`:
-///   the fiber is parked until a person calls [`Forever::resolve_op`](crate::Forever::resolve_op).
-/// - `|op| body`: gives the body an [`&Op`](crate::Op): the step's id, its attempt, and a place for
-///   what it has found so far.
+/// - `was = "old"`: the former name of the step, for older snapshots.
+/// - `effect`: the body must not run twice. Its start is stored before it runs, and its value with
+///   the checkpoint, in the ledger of [`Forever::ops`](crate::Forever::ops); so serde must be able
+///   to write and read the value. If its outcome is known after a crash, the body is skipped, so it
+///   must not change the variables around it.
+/// - `key =` any value that serde can write, for an `effect`: part of its id. If the same place is
+///   reached with another key while the operation is not settled, the fiber is parked.
+/// - `on_unknown =` [`OnUnknown`](crate::OnUnknown), for an `effect`: policy for an operation in
+///   doubt. It was started, but the process died, the `timeout` passed, or the body reported an
+///   unknown outcome ([`Op::unknown`](crate::Op::unknown)) before it had a value. Defaults to
+///   `OnUnknown::Park`: the fiber is parked until a person calls
+///   [`Forever::resolve_op`](crate::Forever::resolve_op).
+/// - `|op| body`: passes an [`&Op`](crate::Op) to the body, with the operation's id, its attempt,
+///   and its stash.
 ///
 /// ```
 /// use forever::prelude::*;
@@ -201,7 +202,7 @@ pub use forever_macros::fiber;
 ///
 /// # Errors as values
 ///
-/// With `catch` an error does not leave the fiber. It is saved like any value, so a resumed fiber
+/// With `catch` an error does not leave the fiber. It is stored like any value, so a resumed fiber
 /// takes the same branch:
 ///
 /// ```
@@ -232,8 +233,8 @@ pub use forever_macros::fiber;
 /// }
 /// ```
 ///
-/// The error of an `effect` is recorded in the ledger as without `catch`. With `OnUnknown::Fail`,
-/// an operation in doubt is an error too:
+/// The ledger records the error of an `effect` as without `catch`. With `OnUnknown::Fail`, an
+/// operation in doubt is an error too:
 /// [`StepError::is_op_unknown`](crate::StepError::is_op_unknown). A panic is not caught; it fails
 /// the fiber.
 ///
@@ -241,15 +242,16 @@ pub use forever_macros::fiber;
 ///
 /// The bodies of `effect` and of `retry` may read the variables around them, and an `effect`
 /// without `retry` may move them. They cannot assign to them or borrow them mutably: the change
-/// would be lost where the body is skipped, and made again where it is repeated. Give the step a
-/// value and make the change after it; what is `#[fresh]` may be changed. A change behind a shared
-/// reference (a `Mutex`, an atomic) cannot be seen by the compiler and is the program's own.
+/// would be lost when the body is skipped, and repeated when it runs again. Return a value from the
+/// step and make the change after it. Variables with `#[fresh]` may be changed. The compiler cannot
+/// see a change behind a shared reference (a `Mutex`, an atomic); the program is responsible for
+/// it.
 ///
-/// A step with `timeout` or `catch` alone runs its body once, so what the body has changed until it
-/// ended is kept, as in the plain function.
+/// A step with only `timeout` or `catch` runs its body once, so changes that the body made before
+/// it ended are kept, as in a plain function.
 pub use forever_macros::step;
 
-/// Runs another fiber inline, as part of this one, its place kept in this one's snapshot.
+/// Runs another fiber inline, with its snapshot nested in this fiber's.
 ///
 /// ```
 /// use forever::prelude::*;
@@ -273,14 +275,13 @@ pub use forever_macros::step;
 /// # }
 /// ```
 ///
-/// The value is what the other fiber returns, a `Result` of its own types. After a restart the
-/// fiber goes on in the middle of the call. Up to 200 calls may be under way inside one another;
-/// one more fails the fiber. They take no more of the thread's stack than one does, and each
-/// checkpoint writes what all of them keep. For a fiber that runs by itself beside this one, see
-/// [`spawn!`].
+/// The value is the `Result` of the other fiber, with its own types. After a restart the fiber
+/// resumes in the middle of the call. Up to 200 calls may be nested; one more fails the fiber.
+/// Nested calls need no more of the thread's stack than one, but each checkpoint writes the locals
+/// of all of them. For a fiber that runs concurrently with this one, see [`spawn!`].
 pub use forever_macros::call;
 
-/// Starts another fiber that runs by itself: once, however often this one is resumed.
+/// Spawns another fiber, which runs concurrently: once, however often this one is resumed.
 ///
 /// ```
 /// use forever::prelude::*;
@@ -304,12 +305,13 @@ pub use forever_macros::call;
 /// }
 /// ```
 ///
-/// The value is a [`FiberHandle`](crate::FiberHandle), which can be kept, sent, and waited for with [`wait!`].
+/// The value is a [`FiberHandle`](crate::FiberHandle). It can be kept, sent, and awaited with
+/// [`wait!`].
 pub use forever_macros::spawn;
 
 /// Waits for a fiber.
 ///
-/// The value is `Ok` with its result, or the [`FiberError`](crate::FiberError) that says how else it ended.
+/// The value is `Ok` with its result, or a [`FiberError`](crate::FiberError) if it has none.
 ///
 /// ```
 /// use forever::prelude::*;
@@ -327,8 +329,8 @@ pub use forever_macros::spawn;
 /// }
 /// ```
 ///
-/// The handle is taken by value or by reference. While it waits, this fiber is a row in the
-/// database and nothing else.
+/// The handle is taken by value or by reference. While it waits, this fiber is only a row in the
+/// database.
 pub use forever_macros::wait;
 
 /// Waits for several fibers.
@@ -347,7 +349,7 @@ pub use forever_macros::wait;
 /// ```
 pub use forever_macros::wait_all;
 
-/// Waits for some time, also across restarts.
+/// Waits for a duration, also across restarts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -372,12 +374,12 @@ pub use forever_macros::wait_all;
 /// }
 /// ```
 ///
-/// The end is fixed when the wait begins: a restart neither shortens it nor begins it anew, and one
-/// that is over by then ends at once. While it waits, the fiber is a row in the database and
-/// nothing else.
+/// The deadline is fixed when the wait begins: a restart neither shortens nor restarts it, and a
+/// wait whose deadline has passed ends at once. While it waits, the fiber is only a row in the
+/// database.
 pub use forever_macros::sleep;
 
-/// Waits until a time, also across restarts.
+/// Waits until a point in time, also across restarts.
 ///
 /// The time is anything that is `Into<SystemTime>`. See [`sleep!`].
 ///
@@ -413,13 +415,13 @@ pub use forever_macros::sleep_until;
 /// }
 /// ```
 ///
-/// The type of the message is the one that is asked for here; with `timeout =` it is an `Option`,
-/// `None` when the time is over. Each message is received once, in the order in which they were
-/// sent. While it waits, the fiber is a row in the database and nothing else.
+/// The type of the message is the type of the variable. With `timeout =` it is an `Option`, `None`
+/// when the time has passed. Each message is received once, in the order of the sends. While it
+/// waits, the fiber is only a row in the database.
 ///
 /// The topic may be computed (any `&str` or `String`), and there may be several (an array, a slice
-/// or a `Vec`). Of several topics the value is the topic and the message, the oldest message first,
-/// whichever topic it is of. A computed topic is computed once, when the wait begins.
+/// or a `Vec`). With several topics the value is the topic and the message, the oldest message
+/// first across all topics. A computed topic is computed once, when the wait begins.
 ///
 /// ```
 /// use forever::prelude::*;
@@ -437,13 +439,13 @@ pub use forever_macros::sleep_until;
 /// }
 /// ```
 ///
-/// - `timeout =` [`Duration`](std::time::Duration): how long it waits.
-/// - `name = ".."`: the name of the wait in snapshots; without it, the name of the variable that it
-///   initialises, or the topic.
-/// - `was = "old"`: the name that it had.
+/// - `timeout =` [`Duration`](std::time::Duration): maximum time of the wait.
+/// - `name = ".."`: the name of the wait in snapshots. Defaults to the name of the variable that it
+///   initialises, or to the topic.
+/// - `was = "old"`: its former name.
 pub use forever_macros::recv;
 
-/// Waits for the first of several things, and runs the arm that belongs to it.
+/// Waits for the first of several events, and runs its arm.
 ///
 /// ```
 /// use std::time::Duration;
@@ -482,22 +484,22 @@ pub use forever_macros::recv;
 /// }
 /// ```
 ///
-/// `select! { ["name",] [was = "old",] PATTERN [: TYPE] = WAIT => BODY, ..
-/// }`, where a wait is a [`recv!`], [`sleep!`], [`sleep_until!`] or [`wait!`]. All of them begin
-/// together: durations, topics and handles are evaluated once, in source order, when the `select!`
-/// is reached. Which arm it is, with its value, is stored in one commit. Then the body of the arm
-/// runs. It is code of the fiber like any other, with cut points, `?`, `return` and `break`, and
-/// its value is that of the `select!`.
+/// `select! { ["name",] [was = "old",] PATTERN [: TYPE] = WAIT => BODY, .. }`, where a wait is a
+/// [`recv!`], [`sleep!`], [`sleep_until!`] or [`wait!`]. All waits begin together: durations,
+/// topics and handles are evaluated once, in source order, when the `select!` is reached. The
+/// chosen arm is stored with its value, in one commit. Then its body runs. The body is code of the
+/// fiber like any other, with cut points, `?`, `return` and `break`, and its value is that of the
+/// `select!`.
 ///
-/// Of several arms that are ready the first in source order is taken. In a loop, a topic that never
-/// runs dry therefore keeps those below it waiting. A message of an arm that was not taken stays in
-/// its queue, a child goes on, and a sleep is forgotten. While it waits, the fiber is a row in the
-/// database and nothing else.
+/// Of several arms that are ready the first in source order is chosen. So in a loop, a topic that
+/// always has messages starves the arms below it. A message of an arm that was not chosen stays in
+/// its queue, a child keeps running, and a sleep ends. While it waits, the fiber is only a row in
+/// the database.
 pub use forever_macros::select;
 
-/// Runs steps side by side.
+/// Runs steps concurrently.
 ///
-/// Each result is stored when it arrives, and a resumed fiber runs only those that have none.
+/// Each result is stored when it arrives. A resumed fiber runs only the branches without a result.
 ///
 /// ```
 /// use std::time::Duration;
@@ -533,22 +535,22 @@ pub use forever_macros::select;
 /// }
 /// ```
 ///
-/// A branch is an expression that may `.await`, use `?` and read the fiber's variables; it cannot
-/// change them, as it does not run again once its result is stored. The first error (through `?`)
-/// is the fiber's, and the other branches are dropped; with `catch` each branch gives a `Result`,
-/// and none ends the others. What is gone over is kept while the branches run, unless it is
-/// borrowed from a variable that is.
+/// A branch is an expression that may `.await`, use `?` and read the fiber's variables. It cannot
+/// change them, since it does not run again once its result is stored. The first error (through
+/// `?`) leaves the fiber, and the other branches are dropped; with `catch` each branch returns a
+/// `Result`, and none ends the others. The items are kept while the branches run, unless they are
+/// borrowed from a variable that is kept.
 ///
 /// # Branches with options
 ///
 /// A branch takes the options of a [`step!`]:
 /// `steps!(for item in items, limit = 8, retry = .., effect, |op| body)`, where they are evaluated
-/// for each item and may name it, or `steps!(step!("law", retry = .., body), other)`. Each branch
-/// has an operation of its own. In the ledger it is called `both[law]` (the name of the `steps!`
-/// and of the branch) or `pages[3]` (the place of the item, from 0). Its id is the same in every
+/// for each item and may use it, or `steps!(step!("law", retry = .., body), other)`. Each branch
+/// has an operation of its own. Its name in the ledger is `both[law]` (the names of the `steps!`
+/// and of the branch) or `pages["law"]` (the JSON of the item). Its id is the same in every
 /// run, and the attempts of its `retry` survive a restart.
 ///
-/// When the process dies in the body of an `effect`, its `on_unknown` decides about that branch
-/// alone. Until it has decided, no other branch begins, and results that are stored stay. How an
-/// `effect` ended is stored when its branch ends.
+/// If the process dies in the body of an `effect`, its `on_unknown` policy decides about that
+/// branch alone. Until then no other branch begins, and stored results stay. The outcome of an
+/// `effect` is stored when its branch ends.
 pub use forever_macros::steps;

@@ -1,9 +1,9 @@
-//! Durable, resumable agent workflows: an ordinary `async fn` that continues **in the middle**
-//! after its process is gone.
+//! Durable, resumable agent workflows: an ordinary `async fn` that resumes **in the middle** after
+//! its process has died.
 //!
-//! A function marked [`#[fiber]`](macro@fiber) is a *fiber*. In its body [`step!`] marks work that
-//! is not repeated once it has finished, [`steps!`] runs several steps side by side, [`call!`] runs
-//! another fiber inline, [`spawn!`] starts one, and [`sleep!`], [`recv!`], [`wait!`] and
+//! A function marked [`#[fiber]`](macro@fiber) is a *fiber*. In its body, [`step!`] runs work that
+//! is not repeated once it has finished, [`steps!`] runs several steps concurrently, [`call!`] runs
+//! another fiber inline, and [`spawn!`] starts one. [`sleep!`], [`recv!`], [`wait!`] and
 //! [`select!`] wait. After each of them the runtime replaces the fiber's snapshot in an SQLite
 //! file: the last step, and the local variables that the rest of the function needs. The next open
 //! resumes every unfinished fiber from its snapshot. Nothing is replayed, so the code between steps
@@ -55,11 +55,11 @@
 //!   your own in the same file.
 //! - [`Agent`] and [`Forever::agent`]: named owners of state, fibers and schedules;
 //!   [`AgentHandle::keep_alive`] and [`AgentHandle::schedule`].
-//! - [`chat`]: agents that people talk to; [`ChatAgent`](chat::ChatAgent), [`Turn`](chat::Turn), and the
-//!   loop of model and tools, [`AgentLoop`](chat::AgentLoop).
+//! - [`chat`]: agents that people chat with; [`ChatAgent`](chat::ChatAgent), [`Turn`](chat::Turn),
+//!   and the loop of model and tools, [`AgentLoop`](chat::AgentLoop).
 //! - [`store`]: stores of your own, behind [`Builder::store`].
-//! - [`layout()`]: which locals are stored at which cut point, for tests that notice when a change
-//!   would strand running fibers.
+//! - [`layout()`]: the locals that are stored at each cut point, for tests that detect changes
+//!   which would strand running fibers.
 //!
 //! The guide is in the repository, `docs/guide`: getting started, one page for each task,
 //! operations, the file format, and the guarantees with the test that shows each.
@@ -96,9 +96,9 @@ pub use forever_runtime::__private;
 
 /// The names that nearly every file with a fiber needs: `use forever::prelude::*;`.
 ///
-/// Names that a program is likely to have of its own ([`Agent`], [`Connection`], [`Log`], [`Op`],
-/// [`Schedule`], ..) are not in it: two glob imports of the same name cannot be used beside each
-/// other. Import them by name, `use forever::{Agent, BoxError};`.
+/// Names that a program is likely to define itself ([`Agent`], [`Connection`], [`Log`], [`Op`],
+/// [`Schedule`], ..) are not in it: two glob imports of the same name conflict. Import them by
+/// name, `use forever::{Agent, BoxError};`.
 pub mod prelude {
     pub use crate::{Backoff, FiberContext, FiberHandle, Forever, OnUnknown, Res, Retry, StepError};
     pub use crate::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};

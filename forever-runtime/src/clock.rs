@@ -27,13 +27,12 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
         self.sleep(left.min(LONGEST_SLEEP))
     }
 
-    /// A new id for a fiber: different from all others, and greater in text order than the ones
-    /// made before.
+    /// A new id for a fiber: unique, and greater in text order than earlier ones.
     fn id(&self) -> String;
 }
 
-/// The system's time, tokio's timer, and UUIDs of version 7 (RFC 9562), which sort by the time they
-/// were made.
+/// System time, tokio's timer, and UUIDs of version 7 (RFC 9562), which sort by their creation
+/// time.
 #[derive(Debug)]
 pub struct SystemClock {
     ids: std::sync::Mutex<ContextV7>,

@@ -1,15 +1,15 @@
-//! A broadcast channel that takes memory only for values that wait in it.
+//! A broadcast channel that uses memory only for values that wait in it.
 //!
-//! Every receiver takes every value that was sent since it subscribed, in order. What a slow one
-//! has not taken is kept up to the capacity; then the oldest values are lost, and it receives their
-//! number. `tokio::sync::broadcast` does the same with room for all of the capacity from the
-//! beginning: for a server with thousands of idle connections, most of their memory.
+//! Every receiver gets every value sent since it subscribed, in order. For a slow receiver, values
+//! are kept up to the capacity; beyond that the oldest are lost, and it receives their number.
+//! `tokio::sync::broadcast` does the same, but allocates the whole capacity at once: with thousands
+//! of idle connections that would be most of a server's memory.
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// How much room an empty queue keeps, in values.
+/// Number of values for which an empty queue keeps its allocation.
 const ROOM: usize = 8;
 
 /// Sending half; clones send to the same receivers.
@@ -31,29 +31,29 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct Queue<T> {
-    /// Values that a receiver has not taken, and by how many each is still to be taken.
+    /// Values that receivers have not taken yet, with the number of those receivers.
     values: VecDeque<(T, usize)>,
-    /// The number of the first of them, counted from the first value ever sent.
+    /// Number of the first of them, counted from the first value ever sent.
     first: u64,
     receivers: usize,
 }
 
-/// What a receiver takes.
+/// Result of a receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<T> {
     Value(T),
-    /// So many values were lost before the next one.
+    /// This many values were lost before the next one.
     Lost(u64),
 }
 
 impl<T: Clone> Sender<T> {
-    /// A channel that keeps `capacity` values for a receiver that is slow.
+    /// A channel that keeps `capacity` values for a slow receiver.
     pub(crate) fn new(capacity: usize) -> Self {
         let queue = Mutex::new(Queue { values: VecDeque::new(), first: 0, receivers: 0 });
         Sender(Arc::new(Shared { queue, sent: Notify::new(), capacity }))
     }
 
-    /// Sends a value to all receivers that there are.
+    /// Sends a value to all current receivers.
     pub(crate) fn send(&self, value: T) {
         let mut queue = self.0.queue();
         let receivers = queue.receivers;
@@ -69,7 +69,7 @@ impl<T: Clone> Sender<T> {
         self.0.sent.notify_waiters();
     }
 
-    /// A receiver of everything that is sent from now on.
+    /// A receiver of all values sent from now on.
     pub(crate) fn subscribe(&self) -> Receiver<T> {
         let mut queue = self.0.queue();
         queue.receivers += 1;
@@ -88,17 +88,17 @@ impl<T> Shared<T> {
 }
 
 impl<T> Queue<T> {
-    /// The number of the value that is sent next.
+    /// Number of the next value to be sent.
     fn end(&self) -> u64 {
         self.first + self.values.len() as u64
     }
 
-    /// Where a value stands that is kept.
+    /// Index of a kept value.
     fn place(&self, number: u64) -> usize {
         usize::try_from(number - self.first).unwrap_or(usize::MAX)
     }
 
-    /// Drops what every receiver has taken, and the room that it took.
+    /// Drops the values that all receivers have taken, and frees their memory.
     fn shrink(&mut self) {
         while self.values.front().is_some_and(|(_, left)| *left == 0) {
             self.values.pop_front();
@@ -110,22 +110,21 @@ impl<T> Queue<T> {
     }
 }
 
-/// Receiving half, with its place in what is sent.
+/// Receiving half, with its position.
 #[derive(Debug)]
 pub(crate) struct Receiver<T> {
     shared: Arc<Shared<T>>,
-    /// The number of the value that it takes next.
+    /// Number of the next value it receives.
     next: u64,
 }
 
 impl<T: Clone> Receiver<T> {
-    /// The next value, once it is sent. Dropping the future loses nothing. The channel is never
+    /// The next value, once it is sent. Dropping the future loses no value. The channel is never
     /// closed.
     pub(crate) async fn recv(&mut self) -> Taken<T> {
         loop {
             let shared = Arc::clone(&self.shared);
-            // Hears of everything that is sent from here on, and so of all that the look does not
-            // find.
+            // Notified of everything sent from here on, so nothing is missed after the check.
             let sent = shared.sent.notified();
             if let Some(taken) = self.try_recv() {
                 return taken;
@@ -134,7 +133,7 @@ impl<T: Clone> Receiver<T> {
         }
     }
 
-    /// The next value, if it was sent.
+    /// The next value, if there is one.
     pub(crate) fn try_recv(&mut self) -> Option<Taken<T>> {
         let mut queue = self.shared.queue();
         if self.next < queue.first {

@@ -1,8 +1,8 @@
-//! Code of the program that may panic: its panic is an error of the fiber that runs it.
+//! Guards calls of the program's code: a panic becomes an error of the fiber that runs it.
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The message of a panic. What was thrown is the program's too, and its drop may panic again.
+/// The message of a panic. The payload belongs to the program, and its drop may panic again.
 pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("a value that is not text").to_owned();
@@ -10,20 +10,20 @@ pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
     text
 }
 
-/// Drops what belongs to the program. A panic ends here: it has been printed by then.
+/// Drops a value of the program, ignoring a panic, which has been printed already.
 pub(crate) fn drop_caught<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         std::mem::forget(payload);
     }
 }
 
-/// The text of an error of the program, or what stands in for it when that panics.
+/// The text of an error of the program, or a substitute if formatting it panics.
 pub(crate) fn guarded_text(text: impl FnOnce() -> String) -> String {
     guarded(|| Ok(text())).unwrap_or_else(|why| format!("an error whose text cannot be had: it {why}"))
 }
 
-/// Runs the user's code that is outside the function (serde impls, `migrate`): its panic is a
-/// failure of this fiber alone.
+/// Runs the program's code outside the function (serde impls, `migrate`): a panic fails only this
+/// fiber.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(format!("panicked: {}", panic_text(payload))))
 }

@@ -1,5 +1,4 @@
-//! The cut-point macros as editors see them: the body of a fiber as it was written, with the types
-//! that it has.
+//! The cut-point macros as editors see them: the body of a fiber as written, with its types.
 use std::borrow::Borrow;
 
 use crate::{Fiber, FiberError, FiberHandle};
@@ -119,7 +118,7 @@ macro_rules! __forever_ide_steps {
 
 const ONLY: &str = "only editors see this";
 
-/// The op of a step for editors.
+/// The `Op` of a step, for editors.
 #[doc(hidden)]
 pub fn __forever_ide_given<T>() -> T {
     unimplemented!("{ONLY}")

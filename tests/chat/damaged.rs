@@ -91,25 +91,26 @@ async fn a_damaged_turn_keeps_nobody_from_seeing_the_others() {
 #[tokio::test]
 async fn a_log_that_makes_no_sense_parks_its_turn_and_goes_on_when_it_is_put_right() {
     let damages = [
-        "UPDATE turn_tail SET first = -1 WHERE first = 0",
-        "UPDATE turn_tail SET first = -9223372036854775808 WHERE first = 0",
-        "UPDATE turn_tail SET first = 9223372036854775807 WHERE first = 4",
-        "UPDATE turn_tail SET count = 9223372036854775807 WHERE first = 4",
-        "UPDATE turn_tail SET count = -1 WHERE first = 2",
-        "UPDATE turn_tail SET count = 2 WHERE first = 4",
-        "UPDATE turn_tail SET data = '' WHERE first = 3",
-        "UPDATE turn_tail SET data = 'x' WHERE first = 3",
-        "DELETE FROM turn_tail WHERE first = 0",
+        "UPDATE stream_tail SET first = -1 WHERE first = 0",
+        "UPDATE stream_tail SET first = -9223372036854775808 WHERE first = 0",
+        "UPDATE stream_tail SET first = 9223372036854775807 WHERE first = 4",
+        "UPDATE stream_tail SET count = 9223372036854775807 WHERE first = 4",
+        "UPDATE stream_tail SET count = -1 WHERE first = 2",
+        "UPDATE stream_tail SET count = 2 WHERE first = 4",
+        "UPDATE stream_tail SET data = '' WHERE first = 3",
+        "UPDATE stream_tail SET data = 'x' WHERE first = 3",
+        "DELETE FROM stream_tail WHERE first = 0",
         // Rows that overlap.
-        "UPDATE turn_tail SET count = 2, data = data || char(10) || data WHERE first = 2",
-        "DELETE FROM turn_tail WHERE first = 2",
+        "UPDATE stream_tail SET count = 2, data = data || char(10) || data WHERE first = 2",
+        "DELETE FROM stream_tail WHERE first = 2",
     ];
     let place = tempfile::tempdir().unwrap();
     for (n, damage) in damages.iter().enumerate() {
         let path = place.path().join(format!("{n}.db"));
         let seen = interrupted(&path, &["a", "b"]).await;
-        let copy = "CREATE TABLE copy AS SELECT * FROM turn_tail WHERE turn = 1";
-        sql(&path, &format!("{copy}; {}", damage.replace("WHERE", "WHERE turn = 1 AND")));
+        let of_turn = "WHERE stream = (SELECT seq FROM streams WHERE turn = 1)";
+        let copy = format!("CREATE TABLE copy AS SELECT * FROM stream_tail {of_turn}");
+        sql(&path, &format!("{copy}; {}", damage.replace("WHERE", &format!("{of_turn} AND"))));
         let forever = open(&path, &seen).await;
         let error = parked(&forever, &path).await;
         assert!(error.is_parked() && !error.reason().is_empty(), "{damage}: {error}");
@@ -120,7 +121,7 @@ async fn a_log_that_makes_no_sense_parks_its_turn_and_goes_on_when_it_is_put_rig
         assert_eq!(turn(&forever, "b").await.entries().await.unwrap().len(), 5, "{damage}");
         forever.close().await.unwrap();
 
-        sql(&path, "DELETE FROM turn_tail WHERE turn = 1; INSERT INTO turn_tail SELECT * FROM copy; DROP TABLE copy");
+        sql(&path, &format!("DELETE FROM stream_tail {of_turn}; INSERT INTO stream_tail SELECT * FROM copy; DROP TABLE copy"));
         sql(&path, r#"UPDATE turn_requests SET body = '{"n":4}'"#);
         let forever = open(&path, &seen).await;
         let mended = turn(&forever, "a").await;
@@ -138,7 +139,7 @@ async fn a_turn_that_is_parked_takes_no_process_with_it_and_is_not_touched() {
         let sql = rusqlite::Connection::open(&path).unwrap();
         sql.query_row("SELECT deaths FROM turns", (), |r| r.get(0)).unwrap()
     };
-    sql(&path, "CREATE TABLE copy AS SELECT * FROM turn_tail; UPDATE turn_tail SET data = 'x' WHERE first = 3");
+    sql(&path, "CREATE TABLE copy AS SELECT * FROM stream_tail; UPDATE stream_tail SET data = 'x' WHERE first = 3");
     for _ in 0..8 {
         let forever = open(&path, &seen).await;
         assert!(parked(&forever, &path).await.is_parked());
@@ -151,7 +152,7 @@ async fn a_turn_that_is_parked_takes_no_process_with_it_and_is_not_touched() {
     forever.close().await.unwrap();
     assert_eq!(deaths(), 1, "a clean close either");
 
-    sql(&path, "DELETE FROM turn_tail; INSERT INTO turn_tail SELECT * FROM copy; DROP TABLE copy");
+    sql(&path, "DELETE FROM stream_tail; INSERT INTO stream_tail SELECT * FROM copy; DROP TABLE copy");
     sql(&path, r#"UPDATE turns SET deaths = 4294967296; UPDATE turn_requests SET body = '{"n":4}'"#);
     let forever = open(&path, &seen).await;
     assert!(parked(&forever, &path).await.is_parked());

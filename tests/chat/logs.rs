@@ -110,7 +110,7 @@ async fn a_pause_gathers_chunks_and_keeps_nobody_waiting_who_flushes_has_no_room
     tokio::time::timeout(Duration::from_secs(60), ended).await.expect("nobody waits for an hour");
     let rows = rusqlite::Connection::open(&path).unwrap();
     // As they came: the log of a turn that has ended is one row.
-    let mut counts = rows.prepare("SELECT count FROM turn_tail ORDER BY first").unwrap();
+    let mut counts = rows.prepare("SELECT count FROM stream_tail ORDER BY first").unwrap();
     let counts: Vec<u32> = counts.query_map((), |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
     assert_eq!(counts.iter().sum::<u32>(), 2 + 100);
     assert!(counts.contains(&3), "those that were written within the pause are together: {counts:?}");

@@ -302,7 +302,7 @@ async fn a_conversation_that_is_too_long_is_made_shorter_once() {
     let agent = forever.agent::<Assistant>("a");
     agent.set_messages([UiMessage::user("x", "long")]).await.unwrap();
     let end = agent.save_messages([UiMessage::user("u", "go")]).await.unwrap().wait().await.unwrap();
-    assert!(end.reason().unwrap().contains("too long for the model, also after it was made shorter"), "{end:?}");
+    assert!(end.reason().unwrap().contains("too long for the model, even after compaction"), "{end:?}");
     assert_eq!(seen.count("asked"), 4);
 }
 

@@ -134,7 +134,7 @@ async fn case_100_chunks_that_come_together_are_stored_together() {
     let number = |sql: &str| -> i64 { database.query_row(sql, (), |row| row.get(0)).unwrap() };
     let chunks = number("SELECT sum(count) FROM turn_log");
     // Long ones come into the one table and short ones into the other.
-    let rows = number("SELECT (SELECT count(*) FROM turn_chunks) + coalesce((SELECT max(seq) FROM turn_tail), 0)");
+    let rows = number("SELECT (SELECT count(*) FROM stream_chunks) + coalesce((SELECT max(seq) FROM stream_tail), 0)");
     assert_eq!(chunks, 3002);
     assert!(rows <= 3002 / 64, "{rows} rows");
 }

@@ -21,7 +21,7 @@ async fn an_agent_has_so_many_connections_and_no_more() {
     let up = place.up_with(|server| server.max_connections(2)).await;
     let (one, two) = (up.settled("ada").await, up.settled("ada").await);
     let (status, said) = refused(&up, "ada").await;
-    assert_eq!((status, said.as_str()), (429, r#"{"error":"this agent has as many connections as it may have"}"#));
+    assert_eq!((status, said.as_str()), (429, r#"{"error":"this agent has too many connections"}"#));
     // Requests need no place, and others have their own.
     assert_eq!(up.get("/agents/chat-agent/ada/get-messages").await.status, 200);
     up.settled("bob").await.leave().await;
@@ -46,7 +46,7 @@ async fn there_are_so_many_connections_in_all_event_streams_among_them() {
     let mut events = Events::of(up.address, "ada", "r1", None).await;
     events.some(3).await;
     let (status, said) = refused(&up, "bob").await;
-    assert_eq!((status, said.as_str()), (503, r#"{"error":"there are as many connections as there may be"}"#));
+    assert_eq!((status, said.as_str()), (503, r#"{"error":"the server has too many connections"}"#));
     assert_eq!(Events::of(up.address, "ada", "r1", None).await.status, 503);
     assert_eq!(up.get("/agents/chat-agent/ada/get-messages").await.status, 200);
     drop(events);
@@ -164,7 +164,7 @@ async fn an_agent_is_asked_so_much_in_all_and_others_as_before() {
     assert_eq!(up.get("/agents/chat-agent/ada/get-messages").await.status, 200);
     assert_eq!(up.get("/agents/chat-agent/ada/stream/none").await.status, 404);
     let (status, said) = refused(&up, "ada").await;
-    assert_eq!((status, said.as_str()), (429, r#"{"error":"this agent is asked too much"}"#));
+    assert_eq!((status, said.as_str()), (429, r#"{"error":"this agent has too many requests"}"#));
     assert_eq!(up.get("/agents/chat-agent/ada/get-messages").await.status, 429);
     assert_eq!(up.get("/agents/chat-agent/ada/stream/none").await.status, 429);
     for client in &mut clients {

@@ -1,4 +1,4 @@
-//! Arrays, maps and structs on their way into the text.
+//! Writes arrays, maps and structs.
 use std::ops::Range;
 
 use serde::Serialize;
@@ -10,7 +10,7 @@ use super::error::Error;
 use super::escape::{NUMBER, RAW, RESERVED};
 use super::ser::{Writer, reserved};
 
-/// A sequence, a tuple, or what a tuple variant holds.
+/// A sequence, a tuple, or the content of a tuple variant.
 pub(super) struct Items<'a> {
     pub(super) writer: &'a mut Writer,
     pub(super) index: usize,
@@ -64,16 +64,16 @@ items! {
     SerializeTupleVariant serialize_field,
 }
 
-/// A map: an object as long as the keys are strings; from the first other key on, a list of pairs
-/// in the object's last entry.
+/// A map: an object as long as the keys are strings. From the first other key on, the entries are a
+/// list of pairs in the object's last entry.
 pub(super) struct Map<'a> {
     pub(super) writer: &'a mut Writer,
     pub(super) listed: bool,
-    /// Where the key is whose value comes next.
+    /// Place of the key whose value comes next.
     pub(super) key: Option<Range<usize>>,
 }
 
-/// The list and the pair in it.
+/// Nesting of the list and of the pair in it.
 const LIST_LEVELS: usize = 2;
 
 impl Map<'_> {
@@ -88,8 +88,8 @@ impl Map<'_> {
             writer.put("[");
         }
         let mut start = writer.out.len();
-        // Only a string can stay at this level, and it needs no depth; so whatever needs some is
-        // counted as in the list.
+        // Only a string can stay at this level, and it needs no depth, so everything that needs
+        // depth is counted as inside the list.
         let depth = writer.depth;
         writer.depth += if self.listed { 0 } else { LIST_LEVELS };
         key.serialize(&mut *writer).map_err(|error| error.of_key())?;
@@ -108,7 +108,7 @@ impl Map<'_> {
         } else {
             writer.deeper(LIST_LEVELS)?;
             self.listed = true;
-            // The one text that is moved: a map's first key that is not a string.
+            // The only text that is moved: a map's first key that is not a string.
             writer.out.splice(start..start, LIST.iter().copied());
             start += LIST.len();
             writer.put(",");
@@ -159,7 +159,7 @@ impl SerializeMap for Map<'_> {
     }
 }
 
-/// A struct, or what a struct variant holds.
+/// A struct, or the content of a struct variant.
 pub(super) struct Fields<'a> {
     pub(super) writer: &'a mut Writer,
     pub(super) kind: Kind,
@@ -168,7 +168,7 @@ pub(super) struct Fields<'a> {
 pub(super) enum Kind {
     Object,
     Variant(&'static str),
-    /// `serde_json::value::RawValue`, whose one field holds the text.
+    /// `serde_json::value::RawValue`, whose only field holds the text.
     Raw,
     /// `serde_json::Number` with the feature `arbitrary_precision`, likewise.
     Number,
@@ -211,7 +211,7 @@ impl Fields<'_> {
 }
 
 impl Writer {
-    /// A string that is not to be written as one.
+    /// A string that is not written as one.
     fn taken<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<String, Error> {
         let start = self.out.len();
         value.serialize(&mut *self)?;

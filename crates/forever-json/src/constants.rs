@@ -1,8 +1,8 @@
-//! Texts and bytes that live as long as the process: what a `&'static str` of an earlier process
-//! comes back as.
+//! Constants: texts and bytes that live as long as the process, as which a `&'static str` of an
+//! earlier process is restored.
 //!
-//! Each is kept once, however often it is read, so what is kept is bounded by the constants that
-//! programs have.
+//! Each is kept once, however often it is read, so memory is bounded by the constants of the
+//! program.
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::{LazyLock, Mutex, PoisonError};

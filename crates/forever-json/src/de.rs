@@ -1,12 +1,11 @@
-//! Text to values: a deserializer that undoes the escapes wherever they stand.
+//! Deserializer from text to values, which decodes the escapes wherever they occur.
 //!
-//! What is read never borrows from the text, so the lifetime that serde asks for (`'de`) is a free
-//! one. Only a constant text, as which a `&'static str` comes back, is lent to the value: see
-//! [`read_constants`].
+//! Values never borrow from the text, so serde's lifetime `'de` is free. Only a constant text, as
+//! which a `&'static str` is restored, is lent to the value: see [`read_constants`].
 //!
-//! `deserialize_any` knows every escape, so what serde buffers before it knows the type (untagged
-//! and internally tagged enums, flattened fields) is buffered as it was. The other methods are
-//! those where the type asked for changes what a text means.
+//! `deserialize_any` decodes every escape, so values that serde buffers before it knows their type
+//! (untagged and internally tagged enums, flattened fields) are buffered without loss. The other
+//! methods are those where the requested type changes the meaning of a text.
 use std::borrow::Cow;
 use std::iter;
 use std::sync::Arc;
@@ -22,16 +21,15 @@ use super::keys::{Entries, Key, unescaped};
 use super::logs::{self, LOG, StoredLogs};
 use super::read::{Reader, cause};
 
-/// The value that `text` holds, and nothing else. Where it names lists, their items are in `logs`.
+/// Reads the one value of `text`. If it refers to lists, their items are in `logs`.
 pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<T, Error> {
     whole(text, logs, false)
 }
 
-/// [`read`] for a type that may hold a `&'static str`, which no text but one that is there for ever
-/// can be.
+/// As [`read`], for a type that may contain a `&'static str`, which only a constant text can be.
 ///
-/// Only a first attempt that fails shows that there is one: its visitor takes no other text. The
-/// second attempt makes constants of all texts that are asked for as `str`, each once in the life
+/// Only a failed first attempt shows that there is one: its visitor accepts no other text. The
+/// second attempt makes constants of all texts that are requested as `str`, each once in the life
 /// of the process ([`constants`]).
 pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<T, Error> {
     let mark = logs.map(StoredLogs::mark);
@@ -87,7 +85,7 @@ impl<'t> Reader<'t> {
                 check_precise(&text)?;
                 visitor.visit_map(MapDeserializer::new(iter::once((NUMBER, text))))
             }
-            // Plain JSON that was a `RawValue` and is read as another type.
+            // Plain JSON that was a `RawValue`, read as another type.
             _ => serde_json::Deserializer::from_reader(text.as_bytes()).deserialize_any(visitor).map_err(|error| Error::new(cause(&error))),
         }
     }
@@ -99,7 +97,7 @@ impl<'t> Reader<'t> {
         Ok(value)
     }
 
-    /// A list of which the text says only how long it is.
+    /// A list of which the text has only the length.
     fn stored_log(&mut self) -> Result<StoredLog<'t>, Error> {
         let (number, len) = self.log()?;
         let Some(logs) = self.logs else {
@@ -108,7 +106,7 @@ impl<'t> Reader<'t> {
         Ok(StoredLog { logs, number, items: logs.items(number, len)?, lends: self.lends })
     }
 
-    /// What a `RawValue` holds: the text at the cursor, whatever it is.
+    /// The content of a `RawValue`: the text at the cursor, unchanged.
     fn raw(&mut self) -> Result<Cow<'t, str>, Error> {
         if self.escape() != Some("raw") {
             let text = self.skip()?;
@@ -124,8 +122,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Whether `serde_json` can take a number that is too precise for 64 bits; otherwise it would
-/// silently be an object.
+/// Whether `serde_json` accepts a number that is too precise for 64 bits; otherwise it would
+/// silently become an object.
 fn check_precise(text: &str) -> Result<(), Error> {
     let kept = |number: serde_json::Number| number.to_string() == text;
     if serde_json::from_str(text).is_ok_and(kept) {
@@ -135,7 +133,7 @@ fn check_precise(text: &str) -> Result<(), Error> {
     Err(Error::new(format_args!("`$number` {text:?} cannot be read: {why}")))
 }
 
-/// A number token read without a type that says more.
+/// A number token, read without a more specific type.
 fn visit_number<'de, V: Visitor<'de>>(token: &str, visitor: V) -> Result<V::Value, Error> {
     if token.contains(['.', 'e', 'E']) || token == "-0" {
         return visitor.visit_f64(finite(token)?);
@@ -196,7 +194,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
         self.deserialize_any(visitor)
     }
 
-    /// A `&[u8]` writes a sequence and reads bytes.
+    /// A `&[u8]` is written as a sequence and read as bytes.
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         if self.lends && (self.peek() == Some(b'[') || self.escape() == Some("bytes")) {
             return visitor.visit_borrowed_bytes(constants::bytes(&Vec::<u8>::deserialize(self)?));
@@ -226,7 +224,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.number()? {
-            // Not by way of an `f64`, which would round twice.
+            // Not through an `f64`, which would round twice.
             Some(token) => match token.parse::<f32>() {
                 Ok(value) if value.is_finite() => visitor.visit_f32(value),
                 _ => Err(Error::new(format_args!("the number {token} is too large for a float"))),
@@ -262,8 +260,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
         self.wrapped(|reader| visitor.visit_newtype_struct(reader))
     }
 
-    /// Bytes are given too where a sequence is asked for: some types write the one and read the
-    /// other.
+    /// Bytes are accepted where a sequence is requested: some types write one and read the other.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         if self.escape() != Some("bytes") {
             return self.deserialize_any(visitor);
@@ -284,7 +281,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
         self.deserialize_seq(visitor)
     }
 
-    /// Fields are known by name: a list that used to be a tuple is not read as them by place.
+    /// Fields are identified by name: a list that used to be a tuple is not read as fields by
+    /// place.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -310,7 +308,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
             return Err(self.syntax(format_args!("the escape `${name}` is not a variant")));
         }
         if self.peek() != Some(b'{') {
-            // Whatever it is, the visitor says best what it would have liked.
+            // For any other token, the visitor has the best message.
             return self.deserialize_any(visitor);
         }
         self.open(b'{')?;
@@ -356,7 +354,7 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
     }
 }
 
-/// A variant that holds something: `{"name": ..}`.
+/// A variant with content: `{"name": ..}`.
 struct Variant<'a, 't> {
     reader: &'a mut Reader<'t>,
     name: Cow<'t, str>,
@@ -401,7 +399,7 @@ impl<'de> VariantAccess<'de> for Payload<'_, '_> {
     }
 }
 
-/// A list whose items are texts of their own.
+/// A list whose items are stored as separate texts.
 struct StoredLog<'t> {
     logs: &'t StoredLogs,
     number: u64,
@@ -410,7 +408,7 @@ struct StoredLog<'t> {
 }
 
 impl StoredLog<'_> {
-    /// Gives the items as those of any sequence.
+    /// Passes the items on like those of any sequence.
     fn visit<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_seq(StoredItems { items: self.items.iter(), index: 0, lends: self.lends })
     }
@@ -419,7 +417,7 @@ impl StoredLog<'_> {
 impl<'de> Deserializer<'de> for StoredLog<'_> {
     type Error = Error;
 
-    /// Hands the items to their list, which continues with them.
+    /// Passes the items to their list, which continues with them.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let value = self.visit(visitor)?;
         self.logs.leave(self.number, self.items.len());

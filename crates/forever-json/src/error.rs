@@ -1,14 +1,15 @@
-//! Why a value cannot be written or read, and where in it.
+//! Errors of writing and reading, with the path to the value.
 use std::fmt::{self, Display};
 
-/// Why a value cannot be written or read; shown as ``at `hits[3].score`: invalid type ..``.
+/// Error of a value that cannot be written or read; shown as
+/// ``at `hits[3].score`: invalid type ..``.
 #[derive(Debug, Clone)]
 pub struct Error(Box<Inner>);
 
 #[derive(Debug, Clone)]
 struct Inner {
     what: String,
-    /// From the inside out, as errors learn it on their way up.
+    /// From the inside out, as errors collect it on their way up.
     path: Vec<Segment>,
 }
 
@@ -20,7 +21,7 @@ enum Segment {
 }
 
 impl Error {
-    /// An error of a value, not yet with a place in it.
+    /// An error of a value, without a path yet.
     pub fn new(what: impl Display) -> Self {
         Error(Box::new(Inner { what: what.to_string(), path: Vec::new() }))
     }
@@ -36,13 +37,13 @@ impl Error {
         self
     }
 
-    /// The error of a value that stands under a key; `key` is JSON text.
+    /// The error of a value under a key; `key` is JSON text.
     pub(super) fn in_key(mut self, key: impl Into<String>) -> Self {
         self.0.path.push(Segment::Key(key.into()));
         self
     }
 
-    /// The error of a value that stands under a field or variant name.
+    /// The error of a value under a field or variant name.
     pub(super) fn in_field(self, name: &str) -> Self {
         self.in_key(format!("{name:?}"))
     }
@@ -68,13 +69,13 @@ impl Display for Error {
     }
 }
 
-/// The name in a key that can stand in a path without brackets.
+/// The name in a key, if it can be part of a path without brackets.
 fn word(key: &str) -> Option<&str> {
     let name = key.strip_prefix('"')?.strip_suffix('"')?;
     (!name.is_empty() && name.len() < 80 && name.chars().all(|c| c.is_alphanumeric() || "_-$".contains(c))).then_some(name)
 }
 
-/// The beginning of a long key.
+/// Start of a long key.
 fn clip(key: &str) -> String {
     match key.char_indices().nth(40) {
         Some((end, _)) => format!("{}..", &key[..end]),

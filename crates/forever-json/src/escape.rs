@@ -1,27 +1,28 @@
-//! The escaped forms that writer and reader share: their names, and the texts inside them.
+//! The escaped forms of writer and reader: their names, and the texts inside them.
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::error::Error;
 
-/// How deep arrays and objects may nest.
+/// Maximum nesting of arrays and objects.
 ///
-/// `serde_json` reads 127 levels into a `Value`; the difference is for what a value may stand in.
-/// The calls around a local do not count: each level of a snapshot is read by itself.
+/// `serde_json` reads 127 levels into a `Value`; the difference is for the text around a value. The
+/// calls around a local do not count: each level of a snapshot is read separately.
 pub(super) const MAX_DEPTH: usize = 100;
 
-/// How many options and newtypes, which take no text and so no depth, may be open at once.
+/// Maximum number of options and newtypes that may be open at once; they add no text and so no
+/// depth.
 ///
 /// Types that contain themselves through these alone would otherwise end in a stack overflow.
 pub(super) const MAX_WRAPS: usize = 400;
 
-/// How `serde_json::value::RawValue` presents itself to any serializer or deserializer.
+/// Name of `serde_json::value::RawValue` for serializers and deserializers.
 pub(super) const RAW: &str = "$serde_json::private::RawValue";
 
-/// How `serde_json::Number` presents itself when the feature `arbitrary_precision` is on.
+/// Name of `serde_json::Number` with the feature `arbitrary_precision`.
 pub(super) const NUMBER: &str = "$serde_json::private::Number";
 
-/// What both begin with. As the key of a map it would be read as one of the two.
+/// Common prefix of both. As the key of a map it would be read as one of them.
 pub(super) const RESERVED: &str = "$serde_json::private::";
 
 pub(super) fn too_deep() -> Error {
@@ -51,7 +52,7 @@ pub(super) fn f32_text(value: f32) -> String {
     }
 }
 
-/// The NaN that arithmetic gives; its bits are spelled out, as `f64::NAN` does not promise any.
+/// The NaN of arithmetic; its bits are spelled out, since `f64::NAN` does not guarantee any.
 const QUIET_NAN_64: u64 = 0x7ff8_0000_0000_0000;
 const QUIET_NAN_32: u32 = 0x7fc0_0000;
 

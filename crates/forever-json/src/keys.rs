@@ -1,4 +1,4 @@
-//! Reading maps: entries of objects and of the lists inside them, and keys that are strings.
+//! Reads maps: entries of objects and of the lists inside them, and keys that are strings.
 use std::borrow::Cow;
 use std::iter;
 
@@ -11,12 +11,12 @@ use super::error::Error;
 use super::escape::{self, MAX_WRAPS, RAW};
 use super::read::Reader;
 
-/// The entries of an object: first those under names, then those of a `$map` list.
+/// The entries of an object: first the named ones, then those of a `$map` list.
 pub(super) struct Entries<'a, 't> {
     reader: &'a mut Reader<'t>,
     listed: bool,
     first: bool,
-    /// The text of the key whose value comes next.
+    /// Text of the key whose value comes next.
     key: &'t str,
 }
 
@@ -25,7 +25,7 @@ impl<'a, 't> Entries<'a, 't> {
         Entries { reader, listed: false, first: true, key: "" }
     }
 
-    /// The next pair of the list; after the last, the list is closed.
+    /// The next pair of the list; the list is closed after the last one.
     fn listed_key<'de, K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let reader = &mut *self.reader;
         if !reader.more(self.first, b']')? {
@@ -42,7 +42,7 @@ impl<'a, 't> Entries<'a, 't> {
     }
 }
 
-/// The name that an object's key stands for.
+/// The name in an object's key.
 pub(super) fn unescaped(key: Cow<'_, str>) -> Result<Cow<'_, str>, Error> {
     if !key.starts_with('$') {
         return Ok(key);
@@ -94,7 +94,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
 /// A key that is a string in the text.
 pub(super) struct Key<'t> {
     name: Cow<'t, str>,
-    /// As it stands in the text.
+    /// The key as in the text.
     token: &'t str,
     /// Options and newtypes around it.
     wraps: usize,
@@ -116,7 +116,7 @@ impl<'t> Key<'t> {
     }
 }
 
-/// Numbers and bools too are read from strings, as `serde_json` writes them so.
+/// Numbers and bools are read from strings as well, since `serde_json` writes them so.
 macro_rules! spelled_out {
     ($($method:ident $visit:ident,)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {

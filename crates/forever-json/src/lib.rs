@@ -1,9 +1,9 @@
-//! JSON that gives back exactly what was saved.
+//! Lossless JSON over serde.
 //!
-//! In comes any value that serde can write, out comes one line of JSON; in comes such a text, out
-//! comes the value, equal to the last bit, or an error that says where. An ordinary value has the
-//! text that `serde_json` gives it. Only where plain JSON would lose something there is an escape:
-//! an object whose key begins with one `$`.
+//! Input: any value that serde can write. Output: one line of JSON. Reading the line returns an
+//! equal value, to the last bit, or an error with a path. An ordinary value has the same text as by
+//! `serde_json`. Where plain JSON would lose information there is an escape: an object whose key
+//! begins with one `$`.
 //!
 //! | value | text |
 //! |---|---|
@@ -27,19 +27,20 @@
 //! A key (field, variant or map key in an object) that begins with `$` gets one more, so no value
 //! can look like an escape. Strings that are not keys are never changed.
 //!
-//! What always holds:
-//! - Order and duplicates of map entries survive, as nothing goes through a tree on either way.
+//! Invariants:
+//! - Order and duplicates of map entries survive, since no intermediate tree is built in either
+//!   direction.
 //! - No text is read that is nested deeper than 100 levels, and none is written; see
 //!   `escape::MAX_DEPTH`.
-//! - Every escape is also known where the reader has no type, which is what untagged and internally
-//!   tagged enums and flattened fields ask for. What serde itself cannot keep there (128-bit
-//!   integers, `RawValue`) is an error on reading.
-//! - Both sides say that they are human-readable: the text is for people, and serde's buffering
+//! - Every escape is also decoded where the reader has no type, as untagged and internally tagged
+//!   enums and flattened fields require. Values that serde itself cannot keep there (128-bit
+//!   integers, `RawValue`) are errors on reading.
+//! - Both sides declare themselves human-readable: the text is for people, and serde's buffering
 //!   assumes it.
 //!
-//! What no text can tell: two variants of an untagged enum that write the same, such as a unit
-//! variant and one with a `None`, are read as the first of them. An impl that reads something else
-//! than it wrote shows when the value is written again.
+//! Limits: two variants of an untagged enum that write the same text, such as a unit variant and
+//! one with a `None`, are read as the first of them. An impl that reads another value than it wrote
+//! shows when the value is written again.
 mod compound;
 mod constants;
 mod de;
@@ -66,7 +67,8 @@ pub fn to_string<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
     ser::write(value)
 }
 
-/// Writes `value`; of the lists in it only what `logs` does not know yet, and that into `logs`.
+/// Writes `value`; of the lists in it, only the items that `logs` does not have yet, and those into
+/// `logs`.
 pub fn to_string_with<T: Serialize + ?Sized>(value: &T, logs: &mut logs::Logs) -> Result<String, Error> {
     ser::write_with(value, logs)
 }
@@ -76,15 +78,15 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     de::read(text, None)
 }
 
-/// Reads what [`to_string`] wrote, or with `logs` what [`to_string_with`] wrote: also a value that
-/// holds a `&'static str`.
+/// Reads the text of [`to_string`] or, with `logs`, of [`to_string_with`], including values that
+/// contain a `&'static str`.
 pub fn from_str_with<T: Deserialize<'static>>(text: &str, logs: Option<&logs::StoredLogs>) -> Result<T, Error> {
     de::read_constants(text, logs)
 }
 
-/// Writes `value` with the entries of its structs and maps in the order of their keys: equal values
-/// have equal texts, whatever the order in which a map gives its entries. A list in another order
-/// is another value, and so is a set whose order is not its own, as that of a `HashSet`.
+/// Writes `value` with the entries of its structs and maps sorted by key: equal values have equal
+/// texts, whatever the order of a map's entries. A reordered list is a different value, and so is a
+/// set without a fixed order, such as a `HashSet`.
 pub fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
     same::canonical(&to_string(value)?)
 }
@@ -92,8 +94,8 @@ pub fn to_canonical<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
 /// Whether two texts written by [`to_string`] hold the same value, whatever the order of maps and
 /// sets.
 ///
-/// The text does not tell a set from a list, so a list counts as a set too: it is the same as
-/// itself in another order.
+/// The text does not distinguish sets from lists, so lists count as sets too: a reordered list is
+/// the same.
 pub fn same(a: &str, b: &str) -> bool {
     same::same(a, b)
 }
@@ -101,7 +103,7 @@ pub fn same(a: &str, b: &str) -> bool {
 /// A text written by [`to_string`] with its items and entries sorted: one text for all texts that
 /// are the [`same`].
 ///
-/// Fails if the text is not of one value, or nests too deep.
+/// Fails if the text is not one value, or is nested too deeply.
 pub fn unordered(text: &str) -> Result<String, Error> {
     same::unordered(text)
 }

@@ -1,12 +1,12 @@
-//! Append-only lists inside a text: `{"$log":N,"len":L}` stands for the first `L` items of the list
-//! `N`, whose texts are kept beside it, so that an item is written once however often the list is.
+//! Append-only lists inside a text: `{"$log":N,"len":L}` refers to the first `L` items of the list
+//! `N`, whose texts are stored beside it. So an item is written once, however often the list is.
 //!
-//! A list (`Log<T>`) comes here through serde, which knows nothing of this: to any other serializer
-//! it is a newtype around an ordinary sequence. A writer that keeps lists apart knows the newtype
-//! by its name and leaves a note for the list, which answers with the texts of its new items
-//! instead of writing all of them. The note is thread-local and lies there for no longer than the
-//! call between the two. Where a type puts the list through a buffer of serde's there is no answer,
-//! and the list is written as a sequence.
+//! A list (`Log<T>`) arrives through serde, which knows nothing of this: for any other serializer
+//! it is a newtype around an ordinary sequence. A writer that stores lists apart knows the newtype
+//! by its name and leaves a note for the list. The list answers with the texts of its new items
+//! instead of writing all of them. The note is thread-local and exists only for the call between
+//! the two. If a type passes the list through one of serde's buffers, there is no answer, and the
+//! list is written as a sequence.
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,18 +17,18 @@ use serde::Serialize;
 use super::error::Error;
 use super::ser;
 
-/// How a list presents itself to any serializer or deserializer.
+/// Name of a list for serializers and deserializers.
 pub const LOG: &str = "$forever::private::Log";
 
-/// The beginning of what stands for a list in a text.
+/// Start of a reference to a list.
 pub const PLACEHOLDER: &str = "{\"$log\":";
 
-/// One list in memory: no other one in this process has the same number, not even its clone.
+/// Identity of one list in memory: unique in this process, also among clones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instance(u64);
 
 impl Instance {
-    /// The number of a list that was just made.
+    /// The identity of a new list.
     #[expect(clippy::new_without_default, reason = "no two are equal, so none is the default")]
     pub fn new() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
@@ -36,17 +36,17 @@ impl Instance {
     }
 }
 
-/// The lists that texts of one run name, and their items that are not stored yet.
+/// The lists of one run, and their items that are not stored yet.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// Lists that have a number, and how many of their items have been handed over.
+    /// Lists that have a number, with the count of their items that were handed over.
     known: BTreeMap<Instance, Known>,
-    /// The first number that no list has.
+    /// The first unused number.
     free: u64,
     new: Vec<LogItem>,
-    /// Numbers under which something is stored.
+    /// Numbers under which items are stored.
     stored: BTreeSet<u64>,
-    /// The lists named since this was last taken.
+    /// Lists referred to since this was last taken.
     pub named: BTreeSet<u64>,
 }
 
@@ -68,27 +68,25 @@ pub struct LogItem {
 }
 
 impl Logs {
-    /// For a run that resumes: `used` are the numbers that its snapshot names or under which
-    /// something is stored.
+    /// For a run that resumes: `used` are the numbers that its snapshot refers to or under which
+    /// items are stored.
     pub fn resumed(used: impl Iterator<Item = u64>, stored: impl Iterator<Item = u64>) -> Self {
         let stored: BTreeSet<u64> = stored.collect();
         let free = used.chain(stored.last().copied()).max().map_or(0, |n| n.saturating_add(1));
         Logs { free, stored, ..Logs::default() }
     }
 
-    /// Takes over the lists that were read from the snapshot, so that only what is pushed from now
-    /// on is new.
+    /// Takes over the lists read from the snapshot, so that only items pushed from now on are new.
     pub fn adopt(&mut self, read: Vec<Read>) {
         for Read { instance, number, len } in read {
-            // Two places of one text cannot both continue the same list: the second begins one of
-            // its own.
+            // Two places in a text cannot both continue the same list: the second starts a new one.
             if self.known.values().all(|known| known.number != number) {
                 self.known.insert(instance, Known { number, len });
             }
         }
     }
 
-    /// Hands over what is new in a list; gives the text that stands for it.
+    /// Hands over the new items of a list; returns the reference to it.
     fn name<T: Serialize>(&mut self, instance: Instance, items: &[T], depth: usize) -> Result<String, Error> {
         let free = &mut self.free;
         let known = self.known.entry(instance).or_insert_with(|| {
@@ -104,7 +102,7 @@ impl Logs {
         Ok(format!("{PLACEHOLDER}{},\"len\":{}}}", known.number, known.len))
     }
 
-    /// What a checkpoint that names these lists has to store, and which lists it leaves behind.
+    /// The items that a checkpoint with these lists has to store, and the lists that it removes.
     pub fn commit(&mut self, named: &BTreeSet<u64>) -> (Vec<LogItem>, Vec<u64>) {
         let mut new = std::mem::take(&mut self.new);
         new.retain(|item| named.contains(&item.log));
@@ -144,23 +142,23 @@ impl StoredLogs {
         items.get(..len).ok_or_else(|| Error::new(format_args!("of the {len} items of log {number} only {} are stored", items.len())))
     }
 
-    /// The lists that were read since this was last asked.
+    /// The lists read since the last call.
     pub fn take_read(&self) -> Vec<Read> {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many lists were read so far, for [`StoredLogs::forget_since`].
+    /// Number of lists read so far, for [`StoredLogs::forget_since`].
     pub(super) fn mark(&self) -> usize {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Forgets the lists of a reading that failed and begins again.
+    /// Forgets the lists of a reading that failed and starts again.
     pub(super) fn forget_since(&self, mark: usize) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).truncate(mark);
         NOTE.take();
     }
 
-    /// Leaves a note for a list that has just been read: whose items it has.
+    /// Leaves a note for a list that has just been read: the items that it has.
     pub(super) fn leave(&self, number: u64, len: usize) {
         let instance = Instance::new();
         self.read.lock().unwrap_or_else(PoisonError::into_inner).push(Read { instance, number, len });
@@ -169,11 +167,11 @@ impl StoredLogs {
 }
 
 enum Note {
-    /// To a list: hand over what is new. With how deep the text around it nests.
+    /// To a list: hand over the new items. With the nesting of the text around it.
     Asked(Logs, usize),
-    /// From a list: the text that stands for it.
+    /// From a list: the reference to it.
     Answered(Logs, Result<String, Error>),
-    /// To a list: it is this one.
+    /// To a list: its identity.
     Read(Instance),
 }
 
@@ -181,8 +179,8 @@ thread_local! {
     static NOTE: Cell<Option<Note>> = const { Cell::new(None) };
 }
 
-/// Asks a list, while `write` writes it, to hand over what is new; gives the text that stands for
-/// it, or nothing if `write` has written it whole.
+/// Asks a list, while `write` writes it, to hand over its new items. Returns the reference to it,
+/// or `None` if `write` has written it whole.
 pub(super) fn ask(logs: &mut Logs, depth: usize, write: impl FnOnce() -> Result<(), Error>) -> Result<Option<String>, Error> {
     NOTE.set(Some(Note::Asked(std::mem::take(logs), depth)));
     let written = write();
@@ -201,7 +199,8 @@ pub(super) fn ask(logs: &mut Logs, depth: usize, write: impl FnOnce() -> Result<
     answer.transpose()
 }
 
-/// Whether a list that is being written has handed over what is new, and need not write its items.
+/// Whether a list that is being written has handed over its new items, and must not write its
+/// items.
 pub fn handed_over<T: Serialize>(instance: Instance, items: &[T]) -> bool {
     match NOTE.take() {
         Some(Note::Asked(mut logs, depth)) => {
@@ -216,7 +215,7 @@ pub fn handed_over<T: Serialize>(instance: Instance, items: &[T]) -> bool {
     }
 }
 
-/// Which list has just been read; a new one if it did not come from a snapshot.
+/// Identity of the list that was just read; a new one if it did not come from a snapshot.
 pub fn just_read() -> Instance {
     match NOTE.take() {
         Some(Note::Read(instance)) => instance,

@@ -1,7 +1,7 @@
-//! A cursor over JSON text: tokens, and how deep they nest.
+//! A cursor over JSON text: tokens, and their nesting.
 //!
-//! Strings that need unescaping and values that are passed over go to `serde_json`; numbers to the
-//! standard library, whose parsing is exact. What is here is only what needs a look ahead, which
+//! Strings with escapes and skipped values are passed to `serde_json`, numbers to the standard
+//! library, whose parsing is exact. This file has only the parts that need lookahead, which
 //! `serde_json` does not offer.
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -17,13 +17,13 @@ use super::logs::StoredLogs;
 pub struct Reader<'de> {
     text: &'de str,
     at: usize,
-    /// Arrays and objects that are open.
+    /// Number of open arrays and objects.
     depth: usize,
-    /// Options and newtypes that are open.
+    /// Number of open options and newtypes.
     wraps: usize,
-    /// The items of the lists that the text names.
+    /// The items of the lists that the text refers to.
     pub(super) logs: Option<&'de StoredLogs>,
-    /// Texts that are asked for as `str` are given as constants.
+    /// Whether texts requested as `str` are returned as constants.
     pub(super) lends: bool,
 }
 
@@ -48,7 +48,7 @@ impl<'de> Reader<'de> {
         bytes.get(self.at).copied()
     }
 
-    /// Where the next token starts, for [`Reader::since`].
+    /// Start of the next token, for [`Reader::since`].
     pub(super) fn mark(&mut self) -> usize {
         self.peek();
         self.at
@@ -64,7 +64,7 @@ impl<'de> Reader<'de> {
         found
     }
 
-    /// Passes over one byte of punctuation; fails if another comes.
+    /// Skips one byte of punctuation; fails if another one comes.
     pub fn expect(&mut self, byte: u8) -> Result<(), Error> {
         if self.eat(byte) {
             return Ok(());
@@ -82,7 +82,7 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// Leaves what [`Reader::open`] entered.
+    /// Leaves the array or object that [`Reader::open`] entered.
     pub(super) fn close(&mut self, byte: u8) -> Result<(), Error> {
         if self.peek() == Some(b',') {
             return Err(self.syntax("more entries than expected"));
@@ -123,7 +123,7 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// Passes over `null`, `true` or `false`; fails if another value comes.
+    /// Skips `null`, `true` or `false`; fails if another value comes.
     pub fn word(&mut self, word: &str) -> Result<(), Error> {
         self.peek();
         if !self.text[self.at..].starts_with(word) {
@@ -133,7 +133,7 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// The name of the escape that the object at the cursor is, if it is one; nothing is consumed.
+    /// The name of the escape at the cursor, if there is one; consumes nothing.
     pub(super) fn escape(&mut self) -> Option<&'de str> {
         if self.peek() != Some(b'{') {
             return None;
@@ -160,7 +160,7 @@ impl<'de> Reader<'de> {
         Ok(text)
     }
 
-    /// What stands for a list: its number and how many items it has.
+    /// A reference to a list: its number and its length.
     pub(super) fn log(&mut self) -> Result<(u64, usize), Error> {
         self.open_escape()?;
         let number = self.count()?;
@@ -178,7 +178,7 @@ impl<'de> Reader<'de> {
         self.number()?.and_then(|token| token.parse().ok()).ok_or_else(|| self.syntax("malformed `$log`"))
     }
 
-    /// The next token if it is a number, else nothing.
+    /// The next token if it is a number, otherwise `None`.
     pub(super) fn number(&mut self) -> Result<Option<&'de str>, Error> {
         if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
             return Ok(None);
@@ -216,7 +216,7 @@ impl<'de> Reader<'de> {
         Ok(Cow::Owned(string))
     }
 
-    /// Passes over a value, however deep, and gives its text.
+    /// Skips a value, however deep, and returns its text.
     pub fn skip(&mut self) -> Result<&'de str, Error> {
         self.peek();
         let mut values = serde_json::Deserializer::from_str(&self.text[self.at..]).into_iter::<&RawValue>();
@@ -231,14 +231,14 @@ impl<'de> Reader<'de> {
     }
 }
 
-/// What `serde_json` found wrong in a part of the text, without where: it counts from the start of
-/// the part.
+/// The cause of an error of `serde_json` in a part of the text, without its position, which counts
+/// from the start of the part.
 pub(super) fn cause(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-/// Whether a token is a number as JSON has them; the standard library's parsers take more.
+/// Whether a token is a JSON number; the standard library's parsers accept more.
 fn is_number(token: &[u8]) -> bool {
     fn digits(text: &[u8]) -> Option<&[u8]> {
         let len = text.iter().take_while(|b| b.is_ascii_digit()).count();

@@ -1,14 +1,14 @@
-//! Values whose order means nothing: whether two texts hold the same one, and the one text that
-//! stands for all of them.
+//! Comparison without regard to order: whether two texts hold the same value, and the canonical
+//! text of a value.
 use super::error::Error;
 use super::read::Reader;
 
-/// A value in the form in which equal values are equal: whatever has no order of its own is sorted.
+/// A value in normal form: everything without an order of its own is sorted.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Node<'a> {
     /// A number or a word.
     Token(&'a str),
-    /// A string as it is escaped in the text, without its quotes.
+    /// A string as escaped in the text, without its quotes.
     Text(&'a str),
     /// The key of an escape.
     Escape(&'a str),
@@ -16,7 +16,7 @@ enum Node<'a> {
     Entries(Vec<(Node<'a>, Node<'a>)>),
 }
 
-/// Whether both texts, written by [`super::to_string`], hold the same value whatever the order of
+/// Whether both texts, written by [`super::to_string`], hold the same value, whatever the order of
 /// their items and entries.
 pub(super) fn same(a: &str, b: &str) -> bool {
     if a == b {
@@ -28,8 +28,8 @@ pub(super) fn same(a: &str, b: &str) -> bool {
     }
 }
 
-/// The text with the entries of its objects and maps in the order of their keys: the same for equal
-/// values, and different for others.
+/// The text with the entries of its objects and maps sorted by key: equal for equal values, and
+/// different for others.
 pub(super) fn canonical(text: &str) -> Result<String, Error> {
     let mut out = String::with_capacity(text.len());
     whole(text, Lists::AreLists)?.write(&mut out);
@@ -43,7 +43,7 @@ pub(super) fn unordered(text: &str) -> Result<String, Error> {
     Ok(out)
 }
 
-/// What the items of an array are taken for.
+/// How the items of an array are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
     AreSets,
@@ -152,7 +152,7 @@ fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Error> {
     Ok(&token[1..token.len() - 1])
 }
 
-/// The key of an object as it would stand in a list of pairs.
+/// The key of an object in the form of a list of pairs.
 fn name(key: &str) -> Node<'_> {
     match key.strip_prefix('$') {
         Some(rest) if rest.starts_with('$') => Node::Text(rest),
@@ -161,7 +161,7 @@ fn name(key: &str) -> Node<'_> {
     }
 }
 
-/// The entries of a `$map`; two texts of one map need not begin it at the same entry.
+/// The entries of a `$map`; two texts of one map may begin it at different entries.
 fn pairs<'a>(reader: &mut Reader<'a>, lists: Lists, entries: &mut Vec<(Node<'a>, Node<'a>)>) -> Result<(), Error> {
     reader.open(b'[')?;
     let mut first = true;

@@ -1,7 +1,7 @@
-//! Values to text: what any `Serialize` emits goes straight into one buffer.
+//! Serializer from values to text, which writes into one buffer.
 //!
-//! Nothing is kept but the buffer. Whether an option has to be escaped is seen from the text of its
-//! value; whether a map can be an object is seen key by key ([`super::compound`]).
+//! The buffer is the only state. The text of a value shows whether an option has to be escaped; the
+//! keys, one by one, show whether a map can be an object ([`super::compound`]).
 use serde::{Serialize, Serializer};
 
 use super::compound::{Fields, Items, Kind, Map};
@@ -14,12 +14,12 @@ pub(super) fn write<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
     write_within(value, 0)
 }
 
-/// The text of a value that stands `depth` levels deep in another.
+/// The text of a value that is nested `depth` levels deep in another.
 pub(super) fn write_within<T: Serialize + ?Sized>(value: &T, depth: usize) -> Result<String, Error> {
     Writer::new(depth).whole(value)
 }
 
-/// The text of `value`, with only the length of the lists in it; their new items go into `logs`.
+/// The text of `value`, with only the length of its lists; their new items go into `logs`.
 pub(super) fn write_with<T: Serialize + ?Sized>(value: &T, logs: &mut Logs) -> Result<String, Error> {
     let mut writer = Writer::new(0);
     writer.logs = Some(std::mem::take(logs));
@@ -28,22 +28,21 @@ pub(super) fn write_with<T: Serialize + ?Sized>(value: &T, logs: &mut Logs) -> R
     text
 }
 
-/// The text so far. The last byte tells whether a comma is due, so there is no state for it.
+/// The text so far. Its last byte tells whether a comma is due, so this needs no state.
 pub(super) struct Writer {
     pub(super) out: Vec<u8>,
-    /// Arrays and objects that are open.
+    /// Number of open arrays and objects.
     pub(super) depth: usize,
-    /// Options and newtypes that are open.
+    /// Number of open options and newtypes.
     wraps: usize,
-    /// The first error of a part. A `Serialize` impl that goes on after it has left half a text
-    /// behind.
+    /// The first error of a part. A `Serialize` impl that continues after it leaves half a text.
     failed: Option<Error>,
-    /// Where lists are kept apart, what is known of them.
+    /// The known lists, where lists are stored apart.
     logs: Option<Logs>,
 }
 
-/// The one `f32` whose shortest text becomes its neighbour when it is read as an `f64` and rounded
-/// then, as serde does where it buffers; all others have been tried.
+/// The only `f32` whose shortest text becomes its neighbour when it is read as an `f64` and then
+/// rounded, as serde does where it buffers; all others were checked.
 const ROUNDS_TWICE: u32 = 0x15ae_43fd;
 
 const SOME: &[u8] = b"{\"$some\":";
@@ -61,7 +60,7 @@ impl Writer {
         String::from_utf8(std::mem::take(&mut self.out)).map_err(Error::new)
     }
 
-    /// A list that is kept apart.
+    /// A list that is stored apart.
     fn log<T: Serialize + ?Sized>(&mut self, mut logs: Logs, value: &T) -> Result<(), Error> {
         let start = self.out.len();
         let placeholder = logs::ask(&mut logs, self.depth, || value.serialize(&mut *self));
@@ -78,7 +77,7 @@ impl Writer {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// What `serde_json` writes for a string or a number.
+    /// A string or number, as `serde_json` writes it.
     pub(super) fn plain<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         serde_json::to_writer(&mut self.out, value).map_err(Error::new)
     }
@@ -90,7 +89,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends what [`Writer::open`] began.
+    /// Ends the array or object that [`Writer::open`] began.
     pub(super) fn close(&mut self, text: &str) {
         self.put(text);
         self.depth -= 1;
@@ -125,7 +124,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps the first error of a part, so that it is an error of the whole.
+    /// Records the first error of a part, so that the whole fails.
     pub(super) fn keep(&mut self, result: Result<(), Error>) -> Result<(), Error> {
         if let Err(error) = &result {
             self.failed.get_or_insert_with(|| error.clone());
@@ -133,7 +132,7 @@ impl Writer {
         result
     }
 
-    /// An escaped form whose value is a text.
+    /// An escaped form with a text as its value.
     fn escaped(&mut self, open: &str, text: &str) -> Result<(), Error> {
         self.open(open)?;
         self.plain(text)?;
@@ -151,8 +150,7 @@ impl Writer {
         Ok(())
     }
 
-    /// JSON text that is not ours: as it stands, unless the reader could take it for something
-    /// else.
+    /// Foreign JSON text: unchanged, unless the reader could take it for something else.
     pub(super) fn raw(&mut self, text: &str) -> Result<(), Error> {
         let escapes = text.contains("\"$") || text.contains("\\u0024");
         if escapes || self.depth + nesting(text) > MAX_DEPTH {
@@ -162,7 +160,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A number of any precision: plain where reading it as 64 bits gives the same text.
+    /// A number of any precision: plain if reading it as 64 bits returns the same text.
     pub(super) fn number(&mut self, text: &str) -> Result<(), Error> {
         let same = |again: Result<String, serde_json::Error>| again.is_ok_and(|again| again == text);
         let integer =
@@ -177,7 +175,7 @@ impl Writer {
     }
 }
 
-/// How deep the arrays and objects of a JSON text nest.
+/// Nesting of the arrays and objects of a JSON text.
 fn nesting(text: &str) -> usize {
     let (mut now, mut most) = (0_usize, 0);
     let mut bytes = text.bytes();

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use forever_store::{
-    BoxFuture, ChunkBatch, Claim, Error, LayoutRow, NewSnapshot, OpRecord, OpState, OpsDelta, Result, Seq, TurnSeq, TurnWrite,
+    BoxFuture, Claim, Error, LayoutRow, NewSnapshot, OpRecord, OpState, OpsDelta, Result, Seq, StreamBatch, TurnSeq, TurnWrite,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -27,7 +27,7 @@ const MOST_BYTES: usize = 4 << 20;
 
 type Checkpoint = (Claim, NewSnapshot);
 type Started = (Claim, OpRecord, i64);
-type Chunks = (Claim, TurnSeq, ChunkBatch);
+type Chunks = (Claim, TurnSeq, StreamBatch);
 
 /// A write, and the channel on which its caller waits.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Queue {
         self.send((claim, record, now_ms), Queued::Started)
     }
 
-    pub(crate) fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>> {
+    pub(crate) fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>> {
         self.send((claim, turn, chunks), Queued::Chunks)
     }
 

@@ -3,7 +3,7 @@
 //! Whatever depends on the order of a chat's turns or on the content of its messages locks the row
 //! of the chat, before it locks the claim.
 use forever_store::{
-    AgentId, ChunkBatch, Claim, InteractionCursor, InteractionQuery, InteractionRow, MessageRole, MessageRow, MessageUpdate, TurnSeq,
+    AgentId, Claim, InteractionCursor, InteractionQuery, InteractionRow, MessageRole, MessageRow, MessageUpdate, StreamBatch, TurnSeq,
     TurnWrite, UpdateRefused,
 };
 
@@ -201,7 +201,7 @@ pub(crate) async fn pending_interactions(
     tx.rows(&sql, &values).await?.iter().map(listed).collect()
 }
 
-pub(crate) async fn append_chunks(tx: &Tx, claim: Claim, turn: TurnSeq, new: &ChunkBatch) -> Done<TurnWrite> {
+pub(crate) async fn append_chunks(tx: &Tx, claim: Claim, turn: TurnSeq, new: &StreamBatch) -> Done<TurnWrite> {
     if !fence(tx, claim, turn).await? {
         return Ok(TurnWrite::NotRunning);
     }
@@ -220,7 +220,7 @@ pub(crate) async fn append_chunks(tx: &Tx, claim: Claim, turn: TurnSeq, new: &Ch
     Ok(TurnWrite::Done)
 }
 
-pub(crate) async fn chunks(tx: &Tx, turn: TurnSeq, from: u64, limit: u32) -> Done<Vec<ChunkBatch>> {
+pub(crate) async fn chunks(tx: &Tx, turn: TurnSeq, from: u64, limit: u32) -> Done<Vec<StreamBatch>> {
     // The row that contains chunk `from` may begin with an earlier one.
     let rows = tx
         .rows(
@@ -230,9 +230,9 @@ pub(crate) async fn chunks(tx: &Tx, turn: TurnSeq, from: u64, limit: u32) -> Don
             args![turn, from, limit],
         )
         .await?;
-    let mut log: Vec<ChunkBatch> = Vec::with_capacity(rows.len());
+    let mut log: Vec<StreamBatch> = Vec::with_capacity(rows.len());
     for row in rows {
-        let batch = ChunkBatch {
+        let batch = StreamBatch {
             first: row.number("first")?,
             count: row.number("count")?,
             data: row.text("data")?,

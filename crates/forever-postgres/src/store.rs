@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, Changes, ChatStore, ChunkBatch,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, Changes, ChatStore,
     Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef,
     FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow,
     LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome,
     OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult,
-    Runnable, ScheduleRow, Seq, StoredClaim, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    Runnable, ScheduleRow, Seq, StoredClaim, StreamBatch, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
     UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
@@ -533,7 +533,7 @@ impl ChatStore for PostgresStore {
         })
     }
 
-    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>> {
+    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>> {
         self.queue.append_chunks(claim, turn, chunks)
     }
 
@@ -573,7 +573,7 @@ impl ChatStore for PostgresStore {
         self.read("load the request of a turn", turn, |tx, turn| Box::pin(turns::request(tx, *turn)))
     }
 
-    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>> {
+    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
         self.read("load chunks of a turn", (turn, from, limit), |tx, args| Box::pin(chat::chunks(tx, args.0, args.1, args.2)))
     }
 

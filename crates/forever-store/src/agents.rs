@@ -63,7 +63,7 @@ impl ScheduleTiming {
 pub struct NewScheduleRow {
     /// Id, unique in the store.
     pub id: String,
-    /// Agent that it is of.
+    /// Agent that owns it.
     pub agent: AgentId,
     /// Name that the agent's hook gets.
     pub name: String,
@@ -81,7 +81,7 @@ pub struct NewScheduleRow {
     /// Ids of schedules whose run has begun. One of these that is due once is never renewed: it is
     /// deleted when its run ends.
     pub begun: Vec<String>,
-    /// Time at which it was asked for.
+    /// Time of the request.
     pub now_ms: i64,
 }
 
@@ -90,7 +90,7 @@ pub struct NewScheduleRow {
 pub struct ScheduleRow {
     /// Id.
     pub id: String,
-    /// Agent that it is of.
+    /// Agent that owns it.
     pub agent: AgentId,
     /// Name that the agent's hook gets.
     pub name: String,
@@ -110,7 +110,7 @@ pub struct ScheduleRow {
     pub deaths: u32,
     /// Error of the last run.
     pub error: Option<String>,
-    /// Time at which it was asked for.
+    /// Time of the request.
     pub created_ms: i64,
 }
 
@@ -222,7 +222,7 @@ pub trait AgentStore {
     /// Corrects schedules that are due implausibly late, by more than `slack_ms`; gives how many.
     ///
     /// - Intervals become due at the next time of their rhythm.
-    /// - Delays that were asked for later than now become due after their delay, from now on.
+    /// - Delays that were requested later than now become due after their delay, from now on.
     /// - Failed runs are tried again now, of a [`Time`](ScheduleTiming::Time) not before that time.
     /// - Cron schedules become due at the times of `crons`, which holds times with their patterns.
     ///

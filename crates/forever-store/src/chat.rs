@@ -7,6 +7,7 @@ use std::str::FromStr;
 #[cfg(doc)]
 use super::has_pending_interaction;
 use super::{AgentId, Claim, FiberState, NewFiber, Runnable};
+use crate::StreamBatch;
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -150,7 +151,7 @@ impl FromStr for TurnState {
 /// Turn to be accepted.
 #[derive(Debug, Clone)]
 pub struct NewTurnRow {
-    /// Chat that it is of.
+    /// Its chat.
     pub chat: AgentId,
     /// Id, unique in its chat.
     pub id: String,
@@ -160,8 +161,8 @@ pub struct NewTurnRow {
     pub kind: TurnKind,
     /// Policy if another turn has not ended.
     pub queueing: QueuePolicy,
-    /// Maximum of queued turns of the chat, with this one. Applies to an
-    /// [`Answer`](TurnKind::Reply): the number of continuations is bounded by that of tool calls.
+    /// Maximum of queued turns of the chat, with this one. Applies to a
+    /// [`Reply`](TurnKind::Reply): the number of continuations is bounded by that of tool calls.
     pub max_queued: u32,
     /// Id of a user message. If a turn of the chat replies to it already, the latest such turn is
     /// the [existing](AcceptTurnResult::Existing) one. For a client that may send a question twice.
@@ -173,7 +174,7 @@ pub struct NewTurnRow {
     /// Conditional update of a message, before the messages are stored. If it is
     /// refused, so is the turn.
     pub update: Option<MessageUpdate>,
-    /// Id of the message that an [`Answer`](TurnKind::Reply) makes.
+    /// Id of the message that a [`Reply`](TurnKind::Reply) makes.
     pub message: String,
     /// Body of the request, JSON.
     pub body: Option<String>,
@@ -228,7 +229,7 @@ pub enum AcceptTurnResult {
 pub struct TurnRow {
     /// Sequence number.
     pub seq: TurnSeq,
-    /// Chat that it is of.
+    /// Its chat.
     pub chat: AgentId,
     /// Id.
     pub id: String,
@@ -269,19 +270,6 @@ pub struct TurnRequest {
     pub metadata: Option<String>,
     /// Last stash, JSON.
     pub stash: Option<String>,
-}
-
-/// Chunks of a turn's log that are stored together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChunkBatch {
-    /// Number of its first chunk, from 0.
-    pub first: u64,
-    /// Number of chunks.
-    pub count: u64,
-    /// Chunks, one a line.
-    pub data: String,
-    /// Time at which it was stored.
-    pub stored_ms: i64,
 }
 
 /// State of an incident.
@@ -326,7 +314,7 @@ pub struct TurnStart {
     /// Its request.
     pub request: TurnRequest,
     /// Its log.
-    pub chunks: Vec<ChunkBatch>,
+    pub chunks: Vec<StreamBatch>,
     /// Its last incident.
     pub incident: Option<IncidentRow>,
     /// Whether it was begun before.
@@ -401,7 +389,7 @@ pub struct InteractionCursor {
 pub struct InteractionRow {
     /// Its place in the list.
     pub at: InteractionCursor,
-    /// Chat that it is of.
+    /// Its chat.
     pub chat: AgentId,
     /// The message.
     pub message: MessageRow,
@@ -465,9 +453,9 @@ pub trait ChatStore {
 
     /// Appends chunks to the log of a running turn.
     ///
-    /// Fails unless [`first`](ChunkBatch::first) is the length of the stored log. It is progress of
+    /// Fails unless [`first`](StreamBatch::first) is the length of the stored log. It is progress of
     /// the fiber, which sets its deaths to 0.
-    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>>;
+    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>>;
 
     /// Replaces the stash of a running turn.
     fn stash_turn(&self, claim: Claim, turn: TurnSeq, stash: String) -> BoxFuture<'_, Result<TurnWrite>>;
@@ -508,7 +496,7 @@ pub trait ChatStore {
     /// Gives the stored log of a turn, at most `limit` batches.
     ///
     /// Begins with the batch that has chunk `from` in it.
-    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>>;
+    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>>;
 
     /// Gives the messages of a chat up to and with a place, in order.
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>>;

@@ -123,7 +123,7 @@ async fn sqlite_in_a_file_conforms() {
     .await;
 }
 
-/// The worker that claims what it makes, and one that takes over.
+/// The worker that claims the fibers it makes, and one that takes over.
 pub(crate) const FIRST: WorkerId = 1;
 pub(crate) const SECOND: WorkerId = 2;
 
@@ -190,7 +190,7 @@ impl Told {
         told.expect("a fiber is ready, and the sender was not told").unwrap().id
     }
 
-    /// The ids of those that were told of since the last look.
+    /// Ids of the fibers sent since the last call.
     pub(crate) fn ids(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.0.try_recv().ok()).map(|fiber| fiber.id).collect()
     }
@@ -300,7 +300,7 @@ async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
     store.end(claim, End::Failed("no".into()), Vec::new(), 5).await.unwrap();
     store.restart("a".into(), Restart::FromStart, 6).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());
-    // What it writes in its new life is all there is of it.
+    // The new run starts with no rows of the old one.
     let delta = SnapshotDelta { items: vec![item(0, 0, "1")], ..SnapshotDelta::default() };
     let number = store.load(claim.fiber).await.unwrap().number + 1;
     let claim = claimed(store, claim.fiber, FIRST).await;
@@ -317,7 +317,7 @@ async fn ends_with_a_result_or_an_error(store: &impl Store) {
     }
     store.end(done, End::Completed("[1]".into()), Vec::new(), 3000).await.unwrap();
     store.end(failed, End::Failed("broken".into()), Vec::new(), 3000).await.unwrap();
-    // What has ended stays as it ended.
+    // A fiber that has ended stays as it ended.
     store.suspend(done, Suspension::Interrupted("late".into()), 4000).await.unwrap_err();
     store.suspend(failed, Suspension::Interrupted("late".into()), 4000).await.unwrap();
     store.end(failed, End::Completed("late".into()), Vec::new(), 4000).await.unwrap_err();
@@ -351,7 +351,7 @@ async fn counts_deaths_of_running_fibers_only(store: &impl Store) {
     assert_eq!(row(store, "ran").await.deaths, 0);
 }
 
-/// Many at once, so that they share transactions, and one in ten of them wrong.
+/// Many writes at once, so that they share transactions, one in ten of them wrong.
 async fn keeps_what_others_do_together_apart<S: Store + 'static>(store: Arc<S>) {
     let claim = accept(&*store, "alone").await;
     let mut tasks = tokio::task::JoinSet::new();
@@ -359,7 +359,7 @@ async fn keeps_what_others_do_together_apart<S: Store + 'static>(store: Arc<S>) 
         let store = Arc::clone(&store);
         tasks.spawn(async move {
             if n % 10 == 0 {
-                // Several statements, of which the last fails: nothing of it may stay.
+                // Several statements, of which the last fails: none of them may stay.
                 let layout = LayoutRow { hash: format!("h{n}"), fiber: "work".into(), layout: "{}".into() };
                 store.checkpoint(claim, NewSnapshot { layouts: Some(vec![layout.into()]), ..snapshot(99) }).await.unwrap_err();
             } else {
@@ -408,7 +408,7 @@ async fn wakes_what_is_due_and_nothing_else(store: &impl Store) {
     assert_eq!(row(store, "a").await.state, FiberState::Pending);
     assert_eq!(store.next_due().await.unwrap(), None);
 
-    // A death of the process while it waited or was about to be entered is no death of the fiber.
+    // A death of the worker while the fiber waits, or before it is claimed, does not count for it.
     store.take_over(SECOND, 40).await.unwrap();
     assert_eq!((row(store, "a").await.deaths, row(store, "a").await.state), (0, FiberState::Pending));
 }
@@ -487,7 +487,7 @@ async fn keeps_messages_until_they_are_received(store: &impl Store) {
     assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), CommandResult::NotFound));
     store.end(claim, End::Failed("no".into()), Vec::new(), 60).await.unwrap();
     assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), CommandResult::InvalidState(FiberState::Failed)));
-    // It may be resumed, and then it needs them.
+    // A failed fiber may be resumed, and then it needs its messages.
     assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap().data, "2");
     assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 70).await.unwrap(), CommandResult::Done(_)));
     let claim = claimed(store, claim.fiber, FIRST).await;
@@ -590,13 +590,13 @@ async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     }
     assert_eq!(row(store, "low").await.reason.as_deref(), Some("enough"));
     assert_eq!(store.next_due().await.unwrap(), None);
-    // Whatever comes of one that runs, it has been cancelled.
+    // It has been cancelled, so a running fiber can store no children.
     assert!(store.checkpoint(made[0], NewSnapshot { children: vec![child("late", made[0])], ..snapshot(2) }).await.is_err());
     assert!(store.find(FiberRef::Id("late".into())).await.unwrap().is_none());
     let ended = store.end(made[0], End::Completed("1".into()), Vec::new(), 30).await.unwrap();
     assert_eq!(ended, End::Cancelled("enough".into()));
     assert!(matches!(store.cancel("mid".into(), "again".into(), 40).await.unwrap(), CommandResult::InvalidState(FiberState::Cancelled)));
-    assert!(matches!(store.cancel("nobody".into(), "x".into(), 40).await.unwrap(), CommandResult::NotFound));
+    assert!(matches!(store.cancel("unknown".into(), "x".into(), 40).await.unwrap(), CommandResult::NotFound));
 }
 
 async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
@@ -619,7 +619,7 @@ async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
     store.suspend(claim, Suspension::Parked("no".into()), 40).await.unwrap();
     assert!(matches!(store.restart("a".into(), Restart::FromStart, 50).await.unwrap(), CommandResult::Done(_)));
     let loaded = store.load(claim.fiber).await.unwrap();
-    // Operations of the new life have other ids, because the count goes on.
+    // The count of checkpoints continues, so operations of the new run have other ids.
     assert_eq!((loaded.snapshot, loaded.layout, loaded.number), (None, None, 2));
     let claim = claimed(store, claim.fiber, FIRST).await;
     store.end(claim, End::Completed("1".into()), Vec::new(), 60).await.unwrap();
@@ -730,7 +730,7 @@ async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
     assert_eq!(delete(ended.clone(), 9).await, (1, 0));
     assert_eq!(delete(ended, 9).await, (0, 0));
     assert_eq!(list(FiberQuery::default(), Seq::MIN, 9).await.0, "bde");
-    // What has not ended stays, whatever is asked.
+    // Fibers that have not ended stay, whatever the query.
     assert_eq!(delete(states(&[FiberState::Running]), 9).await, (0, 0));
 }
 
@@ -758,7 +758,7 @@ async fn remembers_the_keys_of_what_was_deleted(store: &impl Store) {
     for again in [given("id", None), new("other", Some("k")), given("other", Some("k"))] {
         assert!(matches!(store.accept(again).await.unwrap(), AcceptResult::Deleted(_)));
     }
-    // Not before its time; then it is as if it had never been.
+    // Not before its time; then it is as if it had never existed.
     assert_eq!(store.delete_tombstones(Deletion { limit: 9, ..Deletion::default() }, Some(500)).await.unwrap(), 0);
     let named =
         |name: &str| Deletion { query: FiberQuery { name: Some(name.into()), ..FiberQuery::default() }, limit: 1, ..Deletion::default() };

@@ -10,14 +10,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The store could not be read or written.
     Store,
-    /// The commit of a write failed, so that it may or may not be found stored when the database is
+    /// The commit of a write failed, so the write may or may not be stored when the database is
     /// opened again. A call that names an id or a key is safe to repeat: see
     /// [`Error::is_outcome_unknown`].
     OutcomeUnknown,
-    /// A file of the database was removed or replaced while the runtime had it open. Nothing is
-    /// read or stored any more: close the runtime, put the files back in their places, and open the
-    /// database again. Commits may be in the write-ahead log alone (`-wal`), so it goes where the
-    /// database goes.
+    /// A file of the database was removed or replaced while the runtime had it open. Nothing more
+    /// is read or stored. Close the runtime, put the files back, and open the database again.
+    /// Commits may be in the write-ahead log (`-wal`) alone, so move that file together with the
+    /// database.
     DatabaseLost,
     /// A value could not be saved or restored exactly.
     Value,
@@ -25,11 +25,10 @@ pub enum ErrorKind {
     Timeout,
     /// The database is owned by a live process.
     Busy,
-    /// The file is not a database of ours, or not one that this version can read, or its
-    /// write-ahead log is there without it.
+    /// The file is not a database of this library, or of a newer version, or its write-ahead log is
+    /// there without the database.
     Format,
-    /// The builder was given something it cannot work with: no database, a missing resource, two
-    /// fibers of one name.
+    /// The builder was configured wrongly: no database, a missing resource, two fibers of one name.
     Setup,
     /// A fiber of this name was not registered with the builder.
     NotRegistered,
@@ -37,23 +36,24 @@ pub enum ErrorKind {
     Conflict,
     /// There is no fiber with this id or key.
     NotFound,
-    /// A command was decided on a state in which the fiber no longer is: it has ended, runs, or
-    /// waits. Nothing was changed.
+    /// The fiber is in a state that does not allow the command: it has ended, runs, or waits.
+    /// Nothing was changed.
     InvalidState,
-    /// An activation of a fiber is no longer the one that may write: the fiber was claimed by
-    /// another since, or a command has changed it. Nothing was changed, and the activation stops.
+    /// The activation may no longer write: the fiber was claimed again or changed by a command
+    /// since. Nothing was changed, and the activation stops.
     ClaimLost,
     /// The runtime was closed.
     Closed,
-    /// The code cannot resume all stored fibers, and the builder was told to refuse then.
+    /// The code cannot resume all stored fibers, and the builder was configured to refuse to open
+    /// then.
     Incompatible,
     /// An agent could not be woken.
     Agent,
     /// An agent is in the memory of another worker, where it can be called.
     AgentElsewhere,
-    /// An operation was begun, and nobody knows whether it was carried out.
+    /// An operation is in doubt: it was started, and its outcome is unknown.
     OpUnknown,
-    /// Somebody has said that an operation has failed.
+    /// A person resolved an operation as failed.
     OpFailed,
 }
 
@@ -82,13 +82,13 @@ impl Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// Adds the error that caused this one, in place of the last one.
+    /// Sets the error that caused this one.
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Error of kind [`Closed`](ErrorKind::Closed), for everything that is asked of a closed store.
+    /// Error of kind [`Closed`](ErrorKind::Closed), for calls to a closed store.
     pub fn closed() -> Self {
         Error::new(ErrorKind::Closed, "the runtime is closed")
     }
@@ -105,18 +105,18 @@ impl Error {
 
     /// Whether the same call may succeed later, with nothing changed in the program.
     ///
-    /// After [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) it may do twice what it asks for, unless it is safe to repeat.
+    /// After [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the repetition may take effect twice, unless the call is safe to
+    /// repeat.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, ErrorKind::Busy | ErrorKind::Store | ErrorKind::OutcomeUnknown)
     }
 
-    /// Whether a write may be stored although its call has failed, because its commit failed (a
-    /// disk that is full or does not answer, a sync that failed). Every other error of a write says
-    /// that it is not stored and will not be.
+    /// Whether a failed write may be stored all the same, because its commit failed: the disk is
+    /// full or does not answer, or a sync failed. After every other error of a write it is not
+    /// stored.
     ///
-    /// In this process the write is not seen. It can only be found by the next one that opens the
-    /// database, and only if nothing else was stored before: the next commit that succeeds is
-    /// written over it.
+    /// This process does not see the write. Only the next process that opens the database can find
+    /// it, and only if no later commit succeeds first: that one overwrites it.
     pub fn is_outcome_unknown(&self) -> bool {
         self.kind == ErrorKind::OutcomeUnknown
     }
@@ -153,7 +153,7 @@ impl Error {
         self.kind == ErrorKind::NotFound
     }
 
-    /// Whether an operation was begun of which nobody knows whether it was carried out.
+    /// Whether an operation is in doubt: it was started, and its outcome is unknown.
     pub fn is_op_unknown(&self) -> bool {
         self.kind == ErrorKind::OpUnknown
     }

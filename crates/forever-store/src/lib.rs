@@ -24,6 +24,7 @@ mod ops;
 mod snapshot;
 #[doc(hidden)]
 pub mod sqlite;
+mod streams;
 
 use std::fmt;
 
@@ -34,9 +35,9 @@ pub use admin::{
 };
 pub use agents::{AgentId, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 pub use chat::{
-    AcceptTurnResult, Admission, ChatStore, ChunkBatch, IncidentRow, IncidentState, InteractionCursor, InteractionQuery, InteractionRow,
-    MessageRole, MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
-    TurnSettler, TurnStart, TurnState, TurnWrite, UpdateRefused,
+    AcceptTurnResult, Admission, ChatStore, IncidentRow, IncidentState, InteractionCursor, InteractionQuery, InteractionRow, MessageRole,
+    MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
+    TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 pub use cluster::{Changes, ClusterStore, DeclineResult, Notification, TurnProgress, Watch, WorkerRow};
 pub use error::{Error, ErrorKind, Result};
@@ -51,9 +52,11 @@ pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState
 pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};
+pub use streams::StreamBatch;
 
-/// What of `rusqlite` a closure with a [`Tx`] needs: use it in place of a dependency of your own,
-/// so that the two are one version. A new version of it is a breaking change of this library.
+/// The types of `rusqlite` that a closure with a [`Tx`] needs. Use them in place of a dependency of
+/// your own, so that the two are one version. A new version of `rusqlite` is a breaking change of
+/// this library.
 // Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight
 // the compiler spells out those of `std` in every message.
 pub mod rusqlite {
@@ -113,7 +116,7 @@ pub mod rusqlite {
 /// |---|---|---|
 /// | [`ClaimLost`](crate::ErrorKind::ClaimLost) | the claim is not in force | drops the activation silently |
 /// | [`Store`](crate::ErrorKind::Store) | the write failed and is not stored | interrupts the fiber and retries with backoff; a command fails |
-/// | [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) | the commit may or may not have happened | the same; callers are told that a repetition needs an id or key |
+/// | [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) | the commit may or may not have happened | the same; the error reaches the caller, whose repetition needs an id or key |
 /// | [`Value`](crate::ErrorKind::Value) | a stored row cannot be read | parks the fiber whose load fails, with the error as the reason; any other call fails |
 /// | [`DatabaseLost`](crate::ErrorKind::DatabaseLost) | the database was removed or replaced | every later call should fail so too |
 /// | [`Closed`](crate::ErrorKind::Closed) | after [`FiberStore::close`] or [`FiberStore::abandon`] | stops |

@@ -20,7 +20,7 @@ use crate::signature::Signature;
 use crate::tree::{CutId, LEFT, Stmt};
 use crate::values::MadeBy;
 
-const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to go on with the error as a value, `step!(catch, fetch().await?)`";
+const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to keep the error as a value, `step!(catch, fetch().await?)`";
 const OPERAND: &str = "what stands before a step in an expression is evaluated before it: bind the step first, `let value = step!(..);`, and use `value` in the expression";
 const OF_REFERENCES: &str =
     "where the items are references, make a list of owned ones first, `.cloned().collect::<Vec<_>>()`, or loop over an index";

@@ -1,4 +1,4 @@
-//! What a slot caches of its agent's rows.
+//! Cache of an agent's rows in its slot.
 use std::sync::Arc;
 
 /// Whether an agent's heartbeat is stored.
@@ -6,16 +6,16 @@ use std::sync::Arc;
 pub(super) enum Heartbeat {
     #[default]
     Still,
-    /// It was being stored, or found at open.
+    /// It was being stored, or was found at open.
     Perhaps,
     Beats,
 }
 
-/// What is known in memory of the stored state.
+/// The stored state, as far as it is known in memory.
 #[derive(Debug, Default)]
 pub(super) enum CachedState {
     #[default]
     Nothing,
-    /// The text, if it was ever set.
+    /// The text, or `None` if it was never set.
     Stored(Option<Arc<str>>),
 }

@@ -11,17 +11,17 @@ use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
 /// Error of a hook of an [`Agent`]: any error, by `?`.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A class of agents: what they keep, and what they do when they are woken, told or asked.
+/// A class of agents: their state, and their hooks for waking, schedules and fibers.
 ///
 /// An agent is addressed by its class and a name, [`Forever::agent`](crate::Forever::agent), and
-/// need not be made: it is there when it is asked for. It comes into memory when something wakes
-/// it: a call ([`AgentHandle::wake`](super::AgentHandle::wake)), a connection, a schedule that is
-/// due, or recovery. It leaves memory when nothing has needed it for
-/// [`idle_timeout`](crate::Builder::idle_timeout). What is to last belongs into its state, its
-/// schedules and its fibers; the fields of `Self` are what it has in memory.
+/// does not have to be created. It is loaded into memory when something wakes it: a call
+/// ([`AgentHandle::wake`](super::AgentHandle::wake)), a connection, a schedule that is due, or
+/// recovery. It leaves memory when it has been idle for
+/// [`idle_timeout`](crate::Builder::idle_timeout). Durable data belongs into its state, its
+/// schedules and its fibers; the fields of `Self` are only in memory.
 ///
-/// Hooks of one agent may run at the same time, which is why they take `&self`. A hook that panics
-/// has failed, like one that returns `Err`.
+/// Hooks of one agent may run concurrently, which is why they take `&self`. A hook that panics has
+/// failed, like one that returns `Err`.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -68,29 +68,28 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// # }
 /// ```
 pub trait Agent: Send + Sync + Sized + 'static {
-    /// What the class is called: in the database, in addresses and in logs. Without `/`.
+    /// Name of the class in the database, in addresses and in logs. Must not contain `/`.
     const CLASS: &'static str;
 
-    /// What every agent of the class keeps; [`Default`] until it is set.
+    /// State of every agent of the class; [`Default`] until it is set.
     type State: Serialize + DeserializeOwned + Default + Send + Sync + 'static;
 
-    /// Runs once each time the agent comes into memory, before anything else is handed to it. If it
-    /// fails, whatever has woken the agent fails with its error, and the next one to wake it tries
-    /// again.
+    /// Runs each time the agent is loaded into memory, before any other hook. If it fails, the call
+    /// that wakes the agent returns its error, and the next one tries again.
     ///
     /// It must not wake the agent itself: that is an error.
     fn on_start(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
         async { Ok(()) }
     }
 
-    /// Says in which order fibers of this agent that were interrupted are to be recovered, and
-    /// which at all; they come oldest first.
+    /// Decides which interrupted fibers of this agent are recovered, and in which order; they are
+    /// given oldest first.
     fn on_fibers_recovered(&self, fibers: Vec<RecoveredFiber>) -> impl Future<Output = Result<Vec<RecoveredFiber>, BoxError>> + Send {
         async { Ok(fibers) }
     }
 
-    /// Decides about a fiber of this agent that was interrupted. Defaults to resuming it. Of a
-    /// closure nothing is left to be resumed, so it stays interrupted.
+    /// Decides how to recover an interrupted fiber of this agent. Defaults to resuming it. A
+    /// closure cannot be resumed, so it stays interrupted.
     fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> impl Future<Output = Result<Recovery, BoxError>> + Send {
         let recovery = if fiber.is_closure() {
             let why = "a closure fiber was interrupted, and `on_fiber_recovered` does not decide about it";
@@ -102,15 +101,15 @@ pub trait Agent: Send + Sync + Sized + 'static {
         async { Ok(recovery) }
     }
 
-    /// Hears that a fiber of this agent has ended, however it did. Told once, unless the process
-    /// dies meanwhile; then perhaps not at all.
+    /// Called when a fiber of this agent has ended, however it did: once, or not at all if the
+    /// process dies meanwhile.
     fn on_fiber_completed(&self, fiber: &EndedFiber) -> impl Future<Output = Result<(), BoxError>> + Send {
         let _ = fiber;
         async { Ok(()) }
     }
 
-    /// Does what was scheduled. It runs at least once for each time that is due: again if it fails,
-    /// or if the process dies meanwhile.
+    /// Runs a schedule that is due. It runs at least once per due time: again if it fails, or if
+    /// the process dies meanwhile.
     fn on_schedule(&self, due: &Due) -> impl Future<Output = Result<(), BoxError>> + Send {
         let why = format!("class `{}` has no `on_schedule`, so nothing does `{}`", Self::CLASS, due.name());
         async { Err(why.into()) }

@@ -1,4 +1,4 @@
-//! What follows an agent: its state when it is set, and what it broadcasts.
+//! Connections to an agent, which receive its state and its broadcasts.
 use std::fmt;
 
 use super::pushed::{Message, Pushed};
@@ -8,14 +8,14 @@ use crate::fanout;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 
-/// How many messages are kept for a connection that is slow to take them.
+/// Number of messages that are kept for a slow connection.
 pub(super) const KEPT: usize = 256;
 
-/// Follows an agent, and keeps it awake.
+/// Connection to an agent, which keeps it awake.
 ///
-/// State and broadcasts come in the order in which they were set and sent. For a connection that
-/// does not take them 256 messages are kept; then the oldest are lost, and [`Pushed::Missed`] has
-/// their number. An agent never waits for a connection.
+/// State and broadcasts arrive in the order in which they were set and sent. For a slow connection
+/// 256 messages are kept; beyond that the oldest are lost, and [`Pushed::Missed`] has their number.
+/// An agent never waits for a connection.
 pub struct Connection {
     /// Keeps the runtime open, if the handle did.
     _link: Link<Agents>,
@@ -29,7 +29,7 @@ impl Connection {
         let hold = &woken.hold;
         let runtime = hold.runtime().ok_or_else(Error::closed)?;
         let slot = &hold.slot;
-        // Nothing is stored or pushed between the state that comes first and those that follow.
+        // No state is stored or pushed between the first one and those that follow.
         let mut state = slot.state.lock().await;
         let first = super::state::known(&runtime, slot, &mut state).await?;
         let pushes = slot.pushes.get_or_init(|| fanout::Sender::new(KEPT)).subscribe();
@@ -37,9 +37,9 @@ impl Connection {
         Ok(Connection { _link: link, woken, first: first.map(|text| Pushed::State(Message(text))), pushes })
     }
 
-    /// The next message. `None` when the runtime is closed, after what was sent before.
+    /// The next message; `None` after the last one once the runtime is closed.
     ///
-    /// A call that is given up loses nothing.
+    /// Dropping the call loses no message.
     pub async fn recv(&mut self) -> Option<Pushed> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -52,7 +52,7 @@ impl Connection {
         self.try_recv()
     }
 
-    /// The next message if it is there by now.
+    /// The next message, if there is one by now.
     pub fn try_recv(&mut self) -> Option<Pushed> {
         if let Some(first) = self.first.take() {
             return Some(first);

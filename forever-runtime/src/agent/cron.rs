@@ -1,6 +1,6 @@
 //! The times of a cron pattern, in UTC.
 //!
-//! Without the feature `cron` a pattern is an error that says so.
+//! Without the feature `cron` every pattern is an error that names the feature.
 #[cfg(feature = "cron")]
 use chrono::{DateTime, Utc};
 #[cfg(feature = "cron")]
@@ -8,17 +8,17 @@ use croner::Cron;
 #[cfg(feature = "cron")]
 use croner::parser::{CronParser, Seconds, Year};
 
-/// Patterns are a handful of fields; what is longer is a mistake.
+/// Maximum length of a pattern: it has a handful of fields.
 #[cfg(feature = "cron")]
 const LONGEST: usize = 256;
 
-/// Refuses every pattern.
+/// Refuses all patterns.
 #[cfg(not(feature = "cron"))]
 pub(crate) fn next(_: &str, _: i64) -> Result<i64, String> {
     Err("cron patterns need the feature `cron` of `forever-fiber`".to_owned())
 }
 
-/// The first time after `after_ms` at which a pattern holds, or why there is none.
+/// The first time after `after_ms` that matches a pattern, or the reason why there is none.
 #[cfg(feature = "cron")]
 pub(crate) fn next(pattern: &str, after_ms: i64) -> Result<i64, String> {
     let cron = parse(pattern)?;

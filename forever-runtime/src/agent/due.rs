@@ -15,17 +15,17 @@ pub struct Due {
 }
 
 impl Due {
-    /// The id of the schedule.
+    /// Id of the schedule.
     pub fn id(&self) -> &str {
         &self.row.id
     }
 
-    /// Its name.
+    /// Name of the schedule.
     pub fn name(&self) -> &str {
         &self.row.name
     }
 
-    /// What it was scheduled with.
+    /// Payload of the schedule.
     ///
     /// # Errors
     /// When it cannot be read as a `P`.
@@ -33,14 +33,14 @@ impl Due {
         payload(&self.row)
     }
 
-    /// When it was due, UTC.
+    /// Time at which it was due, UTC.
     ///
-    /// It is the same in every attempt, so that with the id it can serve as an idempotency key.
+    /// It is the same in every attempt, so that together with the id it is an idempotency key.
     pub fn scheduled(&self) -> SystemTime {
         from_ms(self.row.due_ms)
     }
 
-    /// Number of the attempt for the time that is due, from 1.
+    /// Number of the attempt for this due time, from 1.
     ///
     /// Attempts that ended with the process are not counted.
     pub fn attempt(&self) -> u32 {
@@ -60,7 +60,7 @@ impl fmt::Debug for Due {
     }
 }
 
-/// Reads a schedule's payload.
+/// Reads the payload of a schedule.
 pub(super) fn payload<P: DeserializeOwned>(row: &ScheduleRow) -> Result<P> {
     exact::from_str(&row.payload).map_err(|why| {
         let wanted = std::any::type_name::<P>();

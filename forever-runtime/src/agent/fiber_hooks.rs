@@ -1,4 +1,4 @@
-//! What fibers see of agents.
+//! Hooks of agents for their fibers.
 use std::any::Any;
 use std::sync::Arc;
 

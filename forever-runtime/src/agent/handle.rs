@@ -1,4 +1,4 @@
-//! Asking an agent, whether it is in memory or not.
+//! `AgentHandle`: the commands to an agent, whether it is in memory or not.
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -30,10 +30,10 @@ use crate::store::AgentId;
 ///
 /// Made by [`Forever::agent`](crate::Forever::agent), or given to the agent itself when it is made.
 ///
-/// It costs nothing and asks nothing until it is used. One that comes from outside keeps the
-/// runtime open, like every other handle; the one that an agent is given does not.
+/// Making a handle has no cost and no effect. A handle from outside keeps the runtime open, like
+/// every other handle; the one that an agent is given does not.
 ///
-/// The state, the schedules and broadcasts of an agent can be had without waking it.
+/// State, schedules and broadcasts of an agent are available without waking it.
 pub struct AgentHandle<A> {
     link: Link<Agents>,
     id: Arc<AgentId>,
@@ -45,7 +45,7 @@ impl<A> AgentHandle<A> {
         AgentHandle { link, id: Arc::new(id), agent: PhantomData }
     }
 
-    /// The agent's name.
+    /// Name of the agent.
     pub fn name(&self) -> &str {
         &self.id.name
     }
@@ -72,7 +72,7 @@ impl<A> AgentHandle<A> {
 }
 
 impl Link<Agents> {
-    /// A link to the executor, which keeps the runtime open if this one does.
+    /// Link to the executor, which keeps the runtime open if this handle does.
     pub(crate) fn exec(&self) -> Link<Executor> {
         match self {
             Link::Open(agents, guard) => agents.exec().map_or_else(|_| Link::Weak(Weak::new()), |exec| Link::Open(exec, Arc::clone(guard))),
@@ -100,8 +100,8 @@ impl<A: Agent> AgentHandle<A> {
         Ok(Awake { _link: self.link.clone(), agent, woken })
     }
 
-    /// Wakes the agent for a caller. A runtime that closes accepts no new requests; work in flight
-    /// may still use its agents.
+    /// Wakes the agent for a caller. A runtime that is closing accepts no new requests, but work in
+    /// flight may still use its agents.
     async fn request(&self) -> Result<Woken> {
         let agents = self.agents()?;
         let runtime = agents.runtime()?;
@@ -117,10 +117,10 @@ impl<A: Agent> AgentHandle<A> {
         agents.runtime().is_ok_and(|runtime| !runtime.is_closing()) && agents.is_awake(&self.id)
     }
 
-    /// The agent's state as it was last set, or its default.
+    /// The agent's state as last set, or its default.
     ///
     /// # Errors
-    /// When what is stored cannot be read as an `A::State`, or the store cannot be read.
+    /// When the stored text cannot be read as an `A::State`, or the store cannot be read.
     pub async fn state(&self) -> Result<A::State> {
         let Some(text) = state::load(&*self.agents()?, &self.id).await? else { return Ok(A::State::default()) };
         exact::from_str(&text).map_err(|why| {
@@ -132,20 +132,20 @@ impl<A: Agent> AgentHandle<A> {
     /// Replaces the agent's state, durably, and sends it to every connection.
     ///
     /// # Errors
-    /// When it cannot be saved, or the store fails; then nothing has changed.
+    /// When it cannot be saved, or the store fails; then the state is unchanged.
     pub async fn set_state(&self, state: &A::State) -> Result<()> {
         let text = exact::to_string(state)
             .map_err(|why| Error::new(ErrorKind::Value, format!("the state of agent `{}` cannot be saved: {why}", self.id)))?;
         state::save(&*self.agents()?, &self.id, text).await
     }
 
-    /// The same, of a state that is text already.
+    /// As [`set_state`](Self::set_state), for a state that is text already.
     #[cfg(feature = "server")]
     pub(crate) async fn set_state_text(&self, text: String) -> Result<()> {
         state::save(&*self.agents()?, &self.id, text).await
     }
 
-    /// Sends a value to every connection there is now. It is not stored.
+    /// Sends a value to all current connections. It is not stored.
     ///
     /// # Errors
     /// When it cannot be written as JSON, or the runtime is gone.
@@ -158,7 +158,7 @@ impl<A: Agent> AgentHandle<A> {
         Ok(())
     }
 
-    /// Wakes the agent, keeps it awake, and receives its state and what it broadcasts.
+    /// Wakes the agent, keeps it awake, and receives its state and its broadcasts.
     ///
     /// # Errors
     /// Those of [`wake`](AgentHandle::wake), or when the store cannot be read.
@@ -180,14 +180,14 @@ impl<A: Agent> AgentHandle<A> {
         KeepAlive::take(self.link.clone(), hold).await
     }
 
-    /// Keeps the agent awake while `work` goes on.
+    /// Keeps the agent awake while `work` runs.
     ///
     /// # Errors
-    /// Those of [`keep_alive`](AgentHandle::keep_alive); then `work` has not begun.
+    /// Those of [`keep_alive`](AgentHandle::keep_alive); then `work` has not started.
     pub async fn keep_alive_while<F: Future>(&self, work: F) -> Result<F::Output> {
         let mut guard = self.keep_alive().await?;
         let value = work.await;
-        // What is left of a heartbeat wakes the agent once more, which is no reason to lose the
+        // A heartbeat that is left over wakes the agent once more, which is no reason to lose the
         // value.
         let _ = guard.release().await;
         Ok(value)
@@ -195,8 +195,8 @@ impl<A: Agent> AgentHandle<A> {
 
     /// Spawns a fiber of this agent.
     ///
-    /// As [`Forever::spawn`](crate::Forever::spawn) does, with [`Spawn::agent`]. While it runs the
-    /// agent, if it is awake, stays so. If it is interrupted the recovery hook of the agent
+    /// As [`Forever::spawn`](crate::Forever::spawn) with [`Spawn::agent`]. While the fiber runs, an
+    /// agent that is awake stays awake. If the fiber is interrupted, the recovery hook of the agent
     /// decides, and `on_fiber_completed` is called when it has ended.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
         Spawn::new(self.link.exec(), call).agent(&*self.id.class, &*self.id.name)
@@ -218,14 +218,14 @@ impl<A: Agent> AgentHandle<A> {
     /// Schedules [`on_schedule`](Agent::on_schedule), once or by a cron pattern.
     ///
     /// Once after a [`Duration`] or at a [`SystemTime`](std::time::SystemTime), or at the times of
-    /// a cron pattern, UTC. It is stored when this is awaited.
+    /// a cron pattern, UTC. It is stored when awaited.
     ///
     /// A pattern has 5 fields, `minute hour day-of-month month day-of-week`, or 6 with seconds in
-    /// front; names (`MON`, `JAN`), `L`, `W`, `#` and `@daily` and the like are understood. If both
-    /// days are given, either will do, as in cron.
+    /// front. Names (`MON`, `JAN`), `L`, `W`, `#` and macros such as `@daily` are supported. If
+    /// both days are given, either one matches, as in cron.
     ///
-    /// What falls due while no process is there runs when the database is opened, once and not for
-    /// each time that was missed.
+    /// A schedule that becomes due while no process is running runs when the database is opened:
+    /// once, not for each missed time.
     pub fn schedule<P: Serialize>(&self, when: impl Into<When>, name: impl Into<String>, payload: P) -> NewSchedule {
         NewSchedule::new(
             self.link.clone(),
@@ -238,18 +238,18 @@ impl<A: Agent> AgentHandle<A> {
 
     /// Schedules [`on_schedule`](Agent::on_schedule) at an interval.
     ///
-    /// The first run is due after one interval. It never overlaps itself: what falls due while it
-    /// runs is left out.
+    /// The first run is due after one interval. Runs never overlap: times that pass while it runs
+    /// are skipped.
     ///
-    /// It is idempotent: if there is one with this name and payload, it is that one, and an
-    /// interval that has changed takes effect.
+    /// It is idempotent: a schedule with the same name and payload is joined, and a changed
+    /// interval takes effect.
     pub fn schedule_every<P: Serialize>(&self, interval: Duration, name: impl Into<String>, payload: P) -> NewSchedule {
         self.schedule(When::Every(interval), name, payload)
     }
 
     /// Cancels a schedule of this agent; returns whether there was one.
     ///
-    /// A run of it that has begun goes on.
+    /// A run of it that has begun continues.
     ///
     /// # Errors
     /// When the store fails.
@@ -257,9 +257,8 @@ impl<A: Agent> AgentHandle<A> {
         self.runtime()?.store.cancel_schedule((*self.id).clone(), id.to_owned()).await
     }
 
-    /// Schedules of this agent, in the order in which they were made.
-    ///
-    /// Those that are not done, and those that were set aside because they failed.
+    /// Lists the schedules of this agent in the order in which they were made, including suspended
+    /// ones.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -282,7 +281,7 @@ impl<A> fmt::Debug for AgentHandle<A> {
     }
 }
 
-/// An agent in memory; it stays there for as long as this does.
+/// An agent in memory; it stays there for as long as this guard lives.
 pub struct Awake<A> {
     /// Keeps the runtime open, if the handle did.
     _link: Link<Agents>,

@@ -1,4 +1,4 @@
-//! One shape for all classes of agents: their hooks, boxed, with panics turned into errors.
+//! Hooks of all classes of agents behind one trait, boxed, with panics turned into errors.
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,15 +53,15 @@ impl<A: Agent> Hooks for A {
     }
 }
 
-/// What a hook gives; its panic is its failure.
+/// Result of a hook; a panic is an error.
 async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
     let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_text(payload)));
     let hook = catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?;
     AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload))).map_err(shown)
 }
 
-/// An error whose text can be had: what the program's own does when it is shown is part of the
-/// hook.
+/// An error whose text can be read. Formatting an error runs code of the program, and so is part of
+/// the hook.
 fn shown(why: BoxError) -> BoxError {
     match guarded(|| Ok(chain(&*why))) {
         Ok(_) => why,
@@ -69,12 +69,12 @@ fn shown(why: BoxError) -> BoxError {
     }
 }
 
-/// How agents of a class are made.
+/// Constructor of the agents of a class.
 pub(crate) trait Class: Send + Sync {
     fn make(&self, link: Link<Agents>, id: AgentId) -> Result<Arc<dyn Hooks>, BoxError>;
 }
 
-/// The classes that were given to the builder, by name.
+/// The classes of the builder, by name.
 #[derive(Default)]
 pub(crate) struct Classes(pub(super) BTreeMap<&'static str, Arc<dyn Class>>);
 

@@ -1,9 +1,8 @@
-//! What keeps an agent awake: guards in memory, and a heartbeat in the store for as long as there
-//! is one.
+//! Keep-alive: guards in memory, and a heartbeat in the store while there is a guard.
 //!
-//! The heartbeat is there before the first guard is given, and gone after the last one is released.
-//! One that is found at open was left by a process that died, or that was closed, with work in
-//! hand: the agent is woken to see to it.
+//! The heartbeat is stored before the first guard is returned, and deleted after the last one is
+//! released. A heartbeat found at open was left by a process that died, or was closed, with work in
+//! progress: the agent is woken to handle it.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,20 +22,20 @@ use crate::store::{AgentId, KeepAliveRow};
 /// The alarm of the heartbeats.
 const BEAT: &str = "keep-alive";
 
-/// After so many deaths of the process in a row while it was woken, an agent is not woken because
-/// of its heartbeat any more.
+/// Number of deaths in a row, while an agent was being woken, after which it is no longer woken for
+/// its heartbeat.
 const STRIKES: u32 = 3;
 
-/// The first and the longest pause before an agent that could not be woken is tried again.
+/// Minimum and maximum pause before a failed waking is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// Guard that keeps an agent awake until it is released or dropped.
 ///
 /// Made by [`AgentHandle::keep_alive`](super::AgentHandle::keep_alive).
 ///
-/// While there is one, the store knows it: if the process dies, the agent is woken when the
-/// database is opened again, without anybody asking for it. So it is when the runtime is closed
-/// before the guard is released: what it was taken for is not done.
+/// While there is a guard, the store has a heartbeat: if the process dies, the agent is woken when
+/// the database is opened again, without any call. The same happens if the runtime is closed before
+/// the guard is released: its work is not done.
 #[must_use = "the agent is kept awake until this is dropped"]
 pub struct KeepAlive {
     /// Keeps the runtime open, if the handle did.
@@ -49,7 +48,7 @@ impl KeepAlive {
         let agents = hold.agents().ok_or_else(Error::closed)?;
         let runtime = agents.runtime()?;
         let now_ms = runtime.now_ms();
-        // Whatever becomes of this call, the guard sees to it that nothing is left behind.
+        // Whatever happens to this call, the guard makes sure that no heartbeat is left over.
         let guard = KeepAlive { _link: link, kept: Some(Kept::new(hold)) };
         if let Some(kept) = &guard.kept {
             let slot = &kept.hold.slot;
@@ -66,12 +65,11 @@ impl KeepAlive {
 
     /// Releases the guard.
     ///
-    /// When it returns after the last guard of the agent, no heartbeat is stored any more. To
-    /// release twice does nothing.
+    /// After the last guard of the agent is released, no heartbeat is stored. A second release has
+    /// no effect.
     ///
     /// # Errors
-    /// When the store fails: then the heartbeat may be left, and cause the agent to be woken once
-    /// more.
+    /// When the store fails: then the heartbeat may remain, and wake the agent once more.
     pub async fn release(&mut self) -> Result<()> {
         let Some(kept) = self.kept.take() else { return Ok(()) };
         let Some((runtime, hold)) = let_go(kept) else { return Ok(()) };
@@ -84,7 +82,7 @@ impl Drop for KeepAlive {
     fn drop(&mut self) {
         if let Some((runtime, hold)) = self.kept.take().and_then(let_go) {
             let of_task = Arc::clone(&runtime);
-            // A runtime that closes leaves the heartbeat: the guard was held until then.
+            // A runtime that is closing keeps the heartbeat: the guard was held until then.
             let _ = runtime.start(async move {
                 let id = hold.slot.id.clone();
                 if let Err(why) = rest(&of_task, hold).await {
@@ -101,7 +99,7 @@ impl fmt::Debug for KeepAlive {
     }
 }
 
-/// Takes a guard back; gives what is needed to remove the heartbeat if it was the last.
+/// Releases a guard; returns what is needed to delete the heartbeat if it was the last.
 fn let_go(kept: Kept) -> Option<(Arc<Runtime>, Hold)> {
     let agents = kept.hold.agents()?;
     let runtime = agents.runtime().ok()?;
@@ -110,7 +108,7 @@ fn let_go(kept: Kept) -> Option<(Arc<Runtime>, Hold)> {
     (hold.slot.kept() == 0).then_some((runtime, hold))
 }
 
-/// Removes the heartbeat, unless another guard was taken meanwhile.
+/// Deletes the heartbeat, unless another guard was made meanwhile.
 async fn rest(runtime: &Runtime, hold: Hold) -> Result<()> {
     let slot = &hold.slot;
     let mut heart = slot.heart.lock().await;
@@ -139,8 +137,8 @@ async fn beat(agents: &Agents, runtime: &Runtime) {
     runtime.timer.set_earlier(Alarm::the(BEAT), later(now_ms, agents.settings.keep_alive_interval));
 }
 
-/// Wakes the agents that an earlier process has left awake. Those that it may have died of come one
-/// at a time, after the others.
+/// Wakes the agents that an earlier process has left awake. Those that may have killed it are woken
+/// one at a time, after the others.
 pub(super) async fn revive(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Result<()> {
     // Among several workers this is asked again and again.
     let is_ours = |left: &AgentId| runtime.cluster().is_some() && agents.is_in_memory(left);
@@ -173,7 +171,7 @@ pub(super) async fn revive(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Resu
     })
 }
 
-/// Wakes one agent, again and again until it is, and removes its heartbeat if nothing keeps it
+/// Wakes one agent, retrying until it succeeds, and deletes its heartbeat if no guard keeps it
 /// awake then.
 async fn wake_left(agents: Arc<Agents>, runtime: Arc<Runtime>, id: AgentId) {
     let mut pause = BACKOFF.0;

@@ -1,4 +1,4 @@
-//! Classes as the builder takes them: a type and the closure that makes its agents.
+//! Agent classes of the builder: a type, and the closure that constructs its agents.
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl<A: Agent, M: Fn(AgentHandle<A>) -> A + Send + Sync> Class for Made<A, M> {
 }
 
 impl Classes {
-    /// Adds a class, unless one of its name is there.
+    /// Adds a class, unless another one has its name.
     pub(crate) fn add<A: Agent>(&mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Result<()> {
         let name = A::CLASS;
         let refused = |why: String| Err(Error::new(ErrorKind::Setup, why));

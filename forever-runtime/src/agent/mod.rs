@@ -1,11 +1,12 @@
 //! Layer 1: agents. Named, addressable owners of state, fibers and schedules, which leave memory
-//! when nothing needs them.
+//! when they are idle.
 //!
-//! `hooks` makes one shape of all classes; `registry` holds the agents that are in memory, wakes
-//! them and lets them go; `keep_alive`, `state` and `schedule` are what one can do with an agent,
-//! in memory or not; `schedule_runner` runs what is due, and `fiber_hooks` is what fibers see. What
-//! always holds: of each class and name there is at most one instance in memory, `elsewhere` sees to
-//! it where several workers share a database, and nothing is handed to it before its `on_start` has ended well.
+//! `hooks` puts all classes behind one trait. `registry` holds the agents in memory, wakes them and
+//! unloads them. `keep_alive`, `state` and `schedule` are the operations on an agent, in memory or
+//! not. `schedule_runner` runs what is due, and `fiber_hooks` is the interface for fibers.
+//! Invariants: each class and name has at most one instance in memory, for which `elsewhere` cares
+//! where several workers share a database, and no other hook runs before its `on_start` has
+//! succeeded.
 mod cached;
 mod class;
 mod connection;

@@ -1,4 +1,4 @@
-//! What connections to an agent receive.
+//! Messages that connections to an agent receive.
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use crate::fanout::Taken;
 pub struct Message(pub(super) Arc<str>);
 
 impl Message {
-    /// The text, in the format of stored values: for ordinary values what `serde_json` writes.
+    /// The text, in the format of stored values: for ordinary values the same as by `serde_json`.
     pub fn json(&self) -> &str {
         &self.0
     }
@@ -29,17 +29,17 @@ impl Message {
     }
 }
 
-/// What a [`Connection`](super::Connection) receives.
+/// Message that a [`Connection`](super::Connection) receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pushed {
-    /// The agent's state: as it was found when the connection was made, if it was ever set, and
-    /// then each time it is set.
+    /// The agent's state: first as it was when the connection was made, if it was ever set, then
+    /// each time it is set.
     State(Message),
-    /// What the agent has broadcast.
+    /// A broadcast of the agent.
     Broadcast(Message),
-    /// So many messages are lost because the connection was too slow; what comes next is newer than
-    /// they were.
+    /// This many messages were lost because the connection was too slow; the following ones are
+    /// newer.
     Missed(u64),
 }
 

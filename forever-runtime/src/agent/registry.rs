@@ -1,5 +1,4 @@
-//! The agents in memory: at most one of each class and name, woken when needed, let go when nothing
-//! holds them any more.
+//! The agents in memory: at most one per class and name, woken on demand, unloaded when idle.
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,13 +22,13 @@ use crate::runtime::state::Runtime;
 use crate::runtime::timer::{Alarm, Ring};
 use crate::store::AgentId;
 
-/// The alarm of an agent that nothing holds.
+/// The alarm of an idle agent.
 pub(super) const IDLE: &str = "agent idle";
 
 /// Number of locks for becoming the holder of an agent.
 const STRIPES: usize = 64;
 
-/// What the builder lets its user choose.
+/// Settings of the builder.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) idle_timeout: Duration,
@@ -57,30 +56,29 @@ pub(crate) struct Agents {
     exec: OnceLock<Weak<Executor>>,
     pub(super) classes: Classes,
     pub(super) settings: Settings,
-    /// Those that are in memory, or that something holds.
+    /// Agents that are in memory or held.
     slots: Mutex<Slots>,
     /// Classes of which several workers may have the same agent in memory.
     pub(super) shared: BTreeSet<&'static str>,
     /// Held while a worker becomes the holder of an agent or ceases to be it; one of them for each
     /// agent, by its hash.
     pub(super) holding: Vec<tokio::sync::Mutex<()>>,
-    /// The schedules whose run has been given to their agent, by id, until it is stored how that
-    /// ended.
+    /// Schedules whose run has been handed to their agent, by id, until the outcome is stored.
     begun: Mutex<HashSet<String>>,
 }
 
 #[derive(Debug, Default)]
 struct Slots {
     by_id: HashMap<AgentId, Arc<Slot>>,
-    /// Agents in memory that nothing holds, in the order in which they were let go.
+    /// Idle agents in memory, in the order in which they became idle.
     idle: BTreeMap<u64, AgentId>,
-    /// The next number in that order.
+    /// Next number in that order.
     next: u64,
 }
 
 impl Slots {
-    /// Takes away the agents that were let go first, until there are no more than so many or all
-    /// have work.
+    /// Removes the agents that have been idle longest, until there are at most `most` or all are
+    /// busy.
     fn take_surplus(&mut self, runtime: &Runtime, most: usize) -> Vec<Arc<Slot>> {
         let mut surplus = Vec::new();
         while self.by_id.len() > most
@@ -93,7 +91,7 @@ impl Slots {
     }
 }
 
-/// A schedule whose run has begun, until this is dropped.
+/// Marks the run of a schedule as begun until it is dropped.
 pub(super) struct Begun {
     agents: Arc<Agents>,
     schedule: String,
@@ -105,15 +103,15 @@ impl Drop for Begun {
     }
 }
 
-/// The place of one agent, for as long as something holds it or it is in memory.
+/// Slot of one agent, while it is held or in memory.
 pub(super) struct Slot {
     pub(super) id: AgentId,
     inner: Mutex<Inner>,
     pub(super) heart: tokio::sync::Mutex<Heartbeat>,
-    /// The stored state, as far as it is known; held while it is written, so that it is pushed in
+    /// The stored state, as far as it is known. Locked while it is written, so that it is pushed in
     /// the order of storing.
     pub(super) state: Arc<tokio::sync::Mutex<CachedState>>,
-    /// To the connections; made with the first of them.
+    /// Sender to the connections; made with the first one.
     pub(super) pushes: OnceLock<fanout::Sender<Pushed>>,
     /// Version of the stored state at the last look, where other workers may set it.
     version: AtomicI64,
@@ -121,18 +119,18 @@ pub(super) struct Slot {
 
 struct Inner {
     phase: Phase,
-    /// How many hold the slot.
+    /// Number of holds on the slot.
     holds: usize,
-    /// How many of them are keep-alives.
+    /// Number of keep-alives among them.
     kept: usize,
     idle_since_ms: i64,
-    /// Its number among those that nothing holds.
+    /// Its number among the idle agents.
     idle: Option<u64>,
 }
 
 enum Phase {
     Asleep,
-    /// Says how the waking ended.
+    /// Reports how the waking ended.
     Waking(watch::Receiver<Option<Woke>>),
     Awake(Arc<dyn Hooks>),
 }
@@ -145,7 +143,7 @@ impl Phase {
 
 type Woke = Result<(), Failed>;
 
-/// Why an agent could not be woken, for everybody who waited for it.
+/// Error of a failed waking, shared by all that waited for it.
 #[derive(Clone)]
 struct Failed(Arc<dyn std::error::Error + Send + Sync>);
 
@@ -190,12 +188,12 @@ impl Slot {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many keep-alives hold it.
+    /// Number of keep-alives that hold it.
     pub(super) fn kept(&self) -> usize {
         self.inner().kept
     }
 
-    /// Sends something to every connection.
+    /// Sends a message to every connection.
     pub(super) fn push(&self, pushed: Pushed) {
         if let Some(pushes) = self.pushes.get() {
             pushes.send(pushed);
@@ -232,7 +230,7 @@ impl Drop for Hold {
     }
 }
 
-/// A hold that is a keep-alive.
+/// A hold for a keep-alive.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) hold: Hold,
@@ -251,18 +249,18 @@ impl Drop for Kept {
     }
 }
 
-/// An agent that is awake, and stays so while this is there.
+/// An agent that is awake, and stays awake while this is held.
 pub(crate) struct Woken {
     pub(crate) agent: Arc<dyn Hooks>,
     pub(super) hold: Hold,
 }
 
 tokio::task_local! {
-    /// The agents whose `on_start` leads to what the task does: they cannot be waited for in it.
+    /// The agents in whose `on_start` the task runs: waiting for them would deadlock.
     static WAKING: Vec<AgentId>;
 }
 
-/// Whether the code that runs now is part of the `on_start` of an agent.
+/// Whether the current code is part of the `on_start` of an agent.
 pub(super) fn is_within_start(id: &AgentId) -> bool {
     WAKING.try_with(|waking| waking.contains(id)).unwrap_or(false)
 }
@@ -285,18 +283,18 @@ impl Agents {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run of a schedule begins.
+    /// Records that the run of a schedule has begun.
     pub(super) fn begin_run(self: &Arc<Self>, schedule: &str) -> Begun {
         self.begun_runs().insert(schedule.to_owned());
         Begun { agents: Arc::clone(self), schedule: schedule.to_owned() }
     }
 
-    /// The schedules whose run has begun.
+    /// The schedules whose runs have begun.
     pub(super) fn begun(&self) -> Vec<String> {
         self.begun_runs().iter().cloned().collect()
     }
 
-    /// Names the executor of the runtime whose agents these are.
+    /// Sets the executor of the runtime.
     pub(crate) fn attach(&self, exec: &Arc<Executor>) {
         // A runtime has one executor.
         let _ = self.exec.set(Arc::downgrade(exec));
@@ -312,7 +310,7 @@ impl Agents {
         Ok(Arc::clone(&self.exec()?.runtime))
     }
 
-    /// An alarm that the agents take, if the runtime is still there.
+    /// An alarm handler of the agents, for as long as the runtime exists.
     pub(super) fn ring(
         &self,
         work: impl Fn(Arc<Agents>, Arc<Runtime>, Arc<str>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -360,7 +358,7 @@ impl Agents {
         drop(gone);
     }
 
-    /// How many agents are in memory or held.
+    /// Number of agents that are in memory or held.
     #[cfg(feature = "testing")]
     pub(crate) fn entries(&self) -> usize {
         self.slots().by_id.len()
@@ -381,7 +379,7 @@ impl Agents {
         self.slot(id).is_some_and(|slot| matches!(slot.inner().phase, Phase::Awake(_)))
     }
 
-    /// The class of an agent, if it and the agent's name can be.
+    /// The class of an agent; fails if the class is not registered or the name is invalid.
     pub(super) fn check(&self, id: &AgentId) -> Result<&Arc<dyn Class>> {
         if let Err(why) = check_name(&id.name) {
             return Err(Error::new(ErrorKind::Value, format!("the name of an agent `{}` {why}", id.class)));
@@ -391,7 +389,7 @@ impl Agents {
         })
     }
 
-    /// Holds an agent's place, whether it is in memory or not.
+    /// Holds the slot of an agent, whether it is in memory or not.
     pub(super) fn hold(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Hold {
         let (slot, surplus) = {
             let mut slots = self.slots();
@@ -417,7 +415,7 @@ impl Agents {
         Hold { agents: Weak::clone(&self.me), slot }
     }
 
-    /// One of those that held a slot does not any more.
+    /// Releases a hold on a slot.
     fn let_go(&self, runtime: &Arc<Runtime>, slot: &Arc<Slot>) {
         let mut slots = self.slots();
         let mut inner = slot.inner();
@@ -453,7 +451,7 @@ impl Agents {
         }
     }
 
-    /// Lets an agent leave memory if nothing has held it for long enough.
+    /// Unloads an agent if it has been idle for long enough.
     pub(super) fn leave(&self, runtime: &Arc<Runtime>, of: &str) {
         let Some((class, name)) = of.split_once('/') else { return };
         let id = AgentId { class: class.to_owned(), name: name.to_owned() };
@@ -478,7 +476,7 @@ impl Agents {
             std::mem::replace(&mut inner.phase, Phase::Asleep)
         };
         debug!(agent = %id, "agent leaves memory");
-        // What the user's type does when it is dropped happens outside the lock.
+        // The drop of the user's type runs outside the lock.
         drop(gone);
         self.release(runtime, id);
     }
@@ -541,10 +539,10 @@ impl Drop for Agents {
     }
 }
 
-/// Brings one agent into memory; goes on when those who wait for it have gone away.
+/// Loads one agent into memory; continues even if the callers that wait for it are gone.
 struct Waking {
     hold: Hold,
-    /// What `on_start` must not wait for.
+    /// Agents for which `on_start` must not wait.
     within: Vec<AgentId>,
     tell: watch::Sender<Option<Woke>>,
 }
@@ -594,7 +592,7 @@ fn idle_alarm(id: &AgentId) -> Alarm {
     Alarm { what: IDLE, of: id.to_string().into() }
 }
 
-/// A time so much later than another, in milliseconds.
+/// A time later than another by a duration, in milliseconds.
 pub(super) fn later(at_ms: i64, by: Duration) -> i64 {
     at_ms.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
 }

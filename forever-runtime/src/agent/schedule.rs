@@ -1,4 +1,4 @@
-//! Schedules as their users make and see them.
+//! Schedules: the public types.
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -20,23 +20,23 @@ use crate::runtime::state::Runtime;
 use crate::runtime::timer::{Alarm, SET_BACK_MS};
 use crate::store::{self, AgentId, ScheduleRow, ScheduleTiming};
 
-/// The alarm of the schedule that is due next.
+/// The alarm of the next schedule.
 pub(super) const DUE: &str = "schedule due";
 
-/// 9999-12-31T23:59:59.999Z: what is later is a mistake.
+/// 9999-12-31T23:59:59.999Z, the latest time of a schedule.
 const LATEST_MS: i64 = 253_402_300_799_999;
 
-/// When something is due.
+/// Time or rule of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
-    /// Once, after so long.
+    /// Once, after this time.
     After(Duration),
     /// Once, at a time; at once if it has passed.
     At(SystemTime),
     /// At the times of a cron pattern, UTC.
     Cron(String),
-    /// Each time so long has passed.
+    /// At this interval.
     Every(Duration),
 }
 
@@ -65,7 +65,7 @@ impl From<String> for When {
 }
 
 impl When {
-    /// How it is stored, and the first time that it is due.
+    /// Its stored form, and the first time it is due.
     fn plan(self, now_ms: i64) -> Result<(ScheduleTiming, i64), String> {
         let add = |by: Duration| {
             let by_ms = i64::try_from(by.as_millis()).ok();
@@ -86,22 +86,22 @@ impl When {
     }
 }
 
-/// Whether a time is so far ahead that the clock was set back since it was now.
+/// Whether a time is so far ahead that the clock must have been set back since.
 fn is_far(at_ms: i64, now_ms: i64) -> bool {
     at_ms.saturating_sub(now_ms) > SET_BACK_MS
 }
 
-/// When a schedule is due after `now_ms`: the first time of its rhythm that is not past.
+/// The time at which a schedule is due after `now_ms`: the first of its times that has not passed.
 pub(super) fn next_due(timing: &ScheduleTiming, due_ms: i64, now_ms: i64) -> Result<i64, String> {
     match timing {
         ScheduleTiming::Delay | ScheduleTiming::Time => Err("it is due once".to_owned()),
         ScheduleTiming::Cron(pattern) => {
-            // A time that is not there yet was due by a clock that was ahead.
+            // A later time than now was due by a clock that was ahead.
             let after_ms = if is_far(due_ms, now_ms) { now_ms } else { now_ms.max(due_ms) };
             cron::next(pattern, after_ms).map_err(|why| format!("`{pattern}` does not say when: {why}"))
         }
         ScheduleTiming::Every(every_ms) if *every_ms <= 0 => Err(format!("its interval cannot be {every_ms} ms")),
-        // The first time of the rhythm after now.
+        // The first time of the interval after now.
         ScheduleTiming::Every(every_ms) if is_far(due_ms, now_ms) => Ok(due_ms - (due_ms.saturating_sub(now_ms) - 1) / every_ms * every_ms),
         ScheduleTiming::Every(every_ms) => {
             let passed = now_ms.saturating_sub(due_ms).max(0) / every_ms;
@@ -130,14 +130,14 @@ impl NewSchedule {
         NewSchedule { link, agent, when, name, payload, idempotent: None }
     }
 
-    /// Whether an equal schedule that exists is joined.
+    /// Sets whether an existing equal schedule is joined.
     ///
-    /// Equal are kind, name and payload, and for cron the pattern. Defaults to true for cron and
-    /// intervals, and to false for what is due once.
+    /// Schedules are equal if kind, name and payload are, and for cron the pattern. Defaults to
+    /// `true` for cron and intervals, and to `false` for schedules that are due once.
     ///
-    /// What is there stays due when it was. Something due once whose run has begun is not there any
-    /// more, so that it can ask for itself. One that was set aside because it failed runs again;
-    /// one that was set aside because the process died of it stays so, with its
+    /// A joined schedule keeps its due time. A one-time schedule whose run has begun does not count
+    /// as existing, so that it can schedule itself again. A schedule that was suspended for its
+    /// errors runs again; one that was suspended because the process died stays suspended, with its
     /// [`error`](Schedule::error), until it is cancelled.
     pub fn idempotent(mut self, idempotent: bool) -> Self {
         self.idempotent = Some(idempotent);
@@ -170,11 +170,11 @@ impl NewSchedule {
         let work = async move {
             let (row, _) = of_work.store.add_schedule(new).await?;
             if let Some(next_ms) = row.next_ms {
-                // One that was there may have lost its alarm.
+                // The existing one may have lost its alarm.
                 due_at(&of_work, next_ms);
             } else {
                 let (id, error) = (&row.id, &row.error);
-                warn!(%agent, schedule.name = %name, schedule.id = id, error, "a schedule that was set aside is asked for");
+                warn!(%agent, schedule.name = %name, schedule.id = id, error, "a suspended schedule was requested again");
             }
             Ok(Schedule::of(row))
         };
@@ -191,7 +191,7 @@ impl IntoFuture for NewSchedule {
     }
 }
 
-/// Makes sure that the alarm of the schedules rings when the next of them is due.
+/// Makes sure that the alarm is set for the next schedule.
 pub(super) async fn arm(runtime: &Runtime, agents: &Agents) -> Result<()> {
     if let Some(at) = runtime.store.next_schedule(agents.classes.names()).await? {
         due_at(runtime, at);
@@ -199,9 +199,8 @@ pub(super) async fn arm(runtime: &Runtime, agents: &Agents) -> Result<()> {
     Ok(())
 }
 
-/// Brings forward what was computed by a clock that was ahead and has been set back since: no
-/// schedule waits longer than from one time of its rhythm to the next, or than the delay that it
-/// was made with.
+/// Corrects times that were computed while the clock was ahead: no schedule waits longer than from
+/// one of its times to the next, or than the delay that it was made with.
 pub(super) async fn correct(runtime: &Runtime, agents: &Agents) {
     let corrected = async {
         let now_ms = runtime.now_ms();
@@ -218,25 +217,25 @@ pub(super) async fn correct(runtime: &Runtime, agents: &Agents) {
     if let Err(why) = corrected.await
         && !why.is_closed()
     {
-        warn!(error = %chain(&why), "it could not be looked up which schedules are far ahead");
+        warn!(error = %chain(&why), "schedules that are far ahead could not be looked up");
     }
 }
 
-/// What kind of schedule it is.
+/// Kind of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleKind {
-    /// Once, some time after it was made.
+    /// Once, after a delay.
     Delay,
     /// Once, at a time.
     Time,
     /// At the times of a cron pattern.
     Cron(String),
-    /// Each time so long has passed.
+    /// At this interval.
     Every(Duration),
 }
 
-/// A schedule of an agent, as it is stored.
+/// Stored schedule of an agent.
 #[derive(Clone)]
 pub struct Schedule {
     row: ScheduleRow,
@@ -254,17 +253,17 @@ impl Schedule {
         Schedule { row, kind }
     }
 
-    /// Its id: what [`cancel_schedule`](super::AgentHandle::cancel_schedule) takes.
+    /// Id, for [`cancel_schedule`](super::AgentHandle::cancel_schedule).
     pub fn id(&self) -> &str {
         &self.row.id
     }
 
-    /// Its name.
+    /// Name.
     pub fn name(&self) -> &str {
         &self.row.name
     }
 
-    /// What it is to be run with.
+    /// Payload.
     ///
     /// # Errors
     /// When it cannot be read as a `P`.
@@ -272,34 +271,34 @@ impl Schedule {
         payload(&self.row)
     }
 
-    /// When it is due in principle.
+    /// Kind: the rule by which it is due.
     pub fn kind(&self) -> &ScheduleKind {
         &self.kind
     }
 
-    /// When it runs next, UTC; of one that runs now, when it was due.
+    /// Time of the next run, UTC; of a running one, the time at which it was due.
     ///
-    /// `None` if it was set aside: [`error`](Schedule::error) says why.
+    /// `None` if it is suspended: [`error`](Schedule::error) has the reason.
     pub fn next(&self) -> Option<SystemTime> {
         self.row.next_ms.map(from_ms)
     }
 
-    /// Whether it runs now.
+    /// Whether a run is under way.
     pub fn is_running(&self) -> bool {
         self.row.running_ms.is_some()
     }
 
-    /// How many runs have failed for the time that is due.
+    /// Number of failed runs for the current due time.
     pub fn attempts(&self) -> u32 {
         self.row.attempts
     }
 
-    /// Why its last run failed.
+    /// Error of its last run.
     pub fn error(&self) -> Option<&str> {
         self.row.error.as_deref()
     }
 
-    /// When it was made, UTC.
+    /// Time at which it was made, UTC.
     pub fn created(&self) -> SystemTime {
         from_ms(self.row.created_ms)
     }
@@ -320,7 +319,7 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// Sees to it that schedules are looked at then, or sooner.
+/// Makes sure that schedules are checked at this time, or earlier.
 pub(super) fn due_at(runtime: &Runtime, at_ms: i64) {
     runtime.timer.set_earlier(Alarm::the(DUE), at_ms);
 }

@@ -1,8 +1,8 @@
 //! Runs schedules that are due.
 //!
-//! A schedule is called running, and a death counted in advance, before its agent is called; so a
-//! process that dies leaves a row that says so, and the run is repeated at the next open. A row is
-//! taken away only when its run has ended well.
+//! A schedule is stored as running, with a death counted in advance, before its agent is called. So
+//! a process that dies leaves a row that shows it, and the run is repeated at the next open. A
+//! one-time schedule is deleted only when its run has succeeded.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,20 +20,20 @@ use crate::runtime::state::Runtime;
 use crate::runtime::timer::Timer;
 use crate::store::{RunResult, ScheduleRow};
 
-/// How many schedules are taken in one transaction.
+/// Number of schedules that are claimed in one transaction.
 const PAGE: u32 = 256;
 
-/// How a run that failed is tried again: three attempts in all.
+/// Retry policy of a failed run: three attempts in all.
 const RETRY: Retry<()> = Retry::times(2).backoff(Backoff::exponential(Duration::from_millis(100), Duration::from_secs(3)));
 
-/// After so many deaths of the process in a row while it ran, a schedule is set aside.
+/// Number of deaths in a row after which a schedule is suspended.
 const STRIKES: u32 = 3;
 
-/// How long to wait when the store has failed.
+/// Pause after the store has failed.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Agents {
-    /// Names what the alarms of agents ring.
+    /// Registers the alarms of agents.
     pub(crate) fn listen(&self, timer: &Timer) {
         timer.on(IDLE, self.ring(|agents, runtime, of| Box::pin(async move { agents.leave(&runtime, &of) })));
         timer.on(DUE, self.ring(|agents, runtime, _| Box::pin(async move { run_due(&agents, &runtime).await })));
@@ -41,8 +41,8 @@ impl Agents {
         keep_alive::listen(self, timer);
     }
 
-    /// Goes on where earlier processes have stopped: wakes the agents that were kept awake, and
-    /// sets the alarm for what is due.
+    /// Continues the work of earlier processes: wakes the agents that were kept awake, and sets the
+    /// alarm for the next schedule.
     pub(crate) async fn recover(self: &Arc<Self>, runtime: &Arc<Runtime>) -> Result<()> {
         runtime.store.recover_schedules(STRIKES).await?;
         for class in runtime.store.unregistered_classes(self.classes.names()).await? {
@@ -54,13 +54,13 @@ impl Agents {
         keep_alive::revive(self, runtime).await?;
         elsewhere::begin(self, runtime)?;
         schedule::arm(runtime, self).await?;
-        // The clock may have been set back while no process was there.
+        // The clock may have been set back while no process was running.
         let (agents, of_task) = (Arc::clone(self), Arc::clone(runtime));
         runtime.start(async move { schedule::correct(&of_task, &agents).await })
     }
 }
 
-/// Starts everything that is due, and sets the alarm for what is due next.
+/// Starts all schedules that are due, and sets the alarm for the next one.
 async fn run_due(agents: &Arc<Agents>, runtime: &Arc<Runtime>) {
     let all = async {
         loop {
@@ -68,7 +68,7 @@ async fn run_due(agents: &Arc<Agents>, runtime: &Arc<Runtime>) {
             let last = due.len() < PAGE as usize;
             for row in due {
                 let (agents, of_task) = (Arc::clone(agents), Arc::clone(runtime));
-                // A runtime that closes takes back that it runs.
+                // A runtime that is closing takes the runs back.
                 runtime.start(async move { run(&agents, &of_task, row).await })?;
             }
             if last {
@@ -90,7 +90,7 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
     let mut begun = None;
     let told = async {
         let woken = agents.wake(runtime, &due.row.agent).await?;
-        // From here on a call that asks for the same schedule asks for another run.
+        // From here on a request for the same schedule makes another run.
         begun = Some(agents.begin_run(due.id()));
         debug!(agent = %due.row.agent, schedule.id = due.id(), schedule.name = due.name(), attempt = due.attempt(), "schedule runs");
         woken.agent.due(&due).await
@@ -101,7 +101,7 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
         None => Err(format!("it was dropped after {longest:?}, in which it had not ended").into()),
     };
     if outcome.is_err() && runtime.is_closing() {
-        // Whatever went wrong may come of that; it runs again at the next open.
+        // The error may be a consequence of that; it runs again at the next open.
         return;
     }
     let row = due.row;
@@ -116,12 +116,12 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
         RunResult::Next { due_ms: at, .. } | RunResult::Retry { next_ms: at, .. } => Some(*at),
         RunResult::Done | RunResult::Suspended { .. } => None,
     };
-    // Until it is stored that the run has ended, it does not run again.
+    // It does not run again until the end of the run is stored.
     while let Err(why) = runtime.store.end_run(row.clone(), ran.clone()).await {
         if why.is_closed() {
             return;
         }
-        warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&why), "it could not be stored how a schedule has run");
+        warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&why), "the outcome of a schedule's run could not be stored");
         if race(runtime.closing(), runtime.clock.sleep(STORE_PAUSE)).await.is_some() {
             return;
         }
@@ -131,12 +131,12 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
         due_at(runtime, at);
     }
     if suspect {
-        // The next that may have killed the process has its turn.
+        // The next suspect may run now.
         due_at(runtime, runtime.now_ms());
     }
 }
 
-/// State of a schedule after a run.
+/// Result of a run.
 fn judge(row: &ScheduleRow, outcome: Result<(), String>, runtime: &Runtime) -> RunResult {
     let (agent, id, name) = (&row.agent, &row.id, &row.name);
     let now_ms = runtime.now_ms();
@@ -159,13 +159,13 @@ fn judge(row: &ScheduleRow, outcome: Result<(), String>, runtime: &Runtime) -> R
     match next_due(&row.timing, row.due_ms, now_ms) {
         Ok(due_ms) => RunResult::Next { due_ms, error },
         Err(why) => {
-            warn!(%agent, schedule.id = id, schedule.name = name, error = why, "schedule is set aside");
+            warn!(%agent, schedule.id = id, schedule.name = name, error = why, "schedule is suspended");
             RunResult::Suspended { error: why }
         }
     }
 }
 
-/// Where the jitter of a retry falls: spread evenly over schedules and times.
+/// Random value for the jitter of a retry, evenly distributed over schedules and times.
 fn chance(row: &ScheduleRow, now_ms: i64) -> u32 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

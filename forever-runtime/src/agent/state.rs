@@ -9,7 +9,7 @@ use crate::runtime::detached::detached;
 use crate::runtime::state::Runtime;
 use crate::store::AgentId;
 
-/// The state as text, if it was ever set.
+/// The state as text; `None` if it was never set.
 pub(super) async fn load(agents: &Agents, id: &AgentId) -> Result<Option<Arc<str>>> {
     agents.check(id)?;
     let runtime = &agents.runtime()?;
@@ -18,7 +18,7 @@ pub(super) async fn load(agents: &Agents, id: &AgentId) -> Result<Option<Arc<str
     known(runtime, &hold.slot, &mut state).await
 }
 
-/// The state, read if it is not known.
+/// The state, loaded if it is not known.
 pub(super) async fn known(runtime: &Runtime, slot: &Slot, state: &mut CachedState) -> Result<Option<Arc<str>>> {
     // Another worker may have set it.
     let is_alone = runtime.cluster().is_none();
@@ -32,7 +32,7 @@ pub(super) async fn known(runtime: &Runtime, slot: &Slot, state: &mut CachedStat
     Ok(read)
 }
 
-/// Stores a state and pushes it; a caller that goes away in between leaves nothing half done.
+/// Stores a state and pushes it; if the caller is dropped in between, both still happen.
 pub(super) async fn save(agents: &Agents, id: &AgentId, text: String) -> Result<()> {
     agents.check(id)?;
     let runtime = &agents.runtime()?;
@@ -40,7 +40,7 @@ pub(super) async fn save(agents: &Agents, id: &AgentId, text: String) -> Result<
     let mut state = Arc::clone(&hold.slot.state).lock_owned().await;
     let of_work = Arc::clone(runtime);
     let work = async move {
-        // Until it is known whether it was stored.
+        // Unknown until the write has succeeded.
         *state = CachedState::Nothing;
         let slot = &hold.slot;
         let text: Arc<str> = text.into();

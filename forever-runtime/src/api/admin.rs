@@ -1,4 +1,4 @@
-//! What is asked of fibers by id: listing them, ending them, letting them run again, deleting them.
+//! Lists of fibers, and commands addressed to fibers by id: end, restart, resolve, delete.
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::store::{End, FiberQuery, FiberState, Restart, RestartResult, Seq};
 
-/// How many fibers a page has unless it is said, and at most.
+/// Default and maximum number of fibers of a page.
 const PAGE: (u32, u32) = (50, 1000);
 
 /// Fibers deleted in one transaction; bounds the wait of other writes.
 pub(crate) const BATCH: u32 = 500;
 
-/// Which fibers: those that agree with everything that is said.
+/// Fiber filter; its conditions are combined by AND.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -35,38 +35,38 @@ pub(crate) const BATCH: u32 = 500;
 #[derive(Debug, Clone, Default)]
 pub struct FiberFilter {
     query: FiberQuery,
-    /// Whether fibers with operations in doubt are deleted too.
+    /// Whether fibers with operations in doubt are deleted as well.
     in_doubt: bool,
-    /// Whether nothing is remembered of what is deleted.
+    /// Whether the deleted fibers leave no tombstones.
     forget_keys: bool,
 }
 
 impl FiberFilter {
-    /// All fibers.
+    /// A filter that matches all fibers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// In this state; called several times, in one of them.
+    /// Limits the filter to fibers in this state; called several times, in one of these states.
     pub fn state(mut self, state: FiberState) -> Self {
         self.query.states.push(state);
         self
     }
 
-    /// Of the function with this stored name, or closures that were called so.
+    /// Limits the filter to the function with this stored name, or to closures with this name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.query.name = Some(name.into());
         self
     }
 
-    /// Of this agent.
+    /// Limits the filter to fibers of this agent.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
         self.query.class = Some(class.into());
         self.query.agent = Some(name.into());
         self
     }
 
-    /// Ended before this time.
+    /// Limits the filter to fibers that ended before this time.
     pub fn ended_before(mut self, time: SystemTime) -> Self {
         self.query.ended_before_ms = Some(clock::ms(time));
         self
@@ -74,19 +74,18 @@ impl FiberFilter {
 
     /// Includes fibers with operations in doubt in [`Forever::delete`](crate::Forever::delete).
     ///
-    /// The ledger is the only record that these may have been carried out. It changes nothing in a
-    /// list.
+    /// The ledger is the only record that such an operation may have been carried out. No effect on
+    /// a list.
     pub fn delete_in_doubt(mut self) -> Self {
         self.in_doubt = true;
         self
     }
 
-    /// Frees the keys and ids of what [`Forever::delete`](crate::Forever::delete) deletes.
+    /// Forgets the keys and ids of fibers that [`Forever::delete`](crate::Forever::delete) deletes.
     ///
-    /// Keys and given ids of what was deleted before are forgotten too: the next spawn with one of
-    /// them begins a new fiber, with new operations. What is remembered of fibers that were deleted
-    /// before says nothing of their agents, so with [`agent`](Self::agent) it stays. It changes
-    /// nothing in a list.
+    /// Those of fibers deleted earlier are forgotten too: the next spawn with one of them begins a
+    /// new fiber, with new operations. The records of fibers deleted earlier do not name their
+    /// agents, so with [`agent`](Self::agent) they stay. No effect on a list.
     pub fn forget_keys(mut self) -> Self {
         self.forget_keys = true;
         self
@@ -110,11 +109,11 @@ pub struct Fibers {
 pub struct Page {
     /// The fibers.
     pub fibers: Vec<FiberStatus>,
-    /// Where the next page begins, if there may be more; for [`Fibers::after`].
+    /// Start of the next page, if there may be more; for [`Fibers::after`].
     pub next: Option<Cursor>,
 }
 
-/// A place in the list of fibers.
+/// Position in the list of fibers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(Seq);
@@ -124,37 +123,37 @@ impl Fibers {
         Fibers { link, filter: FiberFilter::new(), limit: PAGE.0, after: Seq::MIN }
     }
 
-    /// Only those that a filter lets through, in place of what was said before.
+    /// Sets the filter, replacing earlier conditions.
     pub fn filter(mut self, filter: FiberFilter) -> Self {
         self.filter = filter;
         self
     }
 
-    /// Only those in this state; called several times, in one of them.
+    /// Limits the list to fibers in this state; called several times, in one of these states.
     pub fn state(mut self, state: FiberState) -> Self {
         self.filter = self.filter.state(state);
         self
     }
 
-    /// Only those of the function with this stored name.
+    /// Limits the list to the function with this stored name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.filter = self.filter.name(name);
         self
     }
 
-    /// Only those of this agent.
+    /// Limits the list to fibers of this agent.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
         self.filter = self.filter.agent(class, name);
         self
     }
 
-    /// So many at most: 50 unless this is called, and never more than 1000.
+    /// Sets the maximum number of fibers of the page. Defaults to 50, at most 1000.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit.clamp(1, PAGE.1);
         self
     }
 
-    /// Those behind the page that gave this cursor.
+    /// Continues after the page that returned this cursor.
     pub fn after(mut self, cursor: Cursor) -> Self {
         self.after = cursor.0;
         self
@@ -178,7 +177,7 @@ impl IntoFuture for Fibers {
     }
 }
 
-/// Lets a fiber that stopped run again.
+/// Makes a stopped fiber run again.
 pub(crate) async fn restart(runtime: &Arc<Runtime>, id: &str, how: Restart) -> Result<()> {
     let what = match how {
         Restart::FromSnapshot => "resume",
@@ -191,14 +190,14 @@ pub(crate) async fn restart(runtime: &Arc<Runtime>, id: &str, how: Restart) -> R
             format!("failed to {what} fiber `{id}`: `{}` is a closure, of which nothing is left but its stash; resolve it", row.name),
         ));
     }
-    // The store tells the dispatcher.
+    // The store notifies the dispatcher.
     match done(runtime.store.restart(id.to_owned(), how, runtime.now_ms()).await?, id, what)? {
         RestartResult::Ready => Ok(()),
         RestartResult::InDoubt(op) => Err(Error::new(ErrorKind::InvalidState, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
     }
 }
 
-/// Ends a fiber that is interrupted or parked, or lets it run again.
+/// Ends a fiber that is interrupted or parked, or makes it run again.
 pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Recovery) -> Result<()> {
     let end = match how {
         Recovery::Resume => return restart(runtime, id, Restart::FromSnapshot).await,
@@ -218,7 +217,7 @@ pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Recovery) -> 
     detached(runtime, resolved).await
 }
 
-/// Deletes what has ended and agrees with the filter; says how many.
+/// Deletes the ended fibers that match the filter; returns how many.
 pub(crate) async fn delete(runtime: &Arc<Runtime>, filter: FiberFilter) -> Result<u64> {
     let mut query = FiberQuery { exclude_in_doubt: !filter.in_doubt, ..filter.query };
     if let Some(open) = query.states.iter().find(|state| !state.is_final()) {

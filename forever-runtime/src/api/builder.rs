@@ -1,4 +1,4 @@
-//! Opening a runtime: its parts, checked before anything runs.
+//! The builder of a runtime: all parts are checked before any fiber runs.
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub(crate) enum Place {
     /// The Postgres database with this URL.
     #[cfg(feature = "postgres")]
     Postgres(String),
-    /// The same database for all runtimes of this process that name it, as long as one of them, or
-    /// a test, has it open.
+    /// One database for all runtimes of this process that use the name, as long as a runtime or a
+    /// test has it open.
     #[cfg(feature = "testing")]
     Named(String),
 }
@@ -87,13 +87,14 @@ impl Builder {
 
     /// Stores everything in the SQLite file at `path`, which is created if it does not exist.
     ///
-    /// Beside it are the `-wal` and `-shm` files of SQLite and `.lock`, which names the owner.
+    /// Next to it are SQLite's `-wal` and `-shm` files and `.lock`, which contains the owner's
+    /// process id.
     pub fn sqlite(mut self, path: impl AsRef<Path>) -> Self {
         self.place = Some(Place::File(path.as_ref().to_owned()));
         self
     }
 
-    /// Stores everything in memory, for tests: it is gone with the runtime.
+    /// Stores everything in memory, for tests. It is lost with the runtime.
     pub fn in_memory(mut self) -> Self {
         self.place = Some(Place::Memory);
         self
@@ -123,15 +124,13 @@ impl Builder {
         self
     }
 
-    /// Stores everything in a store that the program has opened.
+    /// Uses a store that the program has opened: another database than SQLite, or a wrapper.
     ///
-    /// For other databases than SQLite, and for wrappers.
+    /// The contract of a store is in the documentation of [`store`](crate::store). A store serves
+    /// one runtime: do not give it to a second builder. The runtime closes it.
     ///
-    /// What the store has to keep to is in the documentation of [`store`](crate::store). It has one
-    /// runtime: do not give it to a second builder. The runtime closes it.
-    ///
-    /// What only SQLite can do is an error of kind [`Setup`](ErrorKind::Setup) with such a store,
-    /// also where it wraps a [`Sqlite`]:
+    /// Features that only SQLite has return an error of kind [`Setup`](ErrorKind::Setup) with such
+    /// a store, even if it wraps a [`Sqlite`]:
     /// [`FiberContext::transaction`](crate::FiberContext::transaction), [`Forever::transaction`],
     /// [`migration`](Builder::migration) and [`Forever::backup`].
     /// [`durability`](Builder::durability) and [`wait_for_lock`](Builder::wait_for_lock) have no
@@ -158,11 +157,11 @@ impl Builder {
     ///
     /// A migration is SQL that is applied once, after those before it.
     ///
-    /// At open, before any fiber runs, those that this database does not have yet are applied, each
-    /// in a transaction of its own. One that was applied is never changed, moved or taken out: what
-    /// is to be different is a new one. One that fails leaves nothing behind. It may do what a
-    /// transaction may ([`Tx`](crate::Tx)); tables of its own need names that are not Forever's.
-    /// Foreign keys are looked at when all of it has run.
+    /// At open, before any fiber runs, the missing migrations are applied, each in a transaction of
+    /// its own. Never change, move or remove a migration that was applied: add a new one. A
+    /// migration that fails leaves no changes. It may do what a transaction may
+    /// ([`Tx`](crate::Tx)); the names of its tables must not be Forever's. Foreign keys are checked
+    /// at its end.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -306,47 +305,48 @@ impl Builder {
         self
     }
 
-    /// What [`open`](Builder::open) does about fibers that do not fit. Defaults to parking them.
+    /// What [`open`](Builder::open) does about fibers that do not fit the code. Defaults to parking
+    /// them.
     pub fn on_incompatible(mut self, what: OnIncompatible) -> Self {
         self.on_incompatible = what;
         self
     }
 
-    /// Ends the world at a write, as the fuse says.
+    /// Ends the process at a write, as set in the fuse.
     #[cfg(feature = "testing")]
     pub fn fuse(mut self, fuse: crate::testing::fuse::Fuse) -> Self {
         self.seen_by = Some(Arc::new(fuse));
         self
     }
 
-    /// Where its database is to be, to be put elsewhere.
+    /// The place of the database, for tests to replace.
     #[cfg(feature = "testing")]
     pub(crate) fn place(&mut self) -> &mut Option<Place> {
         &mut self.place
     }
 
-    /// Everything that will happen, from the first moment on.
+    /// All events from the start on.
     #[cfg(feature = "testing")]
     pub(crate) fn all_events(&self) -> Events {
         self.listeners.listen_to_all()
     }
 
-    /// For [`layout::check!`](crate::layout::check): what is wrong with the file.
+    /// Check for [`layout::check!`](crate::layout::check): returns what is wrong with the file.
     #[doc(hidden)]
     pub fn __check_layouts(self, path: &Path) -> Result<(), String> {
         let registry = self.registry.map_err(|error| error.to_string())?;
         layout::file::check(registry.layouts(), path, layout::file::accepts())
     }
 
-    /// Compares the unfinished fibers of the database with the code, and changes nothing.
+    /// Compares the unfinished fibers of the database with the code, without changing anything.
     ///
     /// For a check before a deploy, on the database in use or on a backup of it.
     ///
-    /// No fiber, migration or hook is run, and no lock is taken: a live process may own the file,
-    /// whose state of this moment is copied into the system's folder for temporary files and
-    /// compared there. Functions that are only `call!`ed are compared if they are registered with
-    /// [`fiber`](Builder::fiber) as well. Whether stored values still read as the types of the code
-    /// is found when a fiber is resumed.
+    /// It runs no fiber, migration or hook, and takes no lock. A live process may own the file: its
+    /// current state is copied into the system's folder for temporary files and compared there.
+    /// Functions that are only `call!`ed are compared if they are registered with
+    /// [`fiber`](Builder::fiber) as well. Whether stored values can be read as the types of the
+    /// code is found only when a fiber is resumed.
     ///
     /// ```no_run
     /// # use forever_runtime as forever;
@@ -381,7 +381,7 @@ impl Builder {
 
     /// Opens the runtime and resumes every unfinished fiber.
     ///
-    /// It also wakes agents that were kept awake, and runs schedules that fell due.
+    /// It also wakes agents that were kept awake, and runs schedules that became due.
     ///
     /// # Errors
     /// Before anything runs: of kind [`Incompatible`](ErrorKind::Incompatible) when the code cannot

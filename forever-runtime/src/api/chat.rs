@@ -1,10 +1,11 @@
-//! Questions of chats that wait for a person, over all agents.
+//! Pending interactions of chats, over all agents.
 use crate::api::forever::Forever;
 use crate::chat::PendingInteractions;
 use crate::store::InteractionQuery;
 
 impl Forever {
-    /// Tool calls that wait for a person or their client, of all chats, the latest first.
+    /// The pending interactions of all chats, the latest first: tool calls that wait for a person
+    /// or their client.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -20,9 +21,9 @@ impl Forever {
     /// # }
     /// ```
     ///
-    /// An interaction is listed from the end of the turn that asks until it is answered, or its
-    /// message is replaced or deleted. The list is read from an index of the messages that wait, so
-    /// the number of chats makes no difference.
+    /// An interaction is listed from the end of its turn until it is answered, or its message is
+    /// replaced or deleted. The list is read from an index of the pending messages, so its cost
+    /// does not depend on the number of chats.
     pub fn pending_interactions(&self) -> PendingInteractions {
         PendingInteractions::new(self.exec_link(), InteractionQuery::default())
     }

@@ -1,4 +1,4 @@
-//! The runtime's handle: spawning, commands, lists, and closing.
+//! `Forever`: spawns fibers, and has the commands, lists and the close of a runtime.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -34,14 +34,14 @@ use crate::runtime::link::{Link, RuntimeGuard};
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, FiberRef, Restart, Tx};
 
-/// How long [`Forever::close`] lets steps in flight go on.
+/// How long [`Forever::close`] waits for steps in flight.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// An open database and the fibers that run from it.
 ///
-/// Clones are the same runtime. When the last clone and the last handle are dropped without
-/// [`close`](Forever::close), it is as if the process had died: fibers stop where they are and go
-/// on from their last checkpoint at the next open.
+/// Clones are the same runtime. If the last clone and the last handle are dropped without
+/// [`close`](Forever::close), the effect is that of the process dying: fibers stop where they are,
+/// and resume from their last checkpoint at the next open.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -71,7 +71,7 @@ impl Forever {
 
     /// Starts a fiber: `forever.spawn(research(topic)).key("req-42").await?`.
     ///
-    /// When the await gives the handle, the fiber and its arguments are stored and it will run,
+    /// When the await returns the handle, the fiber and its arguments are stored, and it will run
     /// whatever happens to the process.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Forever {
     /// Starts a fiber and waits for its result.
     ///
     /// # Errors
-    /// When it cannot be started, and everything that [`FiberHandle::wait`] tells.
+    /// When it cannot be started, and all errors of [`FiberHandle::wait`].
     pub async fn run<F: Fiber>(&self, call: F) -> Result<F::Output, FiberError> {
         let handle = self.spawn(call).await.map_err(|e| FiberError::not_started(F::MACHINE.name, &e))?;
         handle.wait().await
@@ -95,33 +95,33 @@ impl Forever {
 
     /// Handle of a fiber by its id.
     ///
-    /// If there is none, `wait` and `status` of the handle are errors.
+    /// If there is no such fiber, `wait` and `status` of the handle return errors.
     pub fn handle<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
         FiberHandle::new(self.runtime_link(), id, F::MACHINE.name, false)
     }
 
-    /// The handle of any fiber by its id, closures too; the caller says what it gives.
+    /// Finds a fiber by its id, including closures; the caller chooses the type of its result.
     ///
     /// # Errors
-    /// When there is none, or the store cannot be read.
+    /// When there is no such fiber, or the store cannot be read.
     pub async fn find<T>(&self, id: &str) -> Result<FiberHandle<T>> {
         let row = self.runtime().store.find(FiberRef::Id(id.to_owned())).await?;
         let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
         Ok(FiberHandle::new(self.runtime_link(), row.id, row.name, false))
     }
 
-    /// The handle of the fiber that was spawned with a key.
+    /// Finds the fiber that was spawned with a key.
     ///
     /// # Errors
-    /// When there is none, it is of another function, or the store cannot be read.
+    /// When there is no such fiber, it runs another function, or the store cannot be read.
     pub async fn by_key<F: Fiber>(&self, key: &str) -> Result<FiberHandle<F::Output>> {
         spawn::by_key::<F>(&self.runtime_link(), key).await
     }
 
     /// Handle of the agent of class `A` with a name, which does not have to be created.
     ///
-    /// Nothing happens until a method of the handle is called. A class that is not registered, and
-    /// a name that is empty or longer than 256 bytes, is an error of that call.
+    /// Nothing happens until a method of the handle is called. An unregistered class, or a name
+    /// that is empty or longer than 256 bytes, is an error of that call.
     pub fn agent<A: Agent>(&self, name: impl Into<String>) -> AgentHandle<A> {
         AgentHandle::new(self.agents_link(), AgentId { class: A::CLASS.to_owned(), name: name.into() })
     }
@@ -134,21 +134,21 @@ impl Forever {
     ///
     /// # Errors
     /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has
-    /// ended; when its function receives nothing on this topic or something else, or the store
+    /// ended; when its function does not receive on this topic, or another type; when the store
     /// fails. After kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received
     /// all the same: sending it again is safe if it has a message id.
     pub fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> SendMessage {
         SendMessage::new(self.exec_link(), id, topic, value)
     }
 
-    /// Comparison of the stored fibers with the code, from when the runtime was opened.
+    /// Result of comparing the stored fibers with the code when the runtime was opened.
     ///
-    /// [`Builder::check`] gives the same without opening.
+    /// [`Builder::check`] returns the same without opening.
     pub fn compatibility(&self) -> &Compatibility {
         &self.exec.compatibility
     }
 
-    /// The fibers, by page: `forever.fibers().state(FiberState::Failed).limit(20).await?`.
+    /// Lists fibers by page: `forever.fibers().state(FiberState::Failed).limit(20).await?`.
     pub fn fibers(&self) -> Fibers {
         Fibers::new(self.runtime_link())
     }
@@ -157,9 +157,10 @@ impl Forever {
     ///
     /// # Errors
     /// When there is no such fiber, it has ended, or the store fails. Safe to repeat after
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown), and so are [`resume`](Forever::resume), [`restart`](Forever::restart),
-    /// [`resolve`](Forever::resolve), [`resolve_op`](Forever::resolve_op) and [`delete`](Forever::delete): what was done the first time is
-    /// not done again.
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown), as are [`resume`](Forever::resume),
+    /// [`restart`](Forever::restart), [`resolve`](Forever::resolve),
+    /// [`resolve_op`](Forever::resolve_op) and [`delete`](Forever::delete): a repetition changes
+    /// nothing.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<()> {
         commands::cancel(self.runtime(), id, reason).await
     }
@@ -167,7 +168,7 @@ impl Forever {
     /// Resumes a failed, parked or interrupted fiber from its last checkpoint.
     ///
     /// # Errors
-    /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
+    /// When there is no such fiber, it is in another state, it is a closure, or the store fails.
     pub async fn resume(&self, id: &str) -> Result<()> {
         admin::restart(self.runtime(), id, Restart::FromSnapshot).await
     }
@@ -177,7 +178,7 @@ impl Forever {
     /// Its snapshot is deleted.
     ///
     /// # Errors
-    /// When there is no such fiber, it stands otherwise, it is a closure, or the store fails.
+    /// When there is no such fiber, it is in another state, it is a closure, or the store fails.
     pub async fn restart(&self, id: &str) -> Result<()> {
         admin::restart(self.runtime(), id, Restart::FromStart).await
     }
@@ -187,7 +188,7 @@ impl Forever {
     /// `forever.resolve(id, Recovery::complete(&report)?)`
     ///
     /// # Errors
-    /// When there is no such fiber, it stands otherwise, or the store fails.
+    /// When there is no such fiber, it is in another state, or the store fails.
     pub async fn resolve(&self, id: &str, how: Recovery) -> Result<()> {
         admin::resolve(self.runtime(), id, how).await
     }
@@ -200,7 +201,7 @@ impl Forever {
         resolve::list(self.runtime(), fiber).await
     }
 
-    /// Resolves an operation in doubt, by its id, after a person has looked at the other side.
+    /// Resolves an operation in doubt by its id, after a person has checked with the other side.
     ///
     /// A fiber that is parked for it continues.
     ///
@@ -208,26 +209,26 @@ impl Forever {
     /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such operation; of kind
     /// [`InvalidState`](ErrorKind::InvalidState) when its outcome is known, because it has ended or
     /// was resolved before, and when its fiber is running; of kind
-    /// [`Conflict`](ErrorKind::Conflict) when the value is not of the type that its step gives, as
-    /// far as this process has come there; a value that turns out to be of another type parks the
-    /// fiber again. When the store fails.
+    /// [`Conflict`](ErrorKind::Conflict) when the value does not have the type of its step; when
+    /// the store fails. The type is known once this process has run the step; a value that turns
+    /// out to have another type parks the fiber again.
     pub async fn resolve_op(&self, id: &str, how: Resolution) -> Result<()> {
         resolve::resolve(self.runtime(), id, how).await
     }
 
-    /// Deletes ended fibers with everything that is stored of them; returns their number.
+    /// Deletes ended fibers with all their data; returns their number.
     ///
-    /// Fibers with an operation in doubt are left out, unless the filter says
-    /// [`FiberFilter::delete_in_doubt`]. The results of children go also while their parent may ask
-    /// for them: it hears that there is no such fiber. Fibers that rows of the program's own tables
-    /// refer to stay, which is said as a warning.
+    /// Fibers with an operation in doubt are left out, unless the filter has
+    /// [`FiberFilter::delete_in_doubt`]. The results of children are deleted even while their
+    /// parent may ask for them: it then gets the error that there is no such fiber. Fibers to which
+    /// rows of the program's own tables refer are kept, and a warning is logged.
     ///
-    /// Keys, and ids that the program gave, are remembered for as long as
-    /// [`Retention::keys`](crate::Retention::keys) says, unless the filter says
+    /// Keys, and ids given by the program, are remembered for the time of
+    /// [`Retention::keys`](crate::Retention::keys), unless the filter has
     /// [`FiberFilter::forget_keys`].
     ///
     /// # Errors
-    /// When the filter asks for fibers that have not ended, or the store fails.
+    /// When the filter matches fibers that have not ended, or the store fails.
     pub async fn delete(&self, filter: FiberFilter) -> Result<u64> {
         admin::delete(self.runtime(), filter).await
     }
@@ -257,19 +258,19 @@ impl Forever {
     /// # }
     /// ```
     ///
-    /// The closure runs on the thread that writes the database, and everything that is stored waits
-    /// for it; it may run more than once, and what an earlier run did is rolled back by then.
-    /// [`Tx`] says what it must not do. A future that is dropped may leave the transaction
-    /// committed. In a fiber, [`FiberContext::transaction`](crate::FiberContext::transaction) is
-    /// carried out once.
+    /// The closure runs on the thread that writes the database, and all other writes wait for it.
+    /// It may run more than once; the changes of an earlier run are then rolled back. [`Tx`] lists
+    /// what it must not do. If the future is dropped, the transaction may be committed all the
+    /// same. In a fiber, [`FiberContext::transaction`](crate::FiberContext::transaction) is carried
+    /// out once.
     ///
     /// # Errors
-    /// The closure's, unchanged. Those of the library, made into an `E`: of kind
-    /// [`Setup`](ErrorKind::Setup) when the closure did what it must not; of kind
+    /// Errors of the closure, unchanged. Those of the library, converted to an `E`: of kind
+    /// [`Setup`](ErrorKind::Setup) when the closure tried something forbidden; of kind
     /// [`Value`](ErrorKind::Value) when a deferred constraint is violated at the end; when the
     /// store fails or the runtime is closed. Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown)
-    /// when it may be committed all the same: it is safe to repeat if the closure looks first
-    /// whether its rows are there.
+    /// when it may be committed all the same: repeating it is safe if the closure first checks
+    /// whether its rows exist.
     ///
     /// # Panics
     /// When the closure does.
@@ -285,11 +286,11 @@ impl Forever {
     /// Copies the database to a new file at `path`, while the runtime runs.
     ///
     /// The copy is a database of one moment that any runtime can open. When this returns, it is
-    /// complete and on the disk. A database in memory can be copied too; its writes wait meanwhile.
+    /// complete and synced. A database in memory can be copied too; its writes wait meanwhile.
     ///
-    /// What was done after that moment is not known to the copy: a runtime that is opened over it
-    /// makes the effects since then again, and its keys start second fibers. "Backup and restoring"
-    /// in `docs/guide/src/internals/guarantees.md` says what to do about it.
+    /// The copy does not know what happened after that moment: a runtime that is opened over it
+    /// repeats the effects since then, and its keys start second fibers. "Backup and restoring" in
+    /// `docs/guide/src/internals/guarantees.md` explains what to do about it.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -303,8 +304,8 @@ impl Forever {
     /// # }
     /// ```
     ///
-    /// Where the future is dropped or the process dies, there is a complete copy at `path` or
-    /// nothing; beside it there may be a file that ends in `.part`.
+    /// If the future is dropped or the process dies, there is a complete copy at `path` or none;
+    /// next to it there may be a file that ends in `.part`.
     ///
     /// # Errors
     /// Of kind [`Store`](ErrorKind::Store) when there is a file at `path`, or it cannot be written;

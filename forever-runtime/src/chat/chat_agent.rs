@@ -1,4 +1,4 @@
-//! A chat agent, as the program writes it.
+//! The trait of a chat agent.
 use std::future::Future;
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use crate::chat::turn::Turn;
 use crate::chat::user_code;
 use crate::error::Error;
 
-/// An agent that people talk to.
+/// An agent that people chat with.
 ///
-/// What it is asked becomes a *turn*: accepted and stored, queued behind the turns before it, and answered by
-/// [`on_chat_message`](ChatAgent::on_chat_message), which writes chunks. Each chunk is stored before anybody sees it. When the process dies
-/// the turn goes on in the next one: the same turn, the same message, the same log.
+/// A request becomes a *turn*. It is accepted and stored, queued behind earlier turns, and answered
+/// by [`on_chat_message`](ChatAgent::on_chat_message), which writes chunks. Each chunk is stored
+/// before any client sees it. If the process dies, the turn resumes in the next one: the same turn,
+/// the same message, the same log.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -33,7 +34,7 @@ use crate::error::Error;
 ///     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
 ///         let said = turn.messages().last().map(UiMessage::text).unwrap_or_default();
 ///         turn.write(Chunk::text_start("t")).await?;
-///         // After an interruption it goes on where it was.
+///         // After an interruption it continues where it was.
 ///         for word in said.split_inclusive(' ').skip(turn.text().split_inclusive(' ').count()) {
 ///             turn.write(Chunk::text_delta("t", word)).await?;
 ///         }
@@ -53,47 +54,48 @@ use crate::error::Error;
 /// # }
 /// ```
 pub trait ChatAgent: Agent {
-    /// Answers. What it writes is the answer; when it returns, the turn is over.
+    /// Answers a turn: writes the chunks of the answer. When it returns, the turn is over.
     ///
-    /// After an interruption it runs again, from its beginning: [`Turn::is_continuation`] says so, [`Turn::message`] is what there is of the
-    /// answer, [`Turn::recovery`] knows more.
+    /// After an interruption it runs again from its beginning. Then [`Turn::is_continuation`] is
+    /// true, [`Turn::message`] is the answer so far, and [`Turn::recovery`] has details.
     fn on_chat_message(&self, turn: &Turn) -> impl Future<Output = Result<(), BoxError>> + Send;
 
-    /// Says what becomes of a turn that was interrupted: it goes on with what there is, unless this says otherwise. If it fails, that counts
-    /// as one more interruption.
+    /// Decides how to recover an interrupted turn. By default it continues from the answer so far.
+    /// An error counts as one more interruption.
     fn on_chat_recovery(&self, recovery: &ChatRecovery) -> impl Future<Output = Result<ChatRecoveryOptions, BoxError>> + Send {
         let _ = recovery;
         async { Ok(ChatRecoveryOptions::default()) }
     }
 
-    /// How long an interrupted turn is gone on with.
+    /// Limits of the recovery of an interrupted turn.
     fn recovery() -> RecoveryPolicy {
         RecoveryPolicy::default()
     }
 
-    /// Maximum of questions of one chat that are accepted and have not begun. Defaults to 256.
+    /// Maximum number of queued turns of one chat. Defaults to 256.
     ///
-    /// A further request is refused with an error of kind [`Busy`](crate::ErrorKind::Busy), and its messages are not stored. Clients
-    /// of the server are refused in the same way. The continuation of a turn after an answer to a tool call
-    /// is never refused for this.
+    /// A further request is refused with an error of kind [`Busy`](crate::ErrorKind::Busy), and its
+    /// messages are not stored. Clients of the server are refused in the same way. The continuation
+    /// of a turn after an answer to a tool call is never refused.
     fn max_queued_turns() -> u32 {
         MAX_QUEUED_TURNS
     }
 
-    /// Says what becomes of a tool call that was interrupted before it had a result: it has failed, unless this says otherwise.
+    /// Decides the result of a tool call that was interrupted before it had one. By default the
+    /// call has failed.
     fn repair_interrupted_tool(&self, call: &Part) -> Repair {
         let _ = call;
         Repair::Interrupted
     }
 
-    /// Says what becomes of a turn that failed with this error. A [`ModelError`] says of itself whether it may pass; everything else ends the
-    /// turn.
+    /// Classifies the error of a failed turn. By default a [`ModelError`] is classified by its
+    /// kind, and every other error ends the turn.
     fn classify_error(&self, error: &BoxError) -> ErrorClass {
         ErrorClass::of(error)
     }
 
-    /// What people are told of an error that ends a turn. What the program wrote itself, as [`Chunk::error`](super::message::Chunk::error), they are
-    /// told as it is.
+    /// Text shown to clients for an error that ends a turn. An error that the program wrote itself,
+    /// as [`Chunk::error`](super::message::Chunk::error), is shown unchanged.
     fn client_error_text(&self, error: &BoxError) -> String {
         let _ = error;
         user_code::USUAL_TEXT.to_owned()
@@ -103,20 +105,20 @@ pub trait ChatAgent: Agent {
 /// Default of [`ChatAgent::max_queued_turns`].
 pub(super) const MAX_QUEUED_TURNS: u32 = 256;
 
-/// What becomes of a turn that has failed.
+/// Class of the error of a failed turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// It is tried again, after this time if the provider has said so.
+    /// The turn is retried, after this time if the provider has given one.
     Transient(Option<Duration>),
     /// The conversation is too long for the model.
     ContextOverflow,
-    /// It has ended.
+    /// The turn ends.
     Terminal,
 }
 
 impl ErrorClass {
-    /// What an error says of itself.
+    /// Classifies an error by its type.
     pub fn of(error: &BoxError) -> Self {
         let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
         while let Some(error) = next {
@@ -133,7 +135,7 @@ impl ErrorClass {
     }
 }
 
-/// An error of this library that no retry by the turn itself can mend: the store fails, or the runtime closes.
+/// Whether the turn itself cannot retry this error: the store failed, or the runtime is closing.
 pub(super) fn is_interruption(error: &BoxError) -> bool {
     let ours = error.downcast_ref::<Error>();
     ours.is_some_and(Error::is_of_store)

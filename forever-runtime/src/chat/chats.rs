@@ -1,4 +1,4 @@
-//! The chats of one runtime: their classes, the logs that somebody follows, and the turns under way.
+//! The chats of one runtime: their classes, the logs in use, and the turns under way.
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::executor::Executor;
 use crate::store::{AgentId, TurnRow, TurnSeq};
 
-/// What the builder lets its user choose.
+/// Settings of the builder.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) batching: Batching,
@@ -36,7 +36,7 @@ impl Default for Settings {
 /// The chats of one runtime; a resource of it.
 #[derive(Debug)]
 pub(crate) struct Chats {
-    /// The agents that are talked to.
+    /// The agents of the chats.
     pub(super) agents: Arc<Agents>,
     pub(crate) classes: ChatClasses,
     pub(crate) settings: Settings,
@@ -44,11 +44,11 @@ pub(crate) struct Chats {
     pub(super) feeds: Feeds,
     under_way: Mutex<HashMap<TurnSeq, Told>>,
     answering: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
-    /// Told when a turn begins to be answered, is left, or ends.
+    /// Notified when a turn begins to be answered, is released, or ends.
     changed: watch::Sender<()>,
 }
 
-/// A turn under way, as others reach it.
+/// A turn under way, as other code reaches it.
 #[derive(Debug)]
 struct Told {
     cancelled: watch::Sender<Option<Arc<str>>>,
@@ -81,7 +81,7 @@ impl Chats {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A turn is under way until what comes back is dropped.
+    /// Marks a turn as under way until the guard is dropped.
     pub(super) fn enter(self: &Arc<Self>, turn: TurnSeq) -> UnderWay {
         let cancelled = watch::Sender::new(None);
         let asked = cancelled.subscribe();
@@ -99,7 +99,7 @@ impl Chats {
         self.under_way().keys().copied().collect()
     }
 
-    /// Tells a turn that is under way to end.
+    /// Asks a turn that is under way to end.
     pub(super) fn cancel(&self, turn: TurnSeq, reason: &str) {
         if let Some(told) = self.under_way().get(&turn) {
             told.cancelled.send_if_modified(|there| {
@@ -112,7 +112,7 @@ impl Chats {
         }
     }
 
-    /// Told when a turn begins to be answered, is left, or ends.
+    /// Notified when a turn begins to be answered, is released, or ends.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -124,34 +124,34 @@ impl Chats {
         turns.filter(|(of, _)| of == chat).map(|(_, turn)| turn.clone()).next()
     }
 
-    /// The turn of a chat that is gone on with after an interruption.
+    /// The turn of a chat that is being recovered after an interruption.
     #[cfg(feature = "server")]
     pub(crate) fn recovering(&self, chat: &AgentId) -> Option<String> {
         self.turn_of(chat).filter(|turn| turn.recovery().is_some()).map(|turn| turn.id().to_owned())
     }
 
-    /// Held while an answer of a chat is read and written.
+    /// Lock held while an answer to a tool call is read and written.
     pub(super) fn answering(self: &Arc<Self>, chat: &AgentId) -> Answering {
         let mut answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner);
         let lock = Arc::clone(answering.entry(chat.clone()).or_default());
         Answering { chats: Arc::clone(self), chat: chat.clone(), lock: Some(lock) }
     }
 
-    /// How many entries there are of chats and turns.
+    /// Number of entries for chats and turns.
     #[cfg(feature = "testing")]
     pub(crate) fn entries(&self) -> usize {
         let answering = self.answering.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.feeds.len() + self.logs.len() + self.under_way().len() + answering
     }
 
-    /// A turn has ended, and that is stored.
+    /// A turn has ended, and its end is stored.
     pub(super) fn ended(&self, row: &TurnRow) {
         if let Some(end) = TurnEnd::of(row) {
             self.settled(row.seq, end);
         }
     }
 
-    /// The same, of a turn that is known by its number.
+    /// As [`ended`](Self::ended), for a turn by its number.
     pub(super) fn settled(&self, turn: TurnSeq, end: TurnEnd) {
         if let Some(log) = self.logs.get(turn) {
             log.end(end);
@@ -168,12 +168,12 @@ impl Chats {
         self.cancel(row.seq, "the chat was cleared");
     }
 
-    /// Settles the turns that were left by fibers that have ended; done when a runtime opens.
+    /// Settles the turns whose fibers have ended; called when a runtime opens.
     pub(crate) async fn recover(self: &Arc<Self>, exec: &Arc<Executor>) -> Result<()> {
         retention::correct(&exec.runtime).await;
         for left in exec.runtime.store.orphaned_turns().await? {
             let settled = async {
-                // Whoever cannot be read keeps nobody else waiting.
+                // A turn that cannot be read does not delay the others.
                 match exec.runtime.store.turn_by_seq(left).await? {
                     Some(row) => super::answer::settle_left(exec, self, &row).await,
                     None => Ok(()),
@@ -187,8 +187,8 @@ impl Chats {
     }
 }
 
-/// The lock of the answers to the calls of a chat, which is there for as long as one holds it or
-/// waits for it.
+/// The lock of the answers to the tool calls of a chat. It exists while a task holds it or waits
+/// for it.
 pub(super) struct Answering {
     chats: Arc<Chats>,
     chat: AgentId,
@@ -214,7 +214,7 @@ impl Drop for Answering {
     }
 }
 
-/// A turn that is under way.
+/// Guard of a turn that is under way.
 pub(super) struct UnderWay {
     chats: Arc<Chats>,
     turn: TurnSeq,
@@ -222,7 +222,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// From now on others can write to the turn.
+    /// Makes the turn reachable for writers outside its attempt.
     pub(super) fn answers(&self, chat: &AgentId, turn: &Turn) {
         if let Some(told) = self.chats.under_way().get_mut(&self.turn) {
             told.turn = Some((chat.clone(), turn.clone()));
@@ -231,7 +231,7 @@ impl UnderWay {
         self.chats.changed.send_replace(());
     }
 
-    /// Ready, with the reason, when the turn is told to end.
+    /// Resolves with the reason when the turn is cancelled.
     pub(super) async fn cancelled(&self) -> Arc<str> {
         let mut asked = self.asked.clone();
         loop {

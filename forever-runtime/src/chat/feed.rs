@@ -1,6 +1,7 @@
-//! What happens in a chat, told to those who show it: what was asked, what is being answered, which messages have changed.
+//! Events of a chat for clients: accepted turns, the turn being answered, changed messages.
 //!
-//! It is a bell and no record: everything that it says can be asked of the store, and whoever has missed something asks again.
+//! A feed only notifies and records nothing. Everything in it can be read from the store, where a
+//! listener that missed events reads again.
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +16,10 @@ use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::store::{AgentId, TurnSeq};
 
-/// How much is kept for one who is slow to listen.
+/// Maximum number of events that are kept for a slow listener.
 const KEPT: usize = 256;
 
-/// Something that has happened in a chat. What is told of is stored.
+/// Event in a chat. What it reports is stored already.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ChatEvent {
@@ -26,24 +27,24 @@ pub enum ChatEvent {
     Accepted(TurnStatus),
     /// A turn is being answered: for the first time, or again after an interruption.
     Began(TurnStatus),
-    /// An interrupted turn is about to be gone on with, or has ended after all.
+    /// The recovery of an interrupted turn has begun or ended.
     Recovering {
         /// The turn's id.
         turn: String,
-        /// Whether it is so now.
+        /// Whether the recovery is under way.
         recovering: bool,
     },
-    /// A person or their client has answered a call of this message.
+    /// A person or their client has answered a tool call of this message.
     Updated(UiMessage),
-    /// The messages were replaced.
+    /// All messages were replaced.
     Replaced,
-    /// The messages were taken away.
+    /// All messages were deleted.
     Cleared,
-    /// So many events were missed: whoever listened was too slow.
+    /// Number of events that this listener missed because it was too slow.
     Missed(u64),
 }
 
-/// Who listens, by chat. A chat has an entry for as long as it has a listener.
+/// Listeners by chat. A chat has an entry for as long as it has a listener.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Feeds(Arc<Mutex<HashMap<AgentId, Feed>>>);
 
@@ -90,7 +91,7 @@ impl Told {
 }
 
 impl Feeds {
-    /// Tells those who listen.
+    /// Notifies the listeners of a chat.
     pub(super) fn tell(&self, chat: &AgentId, event: impl FnOnce() -> ChatEvent) {
         let sender = match self.feeds().get(chat) {
             Some(feed) => feed.sender.clone(),
@@ -129,14 +130,15 @@ impl Feeds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many chats have an entry.
+    /// Number of chats with an entry.
     #[cfg(feature = "testing")]
     pub(super) fn len(&self) -> usize {
         self.feeds().len()
     }
 }
 
-/// Listens to what happens in a chat; made by [`AgentHandle::chat_events`](crate::AgentHandle::chat_events).
+/// Stream of the events of a chat; made by
+/// [`AgentHandle::chat_events`](crate::AgentHandle::chat_events).
 pub struct ChatEvents {
     link: Link<Executor>,
     /// `None` while it is dropped.
@@ -156,7 +158,7 @@ impl Drop for ChatEvents {
 }
 
 impl ChatEvents {
-    /// The next event. `None` when the runtime closes. A call that is given up loses nothing.
+    /// The next event; `None` when the runtime closes. Dropping the call loses no event.
     ///
     /// # Errors
     /// When the runtime is gone.

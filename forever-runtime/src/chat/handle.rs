@@ -1,4 +1,4 @@
-//! Asking a chat agent: turns, messages, and what a person is still to answer.
+//! Commands to a chat agent: turns, messages, and interactions that wait for a person.
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -32,23 +32,26 @@ use crate::store::{
     UpdateRefused,
 };
 
-/// How many turns are listed at a time.
+/// Number of turns that are listed at a time.
 const PAGE: u32 = 256;
 
-/// What becomes of a turn that is asked for while another one is under way.
+/// Policy for a turn that is requested while another one has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Queueing {
-    /// It waits for its turn.
+    /// It is queued.
     #[default]
     Queue,
-    /// It waits, and is skipped if another one that is asked for like this comes before it has begun; the messages of both stay.
+    /// It is queued, and skipped if another turn of this policy is requested before it has begun.
+    /// The messages of both stay.
     Latest,
-    /// The same: the one that comes last answers the messages of all.
+    /// As `Latest`; the last turn answers the messages of all.
     Merge,
-    /// It is not accepted: [`NewTurn`] gives an error of kind [`Busy`](ErrorKind::Busy), and its messages are not stored.
+    /// It is refused: [`NewTurn`] returns an error of kind [`Busy`](ErrorKind::Busy), and its
+    /// messages are not stored.
     Drop,
-    /// It waits for at least so long, and is skipped if another one that is asked for like this comes meanwhile.
+    /// It waits for at least this long, and is skipped if another turn of this policy is requested
+    /// meanwhile.
     Debounce(Duration),
 }
 
@@ -65,20 +68,25 @@ impl From<Queueing> for QueuePolicy {
 }
 
 impl<A: ChatAgent> AgentHandle<A> {
-    /// Stores messages and asks for an answer to them. A message whose id is there takes the place of that one; others are new.
+    /// Stores messages and requests an answer to them. A message whose id is stored replaces that
+    /// one; others are appended.
     ///
-    /// The message of a turn that is under way is the turn's: what is saved under its id is replaced when the turn ends.
+    /// The message of a turn under way belongs to the turn: a message that is saved under its id is
+    /// replaced when the turn ends.
     pub fn save_messages(&self, messages: impl IntoIterator<Item = UiMessage>) -> NewTurn {
         self.ask(TurnKind::Reply, messages.into_iter().collect())
     }
 
-    /// The same, once for each key: a second call with it gives the turn of the first, whatever became of that.
+    /// As [`save_messages`](Self::save_messages), with an idempotency key: a second call with the
+    /// key returns the turn of the first, whatever its state.
     pub fn submit(&self, key: impl Into<String>, messages: impl IntoIterator<Item = UiMessage>) -> NewTurn {
         self.save_messages(messages).key(key)
     }
 
-    /// Asks for more of the last answer: what is written is added to the same message. Its body and its client's tools are those of the turn that
-    /// gave the answer, unless it has its own. An error of kind [`NotFound`](ErrorKind::NotFound) if the last message is not the assistant's.
+    /// Continues the last answer: the new chunks are added to its message.
+    ///
+    /// Its body and its client's tools default to those of the turn that gave the answer. An error
+    /// of kind [`NotFound`](ErrorKind::NotFound) if the last message is not the assistant's.
     pub fn continue_last_turn(&self) -> NewTurn {
         self.ask(TurnKind::Continue, Vec::new())
     }
@@ -101,18 +109,20 @@ impl<A: ChatAgent> AgentHandle<A> {
         }
     }
 
-    /// The messages, oldest first. The answer that is being given is not among them; it is in the log of its turn.
+    /// The messages, oldest first. The answer that is being written is not included; it is in the
+    /// log of its turn.
     ///
     /// # Errors
-    /// When what is stored cannot be read.
+    /// When a stored message cannot be read.
     pub async fn messages(&self) -> Result<Vec<UiMessage>> {
         read_messages(&self.exec()?.runtime.store.chat_messages(self.id().clone(), i64::MAX).await?)
     }
 
-    /// Puts these messages in the place of all there are.
+    /// Replaces all messages.
     ///
     /// # Errors
-    /// Of kind [`Busy`](ErrorKind::Busy) while a turn is under way or waits; when one of them cannot be saved, or the store fails.
+    /// Of kind [`Busy`](ErrorKind::Busy) while a turn is queued or running; when a message cannot
+    /// be saved, or the store fails.
     pub async fn set_messages(&self, messages: impl IntoIterator<Item = UiMessage>) -> Result<()> {
         let exec = self.exec()?;
         let messages = rows(&messages.into_iter().collect::<Vec<_>>())?;
@@ -127,9 +137,9 @@ impl<A: ChatAgent> AgentHandle<A> {
         detached(&exec.runtime, work).await
     }
 
-    /// Puts messages in the place of all there are, chosen from what is stored.
+    /// Replaces all messages by those that `choose` returns for the stored ones.
     ///
-    /// No answer to a tool call is stored between the two, so that none is undone.
+    /// No answer to a tool call is stored in between, so none is lost.
     ///
     /// # Errors
     /// As [`set_messages`](Self::set_messages).
@@ -149,7 +159,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         self.set_messages(chosen).await
     }
 
-    /// Takes all messages away. A turn under way ends as aborted, those that wait as skipped.
+    /// Deletes all messages. A running turn ends as aborted, queued ones as skipped.
     ///
     /// # Errors
     /// When the store fails.
@@ -157,7 +167,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         let exec = self.exec()?;
         let (of_work, chats, chat) = (Arc::clone(&exec), chats(&exec)?, self.id().clone());
         let work = async move {
-            // No answer to a tool call brings back a message that is taken away.
+            // The lock keeps an answer to a tool call from restoring a deleted message.
             let asking = chats.answering(&chat);
             let _alone = asking.lock().await;
             for ended in of_work.runtime.store.clear_chat(chat.clone(), of_work.runtime.now_ms()).await? {
@@ -170,7 +180,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         detached(&exec.runtime, work).await
     }
 
-    /// Listens to what happens in the chat from now on.
+    /// Subscribes to the events of the chat from now on.
     ///
     /// # Errors
     /// When no class is registered for chat, or the runtime is gone.
@@ -179,7 +189,8 @@ impl<A: ChatAgent> AgentHandle<A> {
         Ok(chats(&exec)?.feeds.listen(self.link().exec(), self.id()))
     }
 
-    /// Ends a turn. What there is of its answer is kept. One that has ended stays as it is; says whether there is one of this id.
+    /// Cancels a turn, and keeps the answer so far. A turn that has ended stays as it is. Returns
+    /// whether there is a turn with this id.
     ///
     /// # Errors
     /// When the store fails.
@@ -188,7 +199,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         handle.cancel(reason).await.map(|()| true)
     }
 
-    /// A turn by its id.
+    /// Finds a turn by its id.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -197,7 +208,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         Ok(row.map(|row| TurnHandle::new(self.link().exec(), row, false)))
     }
 
-    /// A turn by the key with which it was submitted.
+    /// Finds a turn by its idempotency key.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -206,7 +217,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         Ok(row.map(|row| TurnHandle::new(self.link().exec(), row, false)))
     }
 
-    /// The turns in these states, or all if there are none, in the order in which they were accepted.
+    /// Lists the turns in these states, or all if there are none, in the order of acceptance.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -226,9 +237,9 @@ impl<A: ChatAgent> AgentHandle<A> {
         }
     }
 
-    /// The latest turn in these states, or in any, of which `is_it` says that it is the one.
+    /// The latest turn in these states, or in any, for which `is_it` returns `true`.
     ///
-    /// Reads no further back than that, however many turns there are.
+    /// Reads no further back than that turn, however many there are.
     #[cfg(feature = "server")]
     pub(crate) async fn latest_turn(&self, states: &[TurnState], is_it: impl Fn(&TurnStatus) -> bool) -> Result<Option<TurnStatus>> {
         let mut before = 0;
@@ -246,7 +257,8 @@ impl<A: ChatAgent> AgentHandle<A> {
         }
     }
 
-    /// The latest turns in these states, or in any, the latest first: before a number, or of all if that is 0.
+    /// The latest turns in these states, or in any, latest first: those before a number, or all if
+    /// it is 0.
     #[cfg(feature = "server")]
     pub(crate) async fn latest_turns(&self, states: &[TurnState], before: crate::store::TurnSeq, limit: u32) -> Result<Vec<TurnStatus>> {
         let filter = TurnFilter { states: states.to_vec(), latest_first: true };
@@ -254,11 +266,11 @@ impl<A: ChatAgent> AgentHandle<A> {
         Ok(rows.into_iter().map(TurnStatus::of).collect())
     }
 
-    /// Whether the last message has a question that a person or their client is still to answer: a client's tool without a result, or an
-    /// approval. [`pending_interactions`](Self::pending_interactions) lists them.
+    /// Whether the last message waits for a person or their client: for the result of a client's
+    /// tool, or for an approval. [`pending_interactions`](Self::pending_interactions) lists them.
     ///
     /// # Errors
-    /// When what is stored cannot be read.
+    /// When a stored message cannot be read.
     pub async fn has_pending_interaction(&self) -> Result<bool> {
         let exec = self.exec()?;
         let messages = self.messages().await?;
@@ -266,14 +278,15 @@ impl<A: ChatAgent> AgentHandle<A> {
         Ok(messages.last().is_some_and(|last| last.role == Role::Assistant && last.parts.iter().any(asks)))
     }
 
-    /// Waits until no turn is under way or waits, and nothing is asked of a person; says whether that was so in time.
+    /// Waits until no turn is queued or running, and no interaction is pending; returns whether
+    /// that was so within `timeout`.
     ///
     /// # Errors
     /// When the store cannot be read, or the runtime is closed.
     pub async fn wait_until_stable(&self, timeout: Duration) -> Result<bool> {
         let mut over = self.exec()?.runtime.clock.sleep(timeout);
         loop {
-            // Looked at once however short the time is.
+            // Checked once, however short the time is.
             let open = self.turns(&[TurnState::Queued, TurnState::Running]).await?;
             let Some(last) = open.last() else { return Ok(!self.has_pending_interaction().await?) };
             if let Some(turn) = self.turn(last.id()).await? {
@@ -286,7 +299,8 @@ impl<A: ChatAgent> AgentHandle<A> {
     }
 }
 
-/// A turn about to be asked for; `.await` stores it. From then on it will be answered, whatever becomes of the process.
+/// A turn to be requested; `.await` stores it. From then on it will be answered, even if the
+/// process dies.
 #[must_use = "a turn is asked for when this is awaited"]
 pub struct NewTurn {
     link: Link<Executor>,
@@ -305,25 +319,27 @@ pub struct NewTurn {
 }
 
 impl NewTurn {
-    /// Gives the turn this id, in place of one made by the runtime. If the chat has a turn with it, that one is joined.
+    /// Sets the id of the turn, in place of a generated one. If the chat has a turn with this id,
+    /// that one is joined.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Gives the turn an idempotency key, unique in its chat. If the chat has a turn with it, that one is joined.
+    /// Sets the idempotency key of the turn, unique in its chat. If the chat has a turn with this
+    /// key, that one is joined.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// What becomes of it if another turn is under way.
+    /// Sets the policy if another turn has not ended.
     pub fn queueing(mut self, queueing: Queueing) -> Self {
         self.queueing = queueing;
         self
     }
 
-    /// Takes away everything behind this message first: to have the answer to it given again.
+    /// Deletes all messages after this one first, so that its answer is given again.
     pub fn after(mut self, message: impl Into<String>) -> Self {
         self.cut_behind = Some(message.into());
         self
@@ -336,32 +352,33 @@ impl NewTurn {
         self
     }
 
-    /// What the turn is asked with beside the messages; [`Turn::body`](super::Turn::body).
+    /// Sets the body of the request, beside the messages; see [`Turn::body`](super::Turn::body).
     pub fn body(mut self, body: &impl Serialize) -> Self {
         self.body = serde_json::to_string(body).map(Some).map_err(|why| why.to_string());
         self
     }
 
-    /// The tools that the client has.
+    /// Sets the tools that the client runs.
     pub fn client_tools(mut self, tools: impl IntoIterator<Item = ToolSpec>) -> Self {
         self.client_tools = tools.into_iter().collect();
         self
     }
 
-    /// Keeps a value with the turn, for lists; the turn itself does not see it.
+    /// Stores metadata with the turn, for lists; the turn itself does not see it.
     pub fn metadata(mut self, metadata: &impl Serialize) -> Self {
         self.metadata = serde_json::to_string(metadata).map(Some).map_err(|why| why.to_string());
         self
     }
 
-    /// Stores the turn with an update of a message, both or neither: why the update is refused, if it is.
+    /// Stores the turn together with an update of a message. If the update is refused, nothing is
+    /// stored, and the reason is returned.
     pub(super) async fn store_with(mut self, update: MessageUpdate) -> Result<Result<TurnHandle, UpdateRefused>> {
         self.update = Some(update);
         self.store_all().await
     }
 
     async fn store(self) -> Result<TurnHandle> {
-        self.store_all().await?.map_err(|_| Error::new(ErrorKind::Conflict, "a message is another one by now"))
+        self.store_all().await?.map_err(|_| Error::new(ErrorKind::Conflict, "the message was changed meanwhile"))
     }
 
     async fn store_all(self) -> Result<Result<TurnHandle, UpdateRefused>> {
@@ -436,7 +453,7 @@ async fn accept(exec: &Arc<Executor>, new: NewTurnRow) -> Result<AcceptTurnResul
     let work = async move {
         let accepted = of_work.runtime.store.accept_turn(new).await?;
         if let AcceptTurnResult::Created(row, fiber) = &accepted {
-            // First told, then begun.
+            // First the notification, then the start.
             chats.feeds.tell(&row.chat, || ChatEvent::Accepted(TurnStatus::of((**row).clone())));
             dispatch::start(&of_work, fiber, None);
         }
@@ -460,7 +477,7 @@ impl fmt::Debug for NewTurn {
     }
 }
 
-/// A turn that was asked for.
+/// Handle of a turn.
 #[derive(Debug, Clone)]
 pub struct TurnHandle {
     link: Link<Executor>,
@@ -473,22 +490,23 @@ impl TurnHandle {
         TurnHandle { link, row: Arc::new(row), accepted }
     }
 
-    /// The same turn, by another way to its runtime.
+    /// The same turn, with another link to its runtime.
     pub(super) fn linked(self, link: &Link<Executor>) -> Self {
         TurnHandle { link: link.clone(), ..self }
     }
 
-    /// Its id.
+    /// Id of the turn.
     pub fn id(&self) -> &str {
         &self.row.id
     }
 
-    /// Whether it was new when this handle was made; otherwise there was one with its id or key before.
+    /// Whether it was new when this handle was made; otherwise a turn with its id or key existed
+    /// before.
     pub fn accepted(&self) -> bool {
         self.accepted
     }
 
-    /// The id of the message that it writes.
+    /// Id of the message that it writes.
     pub fn message_id(&self) -> &str {
         &self.row.message
     }
@@ -499,7 +517,7 @@ impl TurnHandle {
         self.mine(row).map(|_| log)
     }
 
-    /// Its row, if what is stored under its number is this turn.
+    /// Its row, if the row under its number is still this turn.
     fn mine(&self, row: Option<TurnRow>) -> Result<TurnRow> {
         row.filter(|row| row.id == self.row.id && row.chat == self.row.chat).ok_or_else(|| self.gone())
     }
@@ -511,23 +529,23 @@ impl TurnHandle {
     /// Waits until the turn has ended.
     ///
     /// # Errors
-    /// When it is not there any more, the store cannot be read, or the runtime is closed.
+    /// When the turn was deleted, the store cannot be read, or the runtime is closed.
     pub async fn wait(&self) -> Result<TurnEnd> {
         let log = self.log().await?;
         let exec = self.link.get()?;
         race(log.over(), exec.runtime.closing()).await.or_else(|| log.ended()).ok_or_else(Error::closed)
     }
 
-    /// Follows its log from a chunk on, 0 for all of it.
+    /// Follows its log from a chunk on; 0 for all of it.
     ///
     /// # Errors
-    /// When it is not there any more, or the store cannot be read.
+    /// When the turn was deleted, or the store cannot be read.
     pub async fn follow(&self, from: u64) -> Result<Follow> {
         let log = self.log().await?;
         Ok(Follow::new(self.link.clone(), self.row.seq, log, from))
     }
 
-    /// Everything that its log has now; the last entry is the end, if it has ended.
+    /// All entries of its log up to now; the last one is the end, if the turn has ended.
     ///
     /// # Errors
     /// As [`follow`](TurnHandle::follow).
@@ -540,7 +558,8 @@ impl TurnHandle {
         Ok(entries)
     }
 
-    /// Ends it. What there is of its answer is kept. One that has ended stays as it is, and one that is not there any more is no error.
+    /// Cancels the turn, and keeps the answer so far. A turn that has ended stays as it is; a
+    /// deleted one is no error.
     ///
     /// # Errors
     /// When the store fails.
@@ -558,7 +577,7 @@ impl TurnHandle {
         detached(&exec.runtime, work).await
     }
 
-    /// What was given to [`NewTurn::metadata`].
+    /// The value given to [`NewTurn::metadata`].
     ///
     /// # Errors
     /// When it cannot be read as a `V`, or the store cannot be read.
@@ -571,17 +590,17 @@ impl TurnHandle {
             .map_err(|why| Error::new(ErrorKind::Value, format!("the metadata of turn `{}` {}", self.row.id, unreadable::<V>(why))))
     }
 
-    /// Where it stands.
+    /// Status of the turn.
     ///
     /// # Errors
-    /// When it is not there any more, or the store cannot be read.
+    /// When the turn was deleted, or the store cannot be read.
     pub async fn status(&self) -> Result<TurnStatus> {
         let row = self.link.get()?.runtime.store.turn_by_seq(self.row.seq).await?;
         self.mine(row).map(TurnStatus::of)
     }
 }
 
-/// Messages of somebody else, as they are stored.
+/// Messages given by the caller, as rows.
 fn rows(messages: &[UiMessage]) -> Result<Vec<MessageRow>> {
     let row = |message: &UiMessage| match check_name(&message.id) {
         Ok(()) if message.nests_too_deep() => {

@@ -1,4 +1,4 @@
-//! One shape for all classes of chat agents: their hooks, boxed, with panics turned into errors.
+//! Hooks of all classes of chat agents behind one trait, boxed, with panics turned into errors.
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,7 +59,7 @@ pub(crate) trait ChatClass: Send + Sync {
     fn max_queued_turns(&self) -> u32;
     /// The hooks of an agent of the class; `None` if it is of another type.
     fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>>;
-    /// A state that somebody else has written, as it is stored.
+    /// The stored form of a state that a client has sent.
     #[cfg(feature = "server")]
     fn state(&self, json: &str) -> Result<String>;
 }
@@ -91,7 +91,7 @@ impl<A: ChatAgent> ChatClass for Of<A> {
     }
 }
 
-/// The classes of chat agents that were given to the builder, by name.
+/// The classes of chat agents of the builder, by name.
 #[derive(Default, Clone)]
 pub(crate) struct ChatClasses(BTreeMap<&'static str, Arc<dyn ChatClass>>);
 

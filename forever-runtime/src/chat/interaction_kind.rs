@@ -1,4 +1,4 @@
-//! What a tool call waits for.
+//! The kind of interaction that a tool call waits for.
 use serde_json::Value;
 
 use crate::chat::agent_loop::AgentLoop;
@@ -6,10 +6,10 @@ use crate::chat::message::Part;
 use crate::exec::executor::Executor;
 use crate::store::InteractionKind;
 
-/// What a tool call waits for, if it is a person or their client.
+/// The kind of interaction that a tool call waits for, if any.
 ///
-/// A tool that runs here is not the client's: a call of it without a result was cut off when its turn
-/// was cancelled or failed.
+/// A tool that runs here is not the client's: a call of it without a result was cut off when its
+/// turn was cancelled or failed.
 pub(super) fn interaction(exec: &Executor, part: &Part) -> Option<InteractionKind> {
     let kind = part.interaction()?;
     let runs_here = || {

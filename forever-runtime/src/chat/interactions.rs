@@ -1,7 +1,8 @@
-//! The list of pending interactions: tool calls that wait for a person or their client, of one chat or of all.
+//! The list of pending interactions, of one chat or of all: tool calls that wait for a person or
+//! their client.
 //!
-//! Comes in: messages that the store has marked as pending, when they were written. Goes out: their calls,
-//! by page. What a running turn asks is not among them: it is in the log of that turn until it ends.
+//! Input: messages that were marked as pending when they were stored. Output: their calls, by page.
+//! The calls of a running turn are not included: they are in its log until it ends.
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::SystemTime;
@@ -23,7 +24,7 @@ use crate::runtime::link::Link;
 use crate::store;
 use crate::store::{InteractionKind, InteractionQuery, InteractionRow};
 
-/// How many messages a page has unless it is set, and at most.
+/// Default and maximum number of messages of a page.
 const PAGE: (u32, u32) = (50, 1000);
 
 /// One tool call that waits for a person or their client.
@@ -49,8 +50,8 @@ pub struct PendingInteraction {
     pub kind: InteractionKind,
     /// Id of the approval, of an [`Approval`](InteractionKind::Approval) that has one.
     pub approval: Option<String>,
-    /// When its message was stored with a pending interaction, UTC; in JSON `since_ms`, milliseconds
-    /// since the Unix epoch.
+    /// When its message was stored with a pending interaction, UTC; in JSON `since_ms`,
+    /// milliseconds since the Unix epoch.
     ///
     /// It stays while the message has one: of several calls, one may have come later.
     #[serde(rename = "since_ms", serialize_with = "as_ms")]
@@ -93,7 +94,8 @@ fn of_message(exec: &Executor, row: &InteractionRow, message: &UiMessage) -> Vec
     if message.role == Role::Assistant { message.parts.iter().filter_map(pending).collect() } else { Vec::new() }
 }
 
-/// A page of pending interactions about to be read; made by [`Forever::pending_interactions`](crate::Forever::pending_interactions) and
+/// A page of pending interactions to be read; made by
+/// [`Forever::pending_interactions`](crate::Forever::pending_interactions) and
 /// [`AgentHandle::pending_interactions`], read by `.await`.
 ///
 /// # Errors
@@ -111,13 +113,13 @@ pub struct PendingInteractions {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct InteractionPage {
-    /// The pending interactions. Those of one message stand together, in the order of its calls.
+    /// The pending interactions. Those of one message are adjacent, in the order of its calls.
     pub interactions: Vec<PendingInteraction>,
-    /// Where the next page begins, if there may be more; for [`PendingInteractions::after`].
+    /// Start of the next page, if there may be more; for [`PendingInteractions::after`].
     pub next: Option<InteractionCursor>,
 }
 
-/// A place in the list of pending interactions.
+/// Position in the list of pending interactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InteractionCursor(store::InteractionCursor);
@@ -127,25 +129,25 @@ impl PendingInteractions {
         PendingInteractions { link, query, limit: PAGE.0, after: None }
     }
 
-    /// Only those of agents of this class.
+    /// Limits the list to agents of this class.
     pub fn class(mut self, class: impl Into<String>) -> Self {
         self.query = InteractionQuery { class: Some(class.into()), agent: None };
         self
     }
 
-    /// Only those of this agent.
+    /// Limits the list to this agent.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
         self.query = InteractionQuery { class: Some(class.into()), agent: Some(name.into()) };
         self
     }
 
-    /// Those of so many messages at most. Defaults to 50, at most 1000.
+    /// Sets the maximum number of messages of a page. Defaults to 50, at most 1000.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit.clamp(1, PAGE.1);
         self
     }
 
-    /// Those behind the page that gave this cursor.
+    /// Continues after the page that returned this cursor.
     pub fn after(mut self, cursor: InteractionCursor) -> Self {
         self.after = Some(cursor);
         self
@@ -166,7 +168,7 @@ impl PendingInteractions {
                     Err(error) => warn!(agent = %row.chat, error = %chain(&error), "a message is left out of the pending interactions"),
                 }
             }
-            // A page is empty only where there are no more.
+            // An empty page means that there are no more.
             if next.is_none() || !interactions.is_empty() {
                 return Ok(InteractionPage { interactions, next });
             }
@@ -184,11 +186,10 @@ impl IntoFuture for PendingInteractions {
 }
 
 impl<A: ChatAgent> AgentHandle<A> {
-    /// The tool calls of this chat that wait for a person or their client, by page, the latest message
-    /// first.
+    /// The pending interactions of this chat, by page, the latest message first.
     ///
-    /// As [`Forever::pending_interactions`](crate::Forever::pending_interactions). Also those of earlier messages, for which
-    /// [`has_pending_interaction`](Self::has_pending_interaction) does not ask.
+    /// As [`Forever::pending_interactions`](crate::Forever::pending_interactions). Includes earlier
+    /// messages, which [`has_pending_interaction`](Self::has_pending_interaction) does not check.
     pub fn pending_interactions(&self) -> PendingInteractions {
         let id = self.id();
         PendingInteractions::new(self.link().exec(), InteractionQuery { class: Some(id.class.clone()), agent: Some(id.name.clone()) })

@@ -1,7 +1,9 @@
-//! The log of a turn: what is stored of it, and those who follow.
+//! The log of a turn: its stored entries, and its followers.
 //!
-//! A log is chunks and, last, the end. Nothing is shown before it is stored: a follower reads what is stored, from the first chunk or a later
-//! one, and then waits for more; the newest chunks come from memory. So everybody sees the same in the same order, whenever they come.
+//! A log consists of chunks and, last, the end. Nothing is shown before it is stored. A follower
+//! reads the stored chunks, from the first or a later one, and then waits for more; the newest
+//! chunks come from memory. So all followers see the same entries in the same order, whenever they
+//! join.
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,15 +15,16 @@ use crate::error::{Error, Result};
 use crate::exec::executor::Executor;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
-use crate::store::{ChunkBatch, TurnRow, TurnSeq, TurnState};
+use crate::store::{StreamBatch, TurnRow, TurnSeq, TurnState};
 
-/// How many of the newest chunks are kept in memory for followers; those who are further behind read the database.
+/// Number of the newest chunks that are kept in memory for followers; those further behind read the
+/// database.
 const TAIL: usize = 1024;
 
-/// How many rows a follower reads at a time.
+/// Number of rows that a follower reads at a time.
 const PAGE: u32 = 64;
 
-/// What clients are told of a turn that was interrupted and not recovered.
+/// Text shown to clients for a turn that was interrupted and not recovered.
 pub(crate) const INTERRUPTED_TEXT: &str = "The answer was interrupted.";
 
 /// How a turn ended: the last entry of its log.
@@ -45,17 +48,17 @@ impl TurnEnd {
         self.state
     }
 
-    /// Whether it has its answer.
+    /// Whether it was answered completely.
     pub fn is_completed(&self) -> bool {
         self.state == TurnState::Completed
     }
 
-    /// Why it ended as it did: the text of the error, the reason it was ended with.
+    /// Why it ended as it did: the text of the error, or the reason of the cancellation.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    /// The same for clients: of an interruption they are told that it was one, and not why.
+    /// The reason as shown to clients: an interruption is reported as such, without its cause.
     #[cfg(feature = "server")]
     pub(crate) fn client_text(&self) -> Option<&str> {
         if self.state == TurnState::Interrupted { Some(INTERRUPTED_TEXT) } else { self.reason() }
@@ -85,18 +88,18 @@ impl StoredChunk {
     /// The chunk.
     ///
     /// # Errors
-    /// When somebody has damaged what is stored.
+    /// When the stored row is damaged.
     pub fn read(&self) -> Result<Chunk> {
         Chunk::parse(&self.0)
     }
 }
 
-/// The log of one turn, as far as this process has to do with it.
+/// The log of one turn, as far as this process uses it.
 pub(crate) struct Log {
     inner: Mutex<Inner>,
-    /// Told when there is more.
+    /// Notified when the log grows.
     grown: watch::Sender<()>,
-    /// Where it has its entry, and under which number.
+    /// The registry that has its entry, and the entry's number.
     entry: (Logs, TurnSeq),
 }
 
@@ -104,7 +107,7 @@ impl Drop for Log {
     fn drop(&mut self) {
         let (logs, turn) = &self.entry;
         let mut logs = logs.logs();
-        // Unless there is a new one in its place.
+        // Unless a new one has taken its place.
         if logs.get(turn).is_some_and(|log| log.strong_count() == 0) {
             logs.remove(turn);
         }
@@ -113,9 +116,9 @@ impl Drop for Log {
 
 #[derive(Default)]
 struct Inner {
-    /// How many chunks are stored.
+    /// Number of stored chunks.
     stored: u64,
-    /// The last of them.
+    /// The last stored chunks.
     tail: VecDeque<Arc<str>>,
     end: Option<TurnEnd>,
 }
@@ -127,10 +130,10 @@ impl fmt::Debug for Log {
     }
 }
 
-/// What a follower finds.
+/// Result of a follower's read.
 enum Found {
     Chunk(Arc<str>),
-    /// It is stored, and not in memory.
+    /// It is stored, but not in memory.
     Stored,
     End(TurnEnd),
     Nothing,
@@ -145,16 +148,16 @@ impl Log {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many chunks are stored.
+    /// Number of stored chunks.
     pub(crate) fn stored(&self) -> u64 {
         self.inner().stored
     }
 
-    /// These chunks are stored.
+    /// Publishes chunks that are stored.
     pub(crate) fn publish(&self, first: u64, chunks: impl IntoIterator<Item = Arc<str>>) {
         let mut inner = self.inner();
         for (number, chunk) in (first..).zip(chunks) {
-            // Somebody may have seen it in the database before.
+            // A follower may have read it from the database before.
             if number == inner.stored {
                 inner.stored += 1;
                 inner.tail.push_back(chunk);
@@ -166,7 +169,7 @@ impl Log {
         self.grown.send_replace(());
     }
 
-    /// So many chunks are stored, whatever they are.
+    /// Records the number of stored chunks.
     pub(crate) fn learn(&self, stored: u64) {
         let mut inner = self.inner();
         if stored > inner.stored {
@@ -177,23 +180,23 @@ impl Log {
         self.grown.send_replace(());
     }
 
-    /// What is stored was taken away.
+    /// The stored chunks were deleted.
     pub(crate) fn forget(&self) {
         self.inner().tail.clear();
     }
 
-    /// The turn has ended, and that is stored.
+    /// Records the end of the turn, which is stored.
     pub(crate) fn end(&self, end: TurnEnd) {
         self.inner().end.get_or_insert(end);
         self.grown.send_replace(());
     }
 
-    /// How the turn ended, if it has.
+    /// The end of the turn, if it has ended.
     pub(crate) fn ended(&self) -> Option<TurnEnd> {
         self.inner().end.clone()
     }
 
-    /// Ready when the turn has ended.
+    /// Resolves when the turn has ended.
     pub(crate) async fn over(&self) -> TurnEnd {
         let mut grown = self.grown.subscribe();
         loop {
@@ -216,7 +219,7 @@ impl Log {
     }
 }
 
-/// The logs that somebody writes or follows.
+/// The logs that tasks of this process write or follow.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Logs(Arc<Mutex<HashMap<TurnSeq, Weak<Log>>>>);
 
@@ -232,7 +235,7 @@ impl Logs {
         log
     }
 
-    /// The log of a turn, if somebody has to do with it.
+    /// The log of a turn, if a task uses it.
     pub(crate) fn get(&self, turn: TurnSeq) -> Option<Arc<Log>> {
         self.logs().get(&turn).and_then(Weak::upgrade)
     }
@@ -247,22 +250,23 @@ impl Logs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many turns have an entry.
+    /// Number of turns with an entry.
     #[cfg(feature = "testing")]
     pub(super) fn len(&self) -> usize {
         self.logs().len()
     }
 }
 
-/// Follows the log of a turn, from a chunk on to its end.
+/// Follower of the log of a turn, from a chunk to its end.
 ///
-/// What it gives is stored. It need not be kept up with: what is not in memory any more is read from the database.
+/// Everything it returns is stored. It may be slow: chunks that are no longer in memory are read
+/// from the database.
 pub struct Follow {
     link: Link<Executor>,
     turn: TurnSeq,
     log: Arc<Log>,
     next: u64,
-    /// What was read from the database.
+    /// Chunks read from the database.
     read: VecDeque<Arc<str>>,
     over: bool,
 }
@@ -272,9 +276,9 @@ impl Follow {
         Follow { link, turn, log, next: from, read: VecDeque::new(), over: false }
     }
 
-    /// The next entry. `None` after the end.
+    /// The next entry; `None` after the end.
     ///
-    /// A call that is given up loses nothing.
+    /// Dropping the call loses no entry.
     ///
     /// # Errors
     /// When the database cannot be read, or the runtime is closed.
@@ -296,7 +300,7 @@ impl Follow {
         }
     }
 
-    /// The next entry, if it is there by now.
+    /// The next entry, if there is one by now.
     ///
     /// # Errors
     /// When the database cannot be read, or the runtime is closed.
@@ -330,7 +334,7 @@ impl Follow {
         let chunks = rows.iter().flat_map(lines);
         self.read = chunks.filter(|(number, _)| *number >= self.next).map(|(_, chunk)| chunk.into()).collect();
         if self.read.is_empty() {
-            // They were folded into the message meanwhile.
+            // They were compacted into the message meanwhile.
             self.next = self.log.stored().max(self.next);
         }
         Ok(())
@@ -338,7 +342,7 @@ impl Follow {
 }
 
 /// The chunks of a row, with their numbers.
-pub(crate) fn lines(row: &ChunkBatch) -> impl Iterator<Item = (u64, &str)> {
+pub(crate) fn lines(row: &StreamBatch) -> impl Iterator<Item = (u64, &str)> {
     (row.first..).zip(row.data.lines())
 }
 
@@ -348,9 +352,9 @@ impl fmt::Debug for Follow {
     }
 }
 
-/// The log of a turn, with what is stored of it: the end is heard of even if it comes just now.
+/// The log of a turn with its row. The end of the turn is not missed, even if it comes just now.
 pub(crate) async fn known(exec: &Executor, logs: &Logs, row: TurnSeq) -> Result<(Arc<Log>, Option<TurnRow>)> {
-    // First there, then asked: whoever ends the turn after this finds it.
+    // The log is created before the row is read, so code that ends the turn later finds it.
     let log = logs.of(row);
     let row = exec.runtime.store.turn_by_seq(row).await?;
     if let Some(row) = &row {

@@ -1,9 +1,13 @@
 //! Layer 3: chat. Turns of an agent that survive their process, each with one append-only log.
 //!
-//! A turn is one answer to a message, and runs as a fiber (`answer`). What it writes goes through `turn` into its `log`, by a `writer` that
-//! stores before anything is shown; `recovery` says whether and how one that was interrupted goes on. `message` is the JSON that clients speak,
-//! `model` whatever answers. What always holds: a chunk that somebody was shown is stored and keeps its number; a turn has one log, however
-//! often it is interrupted, and the last entry of that is its end; of one chat one turn runs at a time, in the order of acceptance.
+//! A turn is one answer to a message, and runs as a fiber (`answer`). Its chunks go through `turn`
+//! into its `log`, by a `writer` that stores them before they are shown. `recovery` decides whether
+//! and how an interrupted turn continues. `message` is the JSON that clients use, `model` the
+//! interface to models.
+//!
+//! Invariants: a chunk that a client has seen is stored and keeps its number. A turn has one log,
+//! however often it is interrupted, and the last entry of the log is the turn's end. In each chat
+//! one turn runs at a time, in the order of acceptance.
 mod agent_loop;
 mod answer;
 mod chat_agent;

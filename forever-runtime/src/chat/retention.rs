@@ -1,4 +1,5 @@
-//! What is over its time: the chunks of turns that have ended go after a while, and later the turns themselves. Messages stay.
+//! Retention: the chunks of ended turns are deleted after a while, and later the turns themselves.
+//! Messages stay.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,16 +11,16 @@ use crate::exec::dispatch;
 use crate::runtime::state::Runtime;
 use crate::runtime::timer::{Alarm, Ring, SET_BACK_MS, Timer};
 
-/// The alarm of the next look.
+/// The alarm of the next check.
 const RETENTION: &str = "chat retention";
 
-/// How often it is looked: a tenth of the time that chunks are kept, within these bounds.
+/// Interval of the checks: a tenth of the time that chunks are kept, within these bounds.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
 
-/// How many turns go in one transaction.
+/// Number of turns that are deleted in one transaction.
 const BATCH: u32 = 64;
 
-/// Says what to do when the alarm is due.
+/// Registers the action of the alarm.
 pub(crate) fn listen(timer: &Timer, chats: &Arc<Chats>) {
     let chats = Arc::clone(chats);
     let ring: Ring = Arc::new(move |runtime, _| {
@@ -28,7 +29,7 @@ pub(crate) fn listen(timer: &Timer, chats: &Arc<Chats>) {
             match forget(&runtime, &chats).await {
                 Ok(()) => {}
                 Err(error) if runtime.is_closing() || error.is_closed() => return,
-                Err(error) => warn!(error = %chain(&error), "turns that were over their time could not be deleted"),
+                Err(error) => warn!(error = %chain(&error), "expired turns could not be deleted"),
             }
             set_alarm(&runtime, &chats);
         })
@@ -37,7 +38,7 @@ pub(crate) fn listen(timer: &Timer, chats: &Arc<Chats>) {
     timer.on_set_back(Arc::new(|runtime, _| Box::pin(async move { correct(&runtime).await })));
 }
 
-/// Lets no turn wait for the time of a clock that was ahead and has been set back since.
+/// Corrects turns that wait for a time computed while the clock was ahead.
 pub(super) async fn correct(runtime: &Arc<Runtime>) {
     let corrected = async {
         let now_ms = runtime.now_ms();
@@ -51,11 +52,11 @@ pub(super) async fn correct(runtime: &Arc<Runtime>) {
     if let Err(error) = corrected.await
         && !error.is_closed()
     {
-        warn!(error = %chain(&error), "it could not be looked up which turns are far ahead");
+        warn!(error = %chain(&error), "turns that are far ahead could not be looked up");
     }
 }
 
-/// Sets the alarm for the next look.
+/// Sets the alarm for the next check.
 pub(crate) fn set_alarm(runtime: &Runtime, chats: &Chats) {
     if !chats.classes.is_empty() {
         let every = (chats.settings.replay / 10).clamp(EVERY.0, EVERY.1);
@@ -66,7 +67,7 @@ pub(crate) fn set_alarm(runtime: &Runtime, chats: &Chats) {
 async fn forget(runtime: &Runtime, chats: &Chats) -> Result<()> {
     let folded = runtime.now_ms().saturating_sub(ms(chats.settings.replay));
     while runtime.store.compact_turns(folded, BATCH).await? == u64::from(BATCH) && !runtime.is_closing() {}
-    // A turn is kept for as long as a fiber that has failed.
+    // A turn is kept for as long as a failed fiber.
     if let Some(keep) = runtime.settings.retention.failed {
         let deleted = runtime.now_ms().saturating_sub(ms(keep.max(chats.settings.replay)));
         while runtime.store.delete_turns(deleted, BATCH).await? == u64::from(BATCH) && !runtime.is_closing() {}

@@ -1,13 +1,11 @@
-//! What the hook of a turn runs: fiber functions that are called inside the turn's own fiber, one
-//! at a time.
+//! Runs of a turn: fiber functions that its hook calls inside the turn's own fiber, one at a time.
 //!
-//! The fiber of a turn has one cut point. Its snapshot holds the results of the runs that have
-//! ended, in their order, and the frame of the one under way, as that of a `call!`. A hook that
-//! runs again after an interruption gets the results of those that have ended, and the one under
-//! way goes on in its middle.
+//! The fiber of a turn has one cut point. Its snapshot holds the results of the ended runs, in
+//! order, and the frame of the current one, as that of a `call!`. A hook that runs again after an
+//! interruption gets the results of the ended runs, and the current one resumes in its middle.
 //!
-//! The attempt drives a run, and not the future that waits for it: one that is dropped leaves the
-//! run under way.
+//! The attempt drives a run, not the future that waits for it: if that future is dropped, the run
+//! stays under way.
 use std::fmt;
 use std::future::pending;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,18 +23,18 @@ use crate::future::BoxFuture;
 use crate::runtime::exit::Exit;
 use crate::store::AgentId;
 
-/// The number of the turn's cut point.
+/// Number of the turn's cut point.
 pub(super) const RUN: u32 = 0;
 
 /// A run that has ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct EndedRun {
-    /// The stored name of its function.
+    /// Stored name of its function.
     fiber: String,
     /// Its result, JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result: Option<String>,
-    /// The text of its error.
+    /// Text of its error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -50,12 +48,12 @@ impl EndedRun {
     }
 }
 
-/// What the fiber of a turn keeps at its cut point.
+/// The locals that the fiber of a turn saves at its cut point.
 #[derive(Debug)]
 pub(super) struct Locals {
     pub(super) chat: AgentId,
     pub(super) turn: String,
-    /// The runs that have ended, in their order.
+    /// The ended runs, in order.
     pub(super) ended: Vec<EndedRun>,
 }
 
@@ -68,26 +66,26 @@ impl Locals {
     }
 }
 
-/// Carries out a run on the frame of its turn; gives its result, or how the activation ends.
+/// Executes a run in the frame of its turn; returns its result, or the exit of the activation.
 pub(super) type Start =
     Box<dyn for<'a> FnOnce(&'a mut Frame, &'a FiberContext, &'a Locals) -> BoxFuture<'a, Result<EndedRun, Exit>> + Send>;
 
-/// The runs of one attempt, as its hook asks for them.
+/// The runs of one attempt, as its hook requests them.
 pub(super) struct Runs {
     state: Mutex<State>,
-    /// Told when a run begins or ends.
+    /// Notified when a run begins or ends.
     changed: watch::Sender<()>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The number of the next run that the hook comes to.
+    /// Number of the next run of the hook.
     next: usize,
     ended: Vec<EndedRun>,
-    /// The function that is under way in the stored snapshot, until the hook comes to it.
+    /// The function that is under way in the stored snapshot, until the hook reaches it.
     saved: Option<String>,
     under_way: Option<UnderWay>,
-    /// What is to be begun.
+    /// The run to begin.
     start: Option<Start>,
     /// Whether the hook waits for a run.
     awaited: bool,
@@ -101,8 +99,8 @@ struct UnderWay {
 }
 
 impl Runs {
-    /// The runs of an attempt at its beginning: those that have ended, and the function that is
-    /// under way in the snapshot.
+    /// The runs at the start of an attempt: those that have ended, and the function that is under
+    /// way in the snapshot.
     pub(super) fn new(ended: Vec<EndedRun>, saved: Option<String>) -> Self {
         let state = State { ended, saved, ..State::default() };
         Runs { state: Mutex::new(state), changed: watch::Sender::new(()) }
@@ -112,7 +110,7 @@ impl Runs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Comes to the next run: begins it, unless it has ended or is under way.
+    /// Reaches the next run: begins it, unless it has ended or is under way.
     pub(super) fn begin<F: Fiber>(&self, call: F, args: String) -> Result<AwaitedRun<'_>> {
         let fiber = F::MACHINE.name;
         let refused = |why: String| Err(Error::new(ErrorKind::Conflict, format!("`{fiber}` cannot be run by the turn: {why}")));
@@ -142,7 +140,7 @@ impl Runs {
         Ok(AwaitedRun { runs: self, number })
     }
 
-    /// What the hook has begun, as soon as there is something.
+    /// The run that the hook has begun, once there is one.
     pub(super) async fn begun(&self) -> Start {
         let mut changed = self.changed.subscribe();
         loop {
@@ -161,7 +159,7 @@ impl Runs {
         self.changed.send_replace(());
     }
 
-    /// Nothing runs any more in this attempt.
+    /// Ends all runs of this attempt.
     pub(super) async fn stop(&self) -> Exit {
         self.state().under_way = None;
         self.changed.send_replace(());
@@ -173,7 +171,7 @@ impl Runs {
         self.state().under_way.is_some()
     }
 
-    /// Whether a run is under way that has to be stopped; one that was not begun is given up here.
+    /// Whether a run is under way that has to be stopped; one that has not begun is discarded.
     pub(super) fn is_to_stop(&self) -> bool {
         let mut state = self.state();
         if state.start.take().is_some() {
@@ -182,7 +180,7 @@ impl Runs {
         state.under_way.is_some()
     }
 
-    /// Ready when no run is under way.
+    /// Resolves when no run is under way.
     pub(super) async fn idle(&self) {
         let mut changed = self.changed.subscribe();
         while self.is_under_way() {
@@ -198,14 +196,14 @@ impl fmt::Debug for Runs {
     }
 }
 
-/// A run that the hook waits for. One that is dropped stays under way.
+/// A run that the hook waits for. If it is dropped, the run stays under way.
 pub(super) struct AwaitedRun<'a> {
     runs: &'a Runs,
     number: usize,
 }
 
 impl AwaitedRun<'_> {
-    /// How it ended.
+    /// Exit of the run.
     pub(super) async fn ended(self) -> Exit {
         let mut changed = self.runs.changed.subscribe();
         loop {

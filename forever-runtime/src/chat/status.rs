@@ -1,10 +1,10 @@
-//! Where a turn stands.
+//! Status of a turn.
 use std::time::SystemTime;
 
 use crate::clock::from_ms;
 use crate::store::{TurnKind, TurnRow, TurnSeq, TurnState};
 
-/// Where a turn stands.
+/// Status of a turn.
 #[derive(Debug, Clone)]
 pub struct TurnStatus(TurnRow);
 
@@ -17,12 +17,12 @@ impl TurnStatus {
         self.0.seq
     }
 
-    /// Its id.
+    /// Id of the turn.
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// The key with which it was submitted.
+    /// Idempotency key with which it was submitted.
     pub fn key(&self) -> Option<&str> {
         self.0.key.as_deref()
     }
@@ -32,7 +32,7 @@ impl TurnStatus {
         self.0.kind == TurnKind::Continue
     }
 
-    /// Where it stands.
+    /// State of the turn.
     pub fn state(&self) -> TurnState {
         self.0.state
     }
@@ -57,12 +57,13 @@ impl TurnStatus {
         self.0.settled_ms.map(from_ms)
     }
 
-    /// The ids of the messages that it answers; with [`Merge`](super::Queueing::Merge), those of the turns before it too whose place it takes.
+    /// Ids of the messages that it answers. With [`Merge`](super::Queueing::Merge), they include
+    /// those of the skipped turns that it replaces.
     pub fn origins(&self) -> &[String] {
         &self.0.origins
     }
 
-    /// The id of the message that it writes.
+    /// Id of the message that it writes.
     pub fn message_id(&self) -> &str {
         &self.0.message
     }

@@ -1,9 +1,10 @@
-//! What a person or their client answers: results of tools that run there, and whether a tool may be run.
+//! Answers of a person or their client: results of tools that run at the client, and approvals.
 //!
-//! An answer to a call in the message of a running turn goes into the log of that turn, every other into
-//! the stored message. The store decides which: it refuses an update of a message that a running turn has
-//! read, or that was changed since it was read here. A refused answer begins again. So does one to a call
-//! that is in the log of a running turn alone, until that turn is answered in this process or has ended.
+//! An answer to a call in the message of a running turn goes into the log of that turn, every other
+//! into the stored message. The store decides which: it refuses an update of a message that a
+//! running turn has read, or that was changed since it was read here. A refused answer is tried
+//! again. So is one to a call that is only in the log of a running turn, until that turn is
+//! answered in this process or has ended.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,22 +28,23 @@ use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::store::{AgentId, FiberState, MessageUpdate, TurnState, UpdateRefused};
 
-/// How long an answer to the message of a turn that is about to be answered waits before it looks again.
+/// Interval at which an answer to the message of a turn that is about to be answered is tried
+/// again.
 ///
-/// It hears of a turn of this runtime at once; this is for turns of others.
+/// Turns of this runtime notify it at once; this is for turns of other runtimes.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// How a tool call was answered by a person or their client.
+/// Answer of a person or their client to a tool call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ToolAnswer {
-    /// It has given this.
+    /// The tool has returned this value.
     Output(Value),
-    /// It has failed, with this text.
+    /// The tool has failed, with this text.
     Error(String),
-    /// It may be run.
+    /// The call is approved.
     Approved,
-    /// It may not be run.
+    /// The call is refused.
     Refused,
 }
 
@@ -74,7 +76,7 @@ impl ToolAnswer {
         }
     }
 
-    /// The same for a turn that is under way.
+    /// The chunk for a turn that is under way.
     fn chunk(&self, call: &str) -> Option<Chunk> {
         match self {
             ToolAnswer::Output(output) => Some(Chunk::tool_output_available(call, output.clone())),
@@ -84,7 +86,7 @@ impl ToolAnswer {
     }
 }
 
-/// A tool call that is answered: its id, and the input that was seen by who answers it.
+/// The tool call that is answered: its id, and the input that was seen by the author of the answer.
 ///
 /// A bare id is one without input: `answer_tool("call-1", ..)`.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,20 +101,21 @@ impl ToolCallRef {
         ToolCallRef { id: id.into(), input: None }
     }
 
-    /// The input that was shown to who answers. The answer counts only if it is that of the logged
-    /// call: numbers are compared by value, objects without regard to the order of their fields.
+    /// Sets the input that was shown to the author of the answer. The answer counts only if it
+    /// equals the input of the logged call: numbers are compared by value, objects without regard
+    /// to the order of their fields.
     pub fn seen(mut self, input: Value) -> Self {
         self.input = Some(input);
         self
     }
 
-    /// The call of this id, with the input that was shown if it is known.
+    /// The call of this id, with the input that was shown, if known.
     #[cfg(feature = "server")]
     pub(crate) fn shown(id: &str, input: Option<Value>) -> Self {
         ToolCallRef { id: id.to_owned(), input }
     }
 
-    /// Refuses a call whose logged input is another one.
+    /// Refuses a call whose logged input is different.
     fn check(&self, part: &Part) -> Result<()> {
         let logged = part.get("input").unwrap_or(&Value::Null);
         if self.input.as_ref().is_none_or(|seen| is_same(seen, logged)) {
@@ -141,7 +144,8 @@ impl From<String> for ToolCallRef {
     }
 }
 
-/// Whether two inputs are the same to a client in JavaScript: it writes 5.0 as 5, and rounds large numbers.
+/// Whether two inputs are the same to a client in JavaScript, which writes 5.0 as 5 and rounds
+/// large numbers.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -185,27 +189,30 @@ impl Author {
     }
 }
 
-/// What came of an answer.
+/// Result of an answer.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolAnswered {
-    /// Whether it counts: the call waited for it. The first answer wins, and later ones change nothing.
+    /// Whether it counts, because the call waited for it. The first answer wins, and later ones
+    /// change nothing.
     pub applied: bool,
-    /// The turn that continues the message, if that was wanted and nothing else of the message is open. None where the
-    /// message is not the last of its chat: no tool that was approved in it is run.
+    /// The turn that continues the message, if requested and if no other call of the message is
+    /// open. `None` where the message is not the last of its chat: a tool that was approved in it
+    /// does not run.
     pub continued: Option<TurnHandle>,
 }
 
 impl ToolAnswered {
-    /// The call did not wait for it.
+    /// The call did not wait for the answer.
     pub(crate) fn ignored() -> Self {
         ToolAnswered { applied: false, continued: None }
     }
 }
 
 impl<A: ChatAgent> AgentHandle<A> {
-    /// Answers a tool call. It is stored when this returns. With `auto_continue` the turn goes on by itself when all calls of its message are
-    /// settled: with the last of them, whichever asks for it.
+    /// Answers a tool call. The answer is stored when this returns. With `auto_continue` the turn
+    /// continues by itself once all calls of its message are settled: with the last of them,
+    /// whichever requests it.
     ///
     /// The call runs with its logged input. An answer that names the input it is about
     /// ([`ToolCallRef::seen`]) counts only for that input.
@@ -222,9 +229,9 @@ impl<A: ChatAgent> AgentHandle<A> {
         self.answer_detached(call.into(), answer, auto_continue, Author::Program, Arc::default()).await
     }
 
-    /// The same for an answer that a client has sent: results of tools that run here are refused,
-    /// with an error of kind [`Value`](ErrorKind::Value). `waits` is told when the answer cannot be
-    /// stored before something else has happened.
+    /// As [`answer_tool`](Self::answer_tool), for an answer sent by a client. Results of tools that
+    /// run here are refused with an error of kind [`Value`](ErrorKind::Value). `waits` is notified
+    /// when the answer cannot be stored before another event.
     #[cfg(feature = "server")]
     pub(crate) async fn answer_tool_as_client(
         &self,
@@ -249,7 +256,8 @@ impl<A: ChatAgent> AgentHandle<A> {
             return Err(Error::new(ErrorKind::Value, why));
         }
         let exec = self.exec()?;
-        // An answer and the turn that follows it do not depend on the caller; nor does the work keep the runtime open.
+        // An answer and the turn that follows it do not depend on the caller, and do not keep the
+        // runtime open.
         let agent = AgentHandle::<A>::new(Link::from(&self.agents()?), self.id().clone());
         let work = async move { agent.answer(&call, answer, auto_continue, author, &waits).await };
         let answered = detached(&exec.runtime, Box::pin(work)).await?;
@@ -285,7 +293,7 @@ impl<A: ChatAgent> AgentHandle<A> {
                         drop(alone);
                         waits.notify_one();
                         let exec = self.exec()?;
-                        // Ready when a turn begins to be answered, is left or ends.
+                        // Ready when a turn begins to be answered, is released or ends.
                         let looks_again = race(changed.changed(), exec.runtime.clock.sleep(LOOKS_AGAIN));
                         if race(looks_again, exec.runtime.closing()).await.is_none() {
                             return Err(Error::closed());
@@ -305,7 +313,8 @@ impl<A: ChatAgent> AgentHandle<A> {
                     answered => return answered,
                 }
             }
-            // There is no chunk that says so, or the turn is just ending: it is said when the question stands in the conversation.
+            // No chunk fits, or the turn is just ending: the answer is stored once the call is in
+            // the conversation.
             drop(alone);
             waits.notify_one();
             let Some(turn) = self.turn(turn.id()).await? else { return Err(no_call(self.id(), &call.id)) };
@@ -314,7 +323,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         }
     }
 
-    /// Answers a call of a stored message, or says why the store refuses that.
+    /// Answers a call of a stored message, or returns why the store refuses that.
     async fn answer_stored(
         &self,
         chats: &Chats,
@@ -324,11 +333,11 @@ impl<A: ChatAgent> AgentHandle<A> {
         author: Author,
     ) -> Result<Result<ToolAnswered, UpdateRefused>> {
         let exec = self.exec()?;
-        // First the turns: one that ends in between has its message among those that are stored.
+        // Turns are read first: if one ends in between, its message is among the stored ones.
         let running = self.turns(&[TurnState::Running]).await?;
         let rows = exec.runtime.store.chat_messages(self.id().clone(), i64::MAX).await?;
         let messages = rows.into_iter().map(|row| Ok((read_message(&row)?, row))).collect::<Result<Vec<_>>>()?;
-        // Only a turn's own log makes calls: what stands in other messages is none.
+        // Only messages of the assistant contain tool calls.
         let asks = |message: &UiMessage| message.role == Role::Assistant && find_call(message, &call.id).is_some();
         let last = messages.last().map(|(last, _)| last.id.clone());
         let Some((mut message, stored)) = messages.into_iter().rev().find(|(message, _)| asks(message)) else {
@@ -343,7 +352,8 @@ impl<A: ChatAgent> AgentHandle<A> {
             let why = format!("message `{}` of agent `{}` has the id `{}` in its text", stored.id, self.id(), message.id);
             return Err(Error::new(ErrorKind::Value, why));
         }
-        // What would be continued is the last message: what is said in an earlier one is stored, and costs no turn.
+        // Only the last message can be continued. An answer in an earlier one is stored, and starts
+        // no turn.
         let is_last = last.as_deref() == Some(&*message.id);
         let part = message.parts.iter_mut().find(|part| part.tool_call_id() == Some(&*call.id));
         let Some(part) = part.filter(|part| answer.answers(part.tool_state())) else {
@@ -356,14 +366,14 @@ impl<A: ChatAgent> AgentHandle<A> {
             && (auto_continue || exec.runtime.store.continuation_target(self.id().clone()).await?.as_deref() == Some(message.id.as_str()));
         let update = MessageUpdate { message: message_row(&message)?, from: stored.data };
         if wanted && !is_open(&message) {
-            // Both at once: an answer whose turn does not follow would never be looked at.
+            // In one transaction: an answer whose turn is missing would never be processed.
             match self.continue_last_turn().store_with(update.clone()).await {
                 Ok(Ok(continued)) => {
                     chats.feeds.tell(self.id(), || ChatEvent::Updated(message));
                     return Ok(Ok(ToolAnswered { applied: true, continued: Some(continued) }));
                 }
                 Ok(Err(refused)) => return Ok(Err(refused)),
-                // A person has said something else since: the answer stands in an earlier message.
+                // A person has written a new message since: the answer is in an earlier one.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
@@ -376,7 +386,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         Ok(Ok(ToolAnswered { applied: true, continued: None }))
     }
 
-    /// The message is still being written: the answer goes into the log.
+    /// Writes an answer to the log, while its message is still being written.
     async fn answer_under_way(
         &self,
         turn: &Turn,
@@ -395,7 +405,7 @@ impl<A: ChatAgent> AgentHandle<A> {
     }
 }
 
-/// Fails if the fiber of a running turn is parked: who waits for the turn might wait for ever.
+/// Fails if the fiber of a running turn is parked: the caller might wait for the turn forever.
 async fn will_be_recovered(exec: &Executor, turn: &TurnStatus, call: &str) -> Result<()> {
     if exec.runtime.store.turn_fiber(turn.seq()).await? == Some(FiberState::Parked) {
         let why = format!("tool call `{call}` is one of turn `{}`, whose fiber is parked", turn.id());
@@ -412,7 +422,7 @@ fn find_call<'a>(message: &'a UiMessage, call: &str) -> Option<&'a Part> {
     message.parts.iter().find(|part| part.tool_call_id() == Some(call))
 }
 
-/// Whether a call of the last step of a message waits for somebody.
+/// Whether a call of the last step of a message is open.
 fn is_open(message: &UiMessage) -> bool {
     message.parts.iter().any(|part| part.interaction().is_some())
 }

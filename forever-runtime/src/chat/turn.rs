@@ -1,4 +1,4 @@
-//! A turn as the hook that answers sees it.
+//! A turn, as its answering hook sees it.
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ use crate::runtime::handle::{FiberError, FiberHandle};
 use crate::runtime::link::Link;
 use crate::store::{AgentId, FiberRef, TurnKind, TurnRow, TurnWrite};
 
-/// One answer, being given. A clone is the same turn.
+/// A turn that is being answered. A clone is the same turn.
 #[derive(Clone)]
 pub struct Turn(pub(super) Arc<Inner>);
 
@@ -46,41 +46,41 @@ pub(super) struct Inner {
     pub(super) writer: Arc<Writer>,
     pub(super) stream: tokio::sync::Mutex<Stream>,
     pub(super) cancelled: watch::Receiver<Option<Arc<str>>>,
-    /// Told with each chunk, for the watchdog.
+    /// Notified of each chunk, for the watchdog.
     pub(super) pulse: watch::Sender<Pulse>,
     /// Whether this attempt is the one that may write.
     pub(super) open: watch::Sender<bool>,
     /// Whether a fiber function answers, which settles its own tool calls.
     pub(super) runs_fiber: AtomicBool,
-    /// What the hook runs.
+    /// The runs of the hook.
     pub(super) runs: Runs,
-    /// The id of the turn's fiber.
+    /// Id of the turn's fiber.
     pub(super) fiber: String,
-    /// Whether an earlier version of this library may have made a fiber that answers, beside that
-    /// of the turn.
+    /// Whether an earlier version of this library may have created a separate fiber that answers
+    /// the turn.
     pub(super) may_have_child: bool,
     pub(super) hooks: Arc<dyn ChatHooks>,
 }
 
-/// What silence means just now.
+/// What a pause in the chunks means at the moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pulse {
-    /// A loop answers, whose tools and pauses take as long as they take.
+    /// A loop answers, whose tools and pauses may take any time.
     looped: bool,
-    /// It listens to its model.
+    /// The loop is receiving chunks from its model.
     listens: bool,
-    /// How long nothing is expected of it.
+    /// How long no chunk is expected.
     silence: Duration,
 }
 
 impl Pulse {
-    /// How long nothing may come, if there is a limit.
+    /// Maximum pause between chunks, if there is a limit.
     pub(super) fn limit(self, gap: Duration) -> Option<Duration> {
         (!self.looped || self.listens).then(|| gap.max(self.silence))
     }
 }
 
-/// A loop listens to its model until this is dropped.
+/// A loop receives chunks from its model until this is dropped.
 pub(super) struct Listening<'a>(&'a watch::Sender<Pulse>);
 
 impl Drop for Listening<'_> {
@@ -98,34 +98,34 @@ impl Drop for Looping<'_> {
     }
 }
 
-/// What has become of the answer.
+/// State of the answer.
 pub(super) struct Stream {
     pub(super) builder: MessageBuilder,
-    /// Fits what an attempt writes to what others have written before it.
+    /// Fits the chunks of an attempt to those of earlier ones.
     pub(super) continuation: Option<Continuation>,
     /// The error that was written, which ends the turn.
     pub(super) error: Option<String>,
-    /// Whether the turn was said to be aborted by what was written.
+    /// Whether an `abort` was written.
     pub(super) aborted: bool,
     /// Whether the log has its `start`.
     pub(super) started: bool,
-    /// Whether there may be tool calls that an earlier attempt has left without a result.
+    /// Whether an earlier attempt may have left tool calls without a result.
     pub(super) unrepaired: bool,
-    /// How many steps the message had before the turn.
+    /// Number of steps of the message before the turn.
     pub(super) steps_before: usize,
-    /// How many steps of the turn are whole.
+    /// Number of complete steps of the turn.
     pub(super) steps: u32,
 }
 
-/// One step of an answer: a question to the model, and what came of it.
+/// One step of an answer: a model call, and its result.
 pub(super) struct Step {
     /// The parts of the message before it.
     pub(super) before: Vec<Part>,
-    /// Its own.
+    /// Its own parts.
     pub(super) parts: Vec<Part>,
     /// Whether it has begun.
     pub(super) started: bool,
-    /// Whether it is whole.
+    /// Whether it is complete.
     pub(super) finished: bool,
 }
 
@@ -138,7 +138,7 @@ impl Turn {
         &self.0
     }
 
-    /// Its id, under which clients know its stream.
+    /// Id of the turn, under which clients know its stream.
     pub fn id(&self) -> &str {
         &self.0.row.id
     }
@@ -148,46 +148,51 @@ impl Turn {
         &self.0.messages
     }
 
-    /// What it was asked with beside the messages.
+    /// Body of the request, beside the messages.
     pub fn body(&self) -> Option<&Value> {
         self.0.body.as_ref()
     }
 
-    /// The tools that the client has: they are called by writing the call, and answered by the client later.
+    /// The tools of the client: call one by writing the call; the client answers it later.
     pub fn client_tools(&self) -> &[ToolSpec] {
         &self.0.client_tools
     }
 
-    /// Whether there is a part of the answer already: an earlier attempt was interrupted, or the turn adds to an earlier answer.
+    /// Whether a part of the answer exists already: an earlier attempt was interrupted, or the turn
+    /// continues an earlier answer.
     pub fn is_continuation(&self) -> bool {
         self.0.row.kind == TurnKind::Continue || self.0.recovery.as_ref().is_some_and(|r| !r.partial.is_empty())
     }
 
-    /// What is known of the interruption, if this is not the first attempt.
+    /// Details of the interruption, if this is not the first attempt.
     pub fn recovery(&self) -> Option<&ChatRecovery> {
         self.0.recovery.as_ref()
     }
 
-    /// The answer as it is now, with what earlier attempts have written.
+    /// The answer so far, including the chunks of earlier attempts.
     pub async fn message(&self) -> UiMessage {
         self.0.stream.lock().await.builder.message().clone()
     }
 
-    /// The text of the answer that there was when this attempt began.
+    /// The text of the answer when this attempt began.
     pub fn text(&self) -> String {
         self.0.recovery.as_ref().map(ChatRecovery::partial_text).unwrap_or_default()
     }
 
-    /// Writes a chunk. It is stored and shown soon after, in order; [`flush`](Turn::flush) waits for that.
+    /// Writes a chunk. It is stored and shown soon after, in order; [`flush`](Turn::flush) waits
+    /// for that.
     ///
-    /// A `finish` says that the answer is whole: a turn that is interrupted after it ends as completed, and does not run again. The message's
-    /// `start` is written by itself; one that is written is fitted to the message. After an interruption the chunks are fitted to
-    /// what is there: text goes on in the part that was open. An `error` ends the turn with its text, an `abort` ends it as aborted; what
-    /// is written after them is refused. Text, reasoning and tool input of more than [`MAX_CHUNK`] bytes is split.
+    /// A `finish` completes the answer: a turn that is interrupted after it ends as completed, and
+    /// does not run again. The message's `start` is written automatically; one that is written by
+    /// the hook is fitted to the message. After an interruption the chunks are fitted to the
+    /// existing ones: text continues in the part that was open. An `error` ends the turn with its
+    /// text, an `abort` ends it as aborted, and later writes are refused. Text, reasoning and tool
+    /// input of more than [`MAX_CHUNK`] bytes is split.
     ///
     /// # Errors
-    /// Of kind [`Value`](ErrorKind::Value) when the chunk cannot follow what was written, or is too long; of kind
-    /// [`Conflict`](ErrorKind::Conflict) when the turn has ended; when the store fails. What was refused is not written.
+    /// Of kind [`Value`](ErrorKind::Value) when the chunk cannot follow the last one, or is too
+    /// long; of kind [`Conflict`](ErrorKind::Conflict) when the turn has ended; when the store
+    /// fails. A refused chunk is not written.
     pub async fn write(&self, chunk: Chunk) -> Result<()> {
         let inner = &*self.0;
         let mut stream = inner.stream.lock().await;
@@ -208,7 +213,7 @@ impl Turn {
             _ => {}
         }
         inner.writer.room().await?;
-        // From here on nothing waits: a write that is given up has changed nothing.
+        // No await follows: a write that is dropped has changed nothing.
         inner.repair(&mut stream)?;
         let before = (stream.started, stream.continuation.clone());
         let chunks: Result<Vec<_>> = inner.fitted(&mut stream, chunk).into_iter().map(pieces).collect();
@@ -219,7 +224,7 @@ impl Turn {
         accepted
     }
 
-    /// Writes what a person or their client has answered; stored when this returns.
+    /// Writes the answer of a person or their client; it is stored when this returns.
     pub(super) async fn answered(&self, chunk: Chunk) -> Result<()> {
         let inner = &*self.0;
         {
@@ -233,19 +238,19 @@ impl Turn {
         self.flush().await
     }
 
-    /// The id of the message that it writes.
+    /// Id of the message that it writes.
     pub fn message_id(&self) -> &str {
         &self.0.row.message
     }
 
-    /// Runs a fiber function that answers, and waits for it.
+    /// Runs a fiber function that answers, and waits for its result.
     ///
-    /// It is called inside the fiber of the turn, as by `call!`: after an interruption the hook runs
-    /// again, and when it comes to the same run that goes on in its middle. A run that has ended
-    /// gives its result again, so a hook may run one after the other. It waits in memory, as the
-    /// turn is under way meanwhile, and what parks it parks the turn.
+    /// It is called inside the fiber of the turn, as by `call!`. After an interruption the hook
+    /// runs again; when it reaches the same run, that run resumes in its middle. An ended run
+    /// returns its result again, so a hook may run several in sequence. The run waits in memory,
+    /// since the turn is running meanwhile, and whatever parks it parks the turn.
     ///
-    /// A turn runs one fiber at a time. The run stays under way when this future is dropped, for the
+    /// A turn runs one fiber at a time. If this future is dropped, the run stays under way, for the
     /// next call with the same function and arguments, and ends with the turn.
     ///
     /// # Errors
@@ -255,7 +260,7 @@ impl Turn {
         self.run_here(call).await
     }
 
-    /// The same for a function that is not registered itself.
+    /// As [`run`](Self::run), for a function that is not registered itself.
     pub(super) async fn run_here<F: Fiber>(&self, call: F) -> Result<F::Output, FiberError> {
         let inner = &*self.0;
         inner.runs_fiber.store(true, Ordering::Release);
@@ -270,8 +275,8 @@ impl Turn {
         handle(&inner.fiber).exited(exit)
     }
 
-    /// The fiber beside its own that answers the turn, where an earlier version of this library has
-    /// made one.
+    /// Id of the separate fiber that answers the turn, where an earlier version of this library has
+    /// created one.
     async fn child(&self) -> Result<Option<String>> {
         let Inner { exec, row, may_have_child, .. } = &*self.0;
         if !may_have_child {
@@ -281,7 +286,7 @@ impl Turn {
         Ok(child.filter(|child| child.agent.as_ref() == Some(&row.chat)).map(|child| child.id))
     }
 
-    /// Writes what a fiber of the turn says, which needs no fitting.
+    /// Writes a chunk of a fiber of the turn, which needs no fitting.
     pub(super) async fn put(&self, chunk: Chunk) -> Result<()> {
         let inner = &*self.0;
         let mut stream = inner.stream.lock().await;
@@ -301,24 +306,24 @@ impl Turn {
         Ok(())
     }
 
-    /// A loop begins to answer.
+    /// Marks that a loop begins to answer.
     pub(super) fn loops(&self) -> Looping<'_> {
         self.0.pulse.send_modify(|pulse| pulse.looped = true);
         Looping(&self.0.pulse)
     }
 
-    /// A loop begins to listen to its model.
+    /// Marks that a loop begins to receive chunks from its model.
     pub(super) fn listens(&self) -> Listening<'_> {
         self.0.pulse.send_modify(|pulse| pulse.listens = true);
         Listening(&self.0.pulse)
     }
 
-    /// Something has come, and perhaps nothing more for so long.
+    /// Records a chunk, and how long no other is expected.
     pub(super) fn expects_silence(&self, silence: Duration) {
         self.0.pulse.send_modify(|pulse| pulse.silence = silence);
     }
 
-    /// What fits a new answer behind what is there.
+    /// Fits a new answer to the chunks so far.
     pub(super) async fn continuation(&self) -> Continuation {
         Continuation::of(&self.0.stream.lock().await.builder)
     }
@@ -349,13 +354,13 @@ impl Turn {
         *self.0.open.borrow()
     }
 
-    /// Ready when another attempt takes over, or the turn has ended.
+    /// Resolves when another attempt takes over, or the turn has ended.
     pub(super) async fn closed(&self) {
         // The sender is in `self`, so the wait cannot fail.
         let _ = self.0.open.subscribe().wait_for(|open| !open).await;
     }
 
-    /// Waits until everything that was written is stored.
+    /// Waits until all written chunks are stored.
     ///
     /// # Errors
     /// When the turn has ended, or the store fails.
@@ -363,11 +368,12 @@ impl Turn {
         self.0.writer.flush().await
     }
 
-    /// Keeps `value` with the turn, in place of what was stashed before. It is durable when this returns; an attempt after an interruption
-    /// reads it with [`stashed`](Turn::stashed).
+    /// Stores `value` with the turn, replacing the last stash. It is durable when this returns; an
+    /// attempt after an interruption reads it with [`stashed`](Turn::stashed).
     ///
     /// # Errors
-    /// When it cannot be saved exactly or takes more than 16 MiB, the turn has ended, or the store fails.
+    /// When the value cannot be saved exactly or takes more than 16 MiB, the turn has ended, or the
+    /// store fails.
     pub async fn stash<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
         let text = text_to_keep(value).map_err(|why| Error::new(ErrorKind::Value, format!("the stash of a turn {why}")))?;
         if !self.is_open() {
@@ -387,7 +393,7 @@ impl Turn {
         detached(&self.0.exec.runtime, work).await
     }
 
-    /// What was stashed last, by this attempt or an earlier one.
+    /// The last stash, of this attempt or an earlier one.
     ///
     /// # Errors
     /// When it cannot be read as a `V`.
@@ -398,29 +404,32 @@ impl Turn {
             .map_err(|why| Error::new(ErrorKind::Value, format!("the stash of a turn {}", unreadable::<V>(why))))
     }
 
-    /// Ready when the turn is told to end. It is dropped then, wherever it is; this is for what it has started elsewhere.
+    /// Resolves when the turn is cancelled.
+    ///
+    /// The hook itself is dropped then, wherever it awaits; use this for work that it has started
+    /// elsewhere.
     pub async fn cancelled(&self) {
         let mut cancelled = self.0.cancelled.clone();
         if cancelled.wait_for(Option::is_some).await.is_err() {
-            // This attempt is over, and nobody is left to tell it anything.
+            // This attempt is over, and gets no further notification.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Whether the turn is told to end.
+    /// Whether the turn is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.borrow().is_some()
     }
 }
 
 impl Inner {
-    /// A chunk as it follows what is there.
+    /// Fits a chunk to the chunks so far.
     fn fitted(&self, stream: &mut Stream, mut chunk: Chunk) -> Vec<Chunk> {
         let mut chunks = Vec::new();
         if chunk.kind() == "start" {
             if stream.started {
                 chunk.remove("messageId");
-                // Nothing is left of it but what it says about the message.
+                // Only its metadata of the message remains.
                 if let Some(metadata) = chunk.remove("messageMetadata") {
                     chunks.push(Chunk::metadata(metadata));
                 }
@@ -443,7 +452,7 @@ impl Inner {
         chunks
     }
 
-    /// Gives a `start` the id of the message; one that adds to a message has none.
+    /// Gives a `start` the id of the message; a continuation has none.
     fn stamp(&self, start: &mut Chunk) {
         if self.row.kind == TurnKind::Continue {
             start.remove("messageId");
@@ -452,7 +461,7 @@ impl Inner {
         }
     }
 
-    /// Adds chunks to the message and to the log, all of them to both or none to either.
+    /// Adds chunks to the message and to the log: all of them to both, or none to either.
     fn accept(&self, stream: &mut Stream, chunks: &[Chunk]) -> Result<()> {
         if chunks.is_empty() {
             return Ok(());
@@ -473,12 +482,13 @@ impl Inner {
         self.accept(stream, &chunks)?;
         debug!(turn.id = %self.row.id, tool.calls = chunks.len(), "interrupted tool calls were settled");
         stream.unrepaired = false;
-        // What comes after goes on from what the message is now.
+        // Later chunks are fitted to the message as it is now.
         stream.continuation = Some(Continuation::of(&stream.builder));
         Ok(())
     }
 
-    /// What becomes of a call without a result: what a person or their client is asked stays open.
+    /// How to settle a call without a result. One that waits for a person or their client stays
+    /// open.
     fn repair_of(&self, call: &Part) -> Repair {
         let of_client = call.tool_name().is_some_and(|name| self.client_tools.iter().any(|tool| tool.name == name));
         match call.tool_state() {
@@ -489,17 +499,19 @@ impl Inner {
     }
 }
 
-/// What stands between the name of an agent and the id of a turn in the id of a fiber.
+/// Separator between the name of an agent and the id of a turn in the id of a fiber.
 const JOINT: &str = "/turn/";
 
-/// The id of the fiber that answers a turn beside its own, where an earlier version of this library
-/// has made one.
+/// Id of the separate fiber that answers a turn, where an earlier version of this library has
+/// created one.
 ///
-/// `class/name/turn/id`, or, where that can be taken apart in more than one way, `class/turn/name/id` with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a fiber under the first already.
+/// It is `class/name/turn/id`. Where that could be split in more than one way, it is
+/// `class/turn/name/id`, with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a
+/// fiber under the first form already.
 pub(super) async fn fiber_id(exec: &Executor, row: &TurnRow) -> Result<String> {
     let AgentId { class, name } = &row.chat;
     let plain = format!("{class}/{name}{JOINT}{}", row.id);
-    // An id that is `/turn/` from one place only is read in one way; those places may overlap.
+    // An id with exactly one `/turn/` can be split in one way only; occurrences may overlap.
     let joints = (0..plain.len()).filter(|&at| plain.as_bytes()[at..].starts_with(JOINT.as_bytes())).count();
     if joints == 1 {
         return Ok(plain);
@@ -512,7 +524,7 @@ pub(super) async fn fiber_id(exec: &Executor, row: &TurnRow) -> Result<String> {
     Ok(format!("{class}{JOINT}{}/{}", escaped(name), escaped(&row.id)))
 }
 
-/// A chunk in pieces that can be stored.
+/// Splits a chunk into pieces that can be stored.
 fn pieces(chunk: Chunk) -> Result<Vec<Chunk>> {
     let whole = chunk.to_text();
     if whole.len() <= MAX_CHUNK {
@@ -529,7 +541,7 @@ fn pieces(chunk: Chunk) -> Result<Vec<Chunk>> {
     let Some(Value::String(text)) = chunk.get(field).cloned() else {
         return Err(Error::new(ErrorKind::Value, format!("a chunk `{}` has no `{field}`", chunk.kind())));
     };
-    // A byte takes six at most in JSON.
+    // A byte takes at most six bytes in JSON.
     let most = MAX_CHUNK / 8;
     let mut pieces = Vec::new();
     let mut rest = text.as_str();

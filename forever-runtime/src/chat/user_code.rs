@@ -1,6 +1,7 @@
-//! The one place where chat calls code of the program: hooks, policies, tools, models, and what their errors say.
+//! Calls of the program's code from the chat layer: hooks, policies, tools, models, and texts of
+//! errors. All of them go through here.
 //!
-//! A panic in it is the failure of that call and of nothing else. Each caller says what follows.
+//! A panic makes that call fail, and nothing else. Each caller decides what follows.
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,28 +13,28 @@ use crate::agent::BoxError;
 use crate::error::chain;
 use crate::guard::{guarded_text, panic_text};
 
-/// What people are told of an error unless the program says otherwise.
+/// Text shown to clients for an error, by default.
 pub(super) const USUAL_TEXT: &str = "An error occurred.";
 
-/// What code of the program gives.
+/// Calls code of the program; a panic is an error.
 pub(super) fn called<T>(code: impl FnOnce() -> T) -> Result<T, BoxError> {
     catch_unwind(AssertUnwindSafe(code)).map_err(panicked)
 }
 
-/// What code of the program gives; after a panic, which is logged, what stands in for it.
+/// Calls code of the program; after a panic, which is logged, returns the value of `instead`.
 pub(super) fn called_or<T>(what: &str, code: impl FnOnce() -> T, instead: impl FnOnce() -> T) -> T {
     called(code).unwrap_or_else(|why| {
-        warn!(error = %why, "`{what}` panicked, and what is usual is done in its place");
+        warn!(error = %why, "`{what}` panicked, and the default is used instead");
         instead()
     })
 }
 
-/// What asynchronous code of the program gives.
+/// Awaits asynchronous code of the program; a panic is an error.
 pub(super) async fn awaited<T, F: Future<Output = Result<T, BoxError>>>(code: impl FnOnce() -> F) -> Result<T, BoxError> {
     caught(called(code)?).await?
 }
 
-/// What a future gives in which code of the program may run.
+/// Awaits a future that may run code of the program; a panic is an error.
 pub(super) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, BoxError> {
     AssertUnwindSafe(future).catch_unwind().await.map_err(panicked)
 }
@@ -43,7 +44,7 @@ pub(super) fn text_of(error: &BoxError) -> String {
     guarded_text(|| chain(&**error))
 }
 
-/// What an error of the program says itself.
+/// The message of an error of the program.
 pub(super) fn said_of(error: &BoxError) -> String {
     called(|| error.to_string()).unwrap_or_else(|_| text_of(error))
 }

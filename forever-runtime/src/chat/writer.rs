@@ -1,4 +1,4 @@
-//! Writes a log: chunks are gathered while others are being stored, and shown when they are.
+//! Writes a log: gathers chunks while others are being stored, and publishes them once they are.
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::executor::Executor;
 use crate::runtime::fence::Fence;
 use crate::runtime::race::race;
-use crate::store::{ChunkBatch, TurnSeq, TurnWrite};
+use crate::store::{StreamBatch, TurnSeq, TurnWrite};
 
 /// How chunks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Batching {
-    /// How many may wait to be stored; whoever writes more waits.
+    /// Maximum number of chunks that wait to be stored; further writers wait.
     pub(crate) chunks: usize,
-    /// How many bytes may.
+    /// Maximum number of bytes that wait.
     pub(crate) bytes: usize,
-    /// How long after one commit the next one of the same turn comes at the earliest, unless somebody waits for it.
+    /// Minimum pause between two commits of the same turn, unless a caller waits for the second.
     pub(crate) pause: Duration,
 }
 
@@ -37,25 +37,25 @@ pub(crate) struct Writer {
     pub(crate) log: Arc<Log>,
     batching: Batching,
     waiting: Mutex<Waiting>,
-    /// Told when something was stored, or cannot be.
+    /// Notified when chunks were stored, or cannot be.
     moved: watch::Sender<()>,
-    /// Told when somebody waits for the next commit.
+    /// Notified when a caller waits for the next commit.
     awaited: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// The number of the first chunk that is not stored.
+    /// Number of the first chunk that is not stored.
     first: u64,
     chunks: Vec<Arc<str>>,
     bytes: usize,
-    /// Up to which number somebody wants everything stored.
+    /// Number up to which a caller waits for chunks to be stored.
     wanted: u64,
-    /// Whether somebody waits for room.
+    /// Whether a writer waits for room.
     crowded: bool,
-    /// Whether somebody stores.
+    /// Whether a task is storing chunks.
     storing: bool,
-    /// Why nothing can be stored any more.
+    /// Why nothing more can be stored.
     failed: Option<Arc<Error>>,
 }
 
@@ -64,7 +64,7 @@ impl Waiting {
         self.first + self.chunks.len() as u64
     }
 
-    /// Whether somebody waits for the next commit.
+    /// Whether a caller waits for the next commit.
     fn is_awaited(&self) -> bool {
         self.crowded || self.wanted > self.first
     }
@@ -78,7 +78,7 @@ impl Waiting {
 }
 
 impl Writer {
-    /// Goes on after `stored` chunks.
+    /// Continues after `stored` chunks.
     pub(crate) fn new(exec: Arc<Executor>, fence: Arc<Fence>, turn: TurnSeq, log: Arc<Log>, stored: u64, batching: Batching) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { first: stored, ..Waiting::default() });
         let (moved, awaited) = (watch::Sender::new(()), watch::Sender::new(()));
@@ -89,7 +89,7 @@ impl Writer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is room for more.
+    /// Waits until there is room for more chunks.
     pub(crate) async fn room(&self) -> Result<()> {
         let mut moved = self.moved.subscribe();
         loop {
@@ -107,9 +107,11 @@ impl Writer {
         }
     }
 
-    /// Puts chunks at the end of what waits to be stored, all of them or none: none if `apply` fails, which is called when nothing else can.
+    /// Appends chunks to those that wait to be stored: all of them, or none if `apply` fails.
+    /// `apply` is called once nothing else can fail.
     ///
-    /// It never waits, so that no caller that is given up has done one without the other. Room is waited for before, with [`room`](Self::room).
+    /// It never waits, so a caller that is dropped has done both or neither. Callers wait for room
+    /// before, with [`room`](Self::room).
     pub(crate) fn accept(self: &Arc<Self>, chunks: Vec<Arc<str>>, apply: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut waiting = self.waiting();
         waiting.failure()?;
@@ -124,7 +126,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until everything that was written is stored.
+    /// Waits until all written chunks are stored.
     pub(crate) async fn flush(&self) -> Result<()> {
         let mut moved = self.moved.subscribe();
         let until = {
@@ -145,7 +147,7 @@ impl Writer {
         }
     }
 
-    /// Stores what waits until nothing does.
+    /// Stores waiting chunks until there are none.
     async fn store(self: Arc<Self>) {
         loop {
             let (first, chunks) = {
@@ -158,7 +160,7 @@ impl Writer {
             };
             let count = chunks.len();
             let data = chunks.join("\n");
-            let row = ChunkBatch { first, count: count as u64, data, stored_ms: self.exec.runtime.now_ms() };
+            let row = StreamBatch { first, count: count as u64, data, stored_ms: self.exec.runtime.now_ms() };
             let stored = self.exec.runtime.store.append_chunks(self.fence.claim(), self.turn, row).await;
             let failed = match self.fence.checked(stored) {
                 Ok(TurnWrite::Done) => None,
@@ -182,13 +184,13 @@ impl Writer {
             self.log.publish(first, chunks);
             self.moved.send_replace(());
             if !self.batching.pause.is_zero() {
-                // What the time is up for and what somebody waits for is stored alike.
+                // After the pause, or as soon as a caller waits.
                 let _ = tokio::time::timeout(self.batching.pause, self.awaited()).await;
             }
         }
     }
 
-    /// What goes into the next row: as much as may wait, and one chunk at least.
+    /// The chunks of the next row: as many as may wait, and at least one.
     fn batch(&self, chunks: &[Arc<str>]) -> Vec<Arc<str>> {
         let mut bytes = 0;
         let fits = |chunk: &&Arc<str>| {
@@ -199,7 +201,7 @@ impl Writer {
         chunks.iter().take(count).cloned().collect()
     }
 
-    /// Ready when somebody waits for the next commit, or the runtime closes.
+    /// Resolves when a caller waits for the next commit, or the runtime closes.
     async fn awaited(&self) {
         let mut awaited = self.awaited.subscribe();
         let told = async {
@@ -212,7 +214,7 @@ impl Writer {
     }
 }
 
-/// What a turn that has ended says to those who still write.
+/// Error of a write to a turn that has ended.
 pub(crate) fn over() -> Error {
     Error::new(ErrorKind::Conflict, "the turn has ended")
 }

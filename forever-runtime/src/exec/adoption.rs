@@ -1,7 +1,7 @@
 //! Adoption: a fiber whose spawn failed with an unknown outcome is started if it is stored.
 //!
-//! Whose it is says its row: it is the spawn's for as long as it stands under the claim that it was
-//! made with.
+//! The row shows who owns the fiber: the spawn does, for as long as the fiber has the claim of its
+//! creation.
 use std::sync::Arc;
 
 use tracing::warn;
@@ -12,14 +12,14 @@ use crate::exec::{activation, dispatch, recovery};
 use crate::runtime::race::race;
 use crate::store::{Claim, Epoch, FiberRef, FiberState, StoredClaim};
 
-/// The epoch at which a fiber is claimed by the spawn that makes it.
+/// The epoch of the claim that a spawn creates its fiber with.
 const MADE: Epoch = 1;
 
-/// Starts a fiber that may have been stored, claimed by this worker, although the store has said
-/// that the outcome is unknown.
+/// Starts a fiber that may have been stored, claimed by this worker, although the spawn got an
+/// unknown outcome.
 pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
     let of_task = Arc::clone(exec);
-    // A runtime that closes leaves it for the next one.
+    // A runtime that is closing leaves it for the next one.
     let _ = exec.runtime.start(async move {
         let exec = of_task;
         let mut failed = 0;
@@ -30,7 +30,7 @@ pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
                 Err(error) if error.is_closed() => return,
                 Err(error) => {
                     failed += 1;
-                    warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked for");
+                    warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked up");
                 }
             }
             if race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
@@ -40,11 +40,11 @@ pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
     });
 }
 
-/// Result of one look for a fiber whose acceptance is unknown.
+/// Result of one lookup of such a fiber.
 enum Adoption {
-    /// There is none, or it is started, or another one has it.
+    /// There is none, or it is started, or another activation has it.
     Done,
-    /// Another spawn of its id is under way, which may have made it and starts it then.
+    /// Another spawn with its id is under way, which may have created it and then starts it.
     Later,
 }
 
@@ -55,14 +55,14 @@ async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<Adoption> {
     }
     let there = exec.runtime.store.unfinished(row.seq - 1, 1).await?;
     let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq) else { return Ok(Adoption::Done) };
-    // One that was claimed since it was made, or by another worker, is theirs who claimed it: an
-    // activation, or the hook of its agent.
+    // If it was claimed since, or by another worker, it belongs to that claim: an activation, or
+    // the hook of its agent.
     let made = Claim { fiber: row.seq, epoch: MADE };
     if exec.runtime.store.claim_of(row.seq).await? != Some(StoredClaim { epoch: MADE, worker: Some(exec.runtime.worker) }) {
         return Ok(Adoption::Done);
     }
-    // Behind the looks at the store. A spawn that made the fiber would begin it under the claim
-    // that it was made with, when the activation that is started here has run it.
+    // After the lookups in the store. A spawn that created the fiber would start it under its own
+    // claim, after the activation started here has run it.
     if exec.runtime.active.is_being_spawned(id) {
         return Ok(Adoption::Later);
     }
@@ -70,7 +70,7 @@ async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<Adoption> {
         return Ok(Adoption::Done);
     }
     if fiber.closure {
-        // Its code went with the spawn.
+        // Its code was dropped with the spawn.
         recovery::interrupt_closure(exec, fiber, made, "whether it was stored was unknown to the spawn that made it").await?;
     } else {
         dispatch::start(exec, fiber, None);

@@ -18,10 +18,10 @@ use crate::ops::op::Op;
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, FiberState};
 
-/// The longest name of a class, an agent or a schedule, in bytes.
+/// Maximum length in bytes of the name of a class, an agent or a schedule.
 const LONGEST_NAME: usize = 256;
 
-/// What is wrong with a name, if anything is.
+/// Checks a name.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     match name.len() {
         0 => Err("must not be empty".to_owned()),
@@ -32,14 +32,14 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 
 /// The agents of a runtime, as fibers see them. The layer above implements it.
 pub(crate) trait AgentHooks: Any + Send + Sync + fmt::Debug {
-    /// Whether there is a class of this name.
+    /// Whether a class of this name is registered.
     fn knows(&self, class: &str) -> bool;
 
-    /// Keeps an agent in memory, if it is there, until what comes back is dropped; for as long as a
-    /// fiber of it runs.
+    /// Keeps an agent in memory, if it is there, until the result is dropped: while a fiber of it
+    /// runs.
     fn hold(&self, runtime: &Arc<Runtime>, agent: &AgentId) -> Box<dyn Any + Send>;
 
-    /// Wakes the agent and asks in which order its interrupted fibers are to be handed to it.
+    /// Wakes the agent and asks in which order it wants its interrupted fibers.
     fn order<'a>(
         &'a self,
         runtime: &'a Arc<Runtime>,
@@ -51,11 +51,11 @@ pub(crate) trait AgentHooks: Any + Send + Sync + fmt::Debug {
     fn recovered<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: &'a RecoveredFiber)
     -> BoxFuture<'a, Result<Recovery>>;
 
-    /// Tells the agent that a fiber of it has ended.
+    /// Notifies the agent that a fiber of it has ended.
     fn ended<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: EndedFiber) -> BoxFuture<'a, ()>;
 }
 
-/// A fiber that was interrupted, as an agent's recovery hook sees it.
+/// An interrupted fiber, as an agent's recovery hook sees it.
 #[derive(Debug, Clone)]
 pub struct RecoveredFiber {
     pub(crate) seq: i64,
@@ -69,19 +69,19 @@ pub struct RecoveredFiber {
     pub(crate) data: Option<String>,
     pub(crate) deaths: u32,
     pub(crate) created: SystemTime,
-    /// A way to its ledger.
+    /// Access to its ledger.
     pub(crate) run: Arc<Run>,
 }
 
 impl RecoveredFiber {
     /// Runs an operation of the fiber once, in the fiber's own ledger.
     ///
-    /// For what [`FiberContext::op`](crate::FiberContext::op) did not come to, or what it left in
-    /// doubt. One that has completed gives its result and is not carried out again.
+    /// For an operation that [`FiberContext::op`](crate::FiberContext::op) did not reach, or left
+    /// in doubt. One that has completed returns its result and is not carried out again.
     ///
-    /// A hook is not parked: where the outcome is unknown and [`OpCall::on_unknown`] does not say
-    /// more, this is an error of kind [`OpUnknown`](ErrorKind::OpUnknown), and a hook that passes
-    /// it on leaves the fiber interrupted, to be asked again.
+    /// A hook cannot be parked. If the outcome is unknown and there is no [`OpCall::on_unknown`],
+    /// the call returns an error of kind [`OpUnknown`](ErrorKind::OpUnknown). A hook that returns
+    /// this error leaves the fiber interrupted, and is called again later.
     ///
     /// # Errors
     /// As [`FiberContext::op`](crate::FiberContext::op).
@@ -93,12 +93,12 @@ impl RecoveredFiber {
         OpCall::new(Arc::clone(&self.run), self.name.as_str().into(), kind.into(), &key, body)
     }
 
-    /// The fiber's id.
+    /// Id of the fiber.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The stored name of its function, or what a closure fiber was called.
+    /// Stored name of its function, or the name that a closure fiber was given.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -113,35 +113,35 @@ impl RecoveredFiber {
         self.closure
     }
 
-    /// What was given to `.metadata(..)`.
+    /// The value given to `.metadata(..)`.
     pub fn metadata(&self) -> Option<&serde_json::Value> {
         self.metadata.as_ref()
     }
 
-    /// Why it was interrupted.
+    /// Reason of the interruption.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The cut point that it passed last; none before the first, and for a closure.
+    /// The last completed cut point; `None` before the first, and for a closure.
     pub fn at(&self) -> Option<&str> {
         self.at.as_deref()
     }
 
-    /// How often the process died with it since its last checkpoint or stash.
+    /// Number of deaths of the process since its last checkpoint or stash.
     pub fn deaths(&self) -> u32 {
         self.deaths
     }
 
-    /// When it was accepted, UTC.
+    /// Time of its acceptance, UTC.
     pub fn created(&self) -> SystemTime {
         self.created
     }
 
-    /// What a closure fiber stashed last; for a `#[fiber]`, its [`Snapshot`](crate::Snapshot).
+    /// The last stash of a closure fiber; for a `#[fiber]`, its [`Snapshot`](crate::Snapshot).
     ///
     /// # Errors
-    /// When what is stored cannot be read as a `V`.
+    /// When the stored value cannot be read as a `V`.
     pub fn snapshot<V: DeserializeOwned>(&self) -> Result<Option<V>> {
         let Some(text) = &self.data else { return Ok(None) };
         exact::from_str(text)
@@ -154,9 +154,9 @@ impl RecoveredFiber {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Recovery {
-    /// It goes on from its snapshot: what happens to every `#[fiber]` unless a hook says otherwise.
+    /// It resumes from its snapshot: the default for every `#[fiber]`.
     Resume,
-    /// It begins anew with its arguments.
+    /// It restarts with its arguments.
     Restart,
     /// It stays interrupted until a person resumes, restarts or resolves it, or the runtime is
     /// opened again.
@@ -168,7 +168,7 @@ pub enum Recovery {
 }
 
 impl Recovery {
-    /// The fiber has completed with `result`.
+    /// Completes the fiber with `result`.
     ///
     /// # Errors
     /// When `result` cannot be saved.
@@ -176,13 +176,13 @@ impl Recovery {
         result_as_json(result).map(Recovery::Complete)
     }
 
-    /// The fiber has failed with `error`.
+    /// Fails the fiber with `error`.
     pub fn fail(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Recovery::Fail(chain(&*error.into()))
     }
 }
 
-/// A fiber that has ended, as its agent hears of it.
+/// A fiber that has ended, as its agent's hook sees it.
 #[derive(Debug, Clone)]
 pub struct EndedFiber {
     pub(crate) id: String,
@@ -193,12 +193,12 @@ pub struct EndedFiber {
 }
 
 impl EndedFiber {
-    /// The fiber's id.
+    /// Id of the fiber.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The stored name of its function, or what a closure fiber was called.
+    /// Stored name of its function, or the name that a closure fiber was given.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -208,7 +208,7 @@ impl EndedFiber {
         self.state
     }
 
-    /// The result of a fiber that has completed; otherwise why it has none.
+    /// The result of a completed fiber, otherwise the error with the reason.
     ///
     /// # Errors
     /// When it has failed or was cancelled, or its result cannot be read as a `T`.

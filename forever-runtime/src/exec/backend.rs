@@ -1,4 +1,4 @@
-//! Takes what a running fiber puts down to the store, and gets from there what it asks for.
+//! Backend of a running fiber: stores its checkpoints, and answers its requests from the store.
 use std::any::TypeId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -32,23 +32,23 @@ use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, 
 /// How long others wait for a suspect that neither makes a checkpoint nor ends.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
 
-/// The store, as one running fiber sees it.
+/// The store, as one running fiber uses it.
 pub(super) struct StoreBackend {
     exec: Arc<Executor>,
     known: Arc<dyn Known>,
     id: Arc<str>,
     agent: Option<AgentId>,
     control: Weak<Control>,
-    /// The layouts that the stored snapshot names, where they are known.
+    /// The layouts of the stored snapshot, where they are known.
     layouts_stored: Mutex<Option<Vec<Arc<LayoutRow>>>>,
-    /// Whether what runs is to stop although its fiber is not.
+    /// Whether the run is to stop although its fiber is not.
     told_to_stop: AtomicBool,
     /// Whether cut points wait in memory.
     stays_in_memory: AtomicBool,
     /// Whether this run has made a checkpoint.
     pub(super) progress: AtomicBool,
     ledger: StoredLedger,
-    /// Held by a suspect until it has shown that it lives.
+    /// Held by a suspect until it has made progress.
     suspect: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
@@ -61,7 +61,7 @@ impl StoreBackend {
         agent: Option<AgentId>,
         same_layout: bool,
     ) -> Self {
-        // Of a snapshot with a call under way it is not looked whether the callees are the same.
+        // For a snapshot with a call under way, the layouts of the callees are not compared.
         let layouts_stored = same_layout.then(|| vec![Arc::clone(known.row())]);
         StoreBackend {
             exec: Arc::clone(exec),
@@ -78,7 +78,7 @@ impl StoreBackend {
         }
     }
 
-    /// What is stored from now on is conditional on this claim.
+    /// Makes later writes conditional on this claim.
     pub(super) fn claimed(&self, claim: Claim) {
         self.ledger.fence().claimed(claim);
     }
@@ -87,12 +87,12 @@ impl StoreBackend {
         self.ledger.fence().claim()
     }
 
-    /// Keeps others from being entered until the fiber has shown that it lives.
+    /// Keeps other suspects from starting until this fiber has made progress.
     pub(super) fn suspect(&self, permit: Option<OwnedSemaphorePermit>) {
         *self.suspect.lock().unwrap_or_else(PoisonError::into_inner) = permit;
     }
 
-    /// Drives a run; a suspect keeps the others waiting for a while at most.
+    /// Drives a run. A suspect keeps the others waiting for a limited time.
     pub(super) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {
         let mut driven = std::pin::pin!(driven);
         let suspected = self.suspect.lock().unwrap_or_else(PoisonError::into_inner).is_some();
@@ -109,8 +109,8 @@ impl StoreBackend {
         self.known.machine().name
     }
 
-    /// Stores a checkpoint that makes children, and starts them: they are claimed with the commit,
-    /// and so are started also if this activation is dropped right behind it.
+    /// Stores a checkpoint that creates children, and starts them. They are claimed with the
+    /// commit, so they are started even if this activation is dropped right after it.
     fn commit_with_children(&self, new: NewSnapshot, children: Vec<Child>) -> impl Future<Output = Result<()>> + Send + use<> {
         let (exec, claim, agent, parent) = (Arc::clone(&self.exec), self.claim(), self.agent.clone(), self.control.clone());
         let of_work = Arc::clone(&exec);
@@ -130,7 +130,7 @@ impl StoreBackend {
         async move { detached(&exec.runtime, work).await }
     }
 
-    /// The layouts of all functions on the call stack, unless the stored snapshot names them.
+    /// The layouts of all functions on the call stack, unless the stored snapshot has them.
     fn layouts_to_store(&self, callees: &[Arc<LayoutRow>]) -> Option<Vec<Arc<LayoutRow>>> {
         let stack = || std::iter::once(self.known.row()).chain(callees);
         let stored = self.layouts_stored.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +138,7 @@ impl StoreBackend {
         (!same).then(|| stack().cloned().collect())
     }
 
-    /// Waits until a checkpoint is stored, and tells of it.
+    /// Waits until a checkpoint is stored, and reports it.
     async fn pass<T>(&self, stored: impl Future<Output = Result<T>>, passed: Passed) -> Result<()> {
         self.ledger.fence().guard(stored).await?;
         let Passed { at, number, bytes, stack } = passed;
@@ -152,7 +152,7 @@ impl StoreBackend {
     }
 }
 
-/// A checkpoint, as logs and events have it.
+/// A completed checkpoint, for logs and events.
 struct Passed {
     at: &'static str,
     number: u64,
@@ -161,25 +161,25 @@ struct Passed {
     stack: Option<Vec<Arc<LayoutRow>>>,
 }
 
-/// What is needed to start a child once it is stored.
+/// Data to start a child once it is stored.
 struct Child {
     id: String,
     known: Arc<dyn Known>,
     call: Box<dyn std::any::Any + Send>,
 }
 
-/// Starts a child that is stored, under the claim that it was stored with.
+/// Starts a child that is stored, under the claim of its creation.
 async fn start_child(exec: &Arc<Executor>, claim: Claim, child: Child, agent: Option<AgentId>, parent: &Weak<Control>) {
     let Child { id, known, call } = child;
     let name = known.machine().name;
     exec.runtime.tell(&id, name, || EventKind::Spawned);
     let alive = exec.runtime.active.activate_new(&id, name).await;
     if let Some(reason) = parent.upgrade().and_then(|control| control.reason()) {
-        // The command that told its parent to end, right after the child was stored, did not find
-        // it in memory.
+        // A command that cancelled its parent right after the child was stored did not find it in
+        // memory.
         alive.control.cancel(&reason);
     }
-    // A runtime that closes leaves it for the next one.
+    // A runtime that is closing leaves it for the next one.
     let _ = exec.runtime.start(FiberTask::begin(Arc::clone(exec), known, claim, agent, alive, call));
 }
 

@@ -1,7 +1,7 @@
-//! Closure fibers: any future as a fiber, which keeps by hand what it wants to keep.
+//! Closure fibers: any future as a fiber, which saves its progress explicitly.
 //!
-//! Of a closure nothing outlives the process but its row and its stash: on recovery the hook of its
-//! agent decides.
+//! Only the row and the stash of a closure survive the process: on recovery the hook of its agent
+//! decides.
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,13 +36,12 @@ use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, Claim, End, Suspension};
 
-/// The stash of the closure fiber that runs here, for code without its context.
+/// Stores a stash of the current closure fiber, for code without its context.
 ///
 /// See [`FiberContext::stash`].
 ///
 /// # Errors
-/// Outside a closure fiber, which is a task of its own: what it spawns is outside. Otherwise as
-/// [`FiberContext::stash`].
+/// Outside a closure fiber; a task that it spawns is outside. Otherwise as [`FiberContext::stash`].
 pub async fn stash<V: Serialize + ?Sized>(value: &V) -> Result<()> {
     let Some(run) = current::run() else {
         return Err(Error::new(ErrorKind::Setup, "`stash` can be used only in a fiber, and in its own task"));
@@ -68,7 +67,7 @@ impl FiberContext {
         stash_in(&self.run, value).await
     }
 
-    /// What this closure fiber stashed last; `None` if nothing.
+    /// The last stash of this closure fiber; `None` if there is none.
     ///
     /// # Errors
     /// When it cannot be read as a `V`.
@@ -104,36 +103,36 @@ impl<C> RunFiber<C> {
         RunFiber { link, name, closure, given: Given::default() }
     }
 
-    /// Id of the fiber. Defaults to one made by the runtime.
+    /// Sets the id of the fiber. Defaults to a generated one.
     ///
-    /// If there is a fiber with it, that one is joined.
+    /// If there is a fiber with this id, that one is joined.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.given.id = Some(id.into());
         self
     }
 
-    /// Idempotency key of the fiber, unique among all fibers of the database.
+    /// Sets the idempotency key of the fiber, unique among all fibers of the database.
     ///
-    /// If there is a fiber with it, that one is joined, also when it has ended, and the closure is
-    /// not run.
+    /// If there is a fiber with this key, that one is joined, even if it has ended, and the closure
+    /// does not run.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.given.key = Some(key.into());
         self
     }
 
-    /// Keeps a value with the fiber, for people, lists and recovery hooks.
+    /// Stores metadata with the fiber, for people, lists and recovery hooks.
     pub fn metadata(mut self, value: impl Serialize) -> Self {
         self.given.metadata(&value);
         self
     }
 
-    /// Makes it a fiber of an agent, whose hook decides when it was interrupted.
+    /// Makes it a fiber of an agent, whose hook decides after an interruption.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
         self.given.agent = Some(AgentId { class: class.into(), name: name.into() });
         self
     }
 
-    /// Stores the fiber, starts it, and gives its handle.
+    /// Stores the fiber, starts it, and returns its handle.
     ///
     /// # Errors
     /// When the name, id or key is empty or belongs to another fiber, the agent's class is not
@@ -177,7 +176,7 @@ where
     }
 }
 
-/// One closure fiber in its task.
+/// The task of one closure fiber.
 struct ClosureTask {
     exec: Arc<Executor>,
     claim: Claim,
@@ -224,17 +223,17 @@ impl ClosureTask {
             (None, Exit::Completed(text)) => End::Completed(text.to_string()),
             (None, Exit::Failed(why)) => End::Failed(why.to_string()),
             (None, Exit::Parked(why)) => return self.park(why.to_string()).await,
-            // Dropped under way because the runtime closes.
+            // Dropped under way because the runtime is closing.
             (None, _) => return self.alive.stop(Exit::Closed),
         };
         self.keep(end).await;
     }
 
-    /// Stores that the closure stands at an operation whose outcome is unknown.
+    /// Parks a closure at an operation whose outcome is unknown.
     async fn park(self, why: String) {
         let reason: Arc<str> = why.as_str().into();
-        // If the store fails, it is found running at the next open: interrupted, then, and not
-        // parked.
+        // If the store fails, the fiber is found running at the next open, and is then interrupted
+        // instead of parked.
         if let Ok(Some(end)) = self.exec.runtime.store.suspend(self.claim, Suspension::Parked(why), self.exec.runtime.now_ms()).await {
             let stop = exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), end.into());
             return self.alive.stop(stop);
@@ -243,8 +242,8 @@ impl ClosureTask {
         self.alive.stop(Exit::Parked(reason));
     }
 
-    /// Stores how the closure ended: it cannot run again, so this is tried until the store works or
-    /// the runtime closes.
+    /// Stores how the closure ended. It cannot run again, so this is retried until the store works
+    /// or the runtime closes.
     async fn keep(self, end: End) {
         let mut failed = 0;
         loop {
@@ -259,7 +258,7 @@ impl ClosureTask {
             };
             failed += 1;
             let text = chain(&error);
-            warn!(fiber.id = %self.alive.id, error = %text, "how a fiber ended could not be stored");
+            warn!(fiber.id = %self.alive.id, error = %text, "the end of a fiber could not be stored");
             let _ = self.exec.runtime.store.suspend(self.claim, Suspension::Interrupted(text), self.exec.runtime.now_ms()).await;
             if failed > 1 {
                 self.alive.set(RunState::Stopped(Exit::interrupted(error)));
@@ -271,7 +270,7 @@ impl ClosureTask {
     }
 }
 
-/// Runs the closure to its end; a panic is its failure.
+/// Runs the closure to its end; a panic is a failure.
 async fn drive_closure<C, F, T, E>(run: &Arc<Run>, ctx: FiberContext, closure: C) -> Exit
 where
     C: FnOnce(FiberContext) -> F,

@@ -125,7 +125,7 @@ async fn sweep(exec: Arc<Executor>) {
     while race(exec.runtime.closing(), sleep(SWEEP)).await.is_none() {
         match sweep_once(&exec).await {
             Err(error) if exec.runtime.is_closing() || error.is_closed() => return,
-            Err(error) => warn!(error = %chain(&error), "fibers that are ready could not be looked for"),
+            Err(error) => warn!(error = %chain(&error), "ready fibers could not be listed"),
             Ok(0) => {}
             Ok(found) => debug!(found, "the sweep found fibers that were ready"),
         }

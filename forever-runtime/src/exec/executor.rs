@@ -1,4 +1,4 @@
-//! What it takes to run fibers on a runtime: their functions, their resources and their agents.
+//! The executor: the functions, resources and agents that the fibers of a runtime need.
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -11,7 +11,7 @@ use crate::runtime::exits::AgentFiberExit;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 
-/// Fibers that may be on their way from the store into memory at a time.
+/// Maximum number of fibers that are being loaded from the store.
 const ENTERING: usize = 512;
 
 /// Runs the fibers of one runtime.
@@ -24,11 +24,11 @@ pub(crate) struct Executor {
     pub(crate) resources: Resources,
     /// The agents, which own fibers and decide about interrupted ones.
     pub(crate) agents: Arc<dyn AgentHooks>,
-    /// How the stored fibers fitted the code when the runtime was opened.
+    /// Result of comparing the stored fibers with the code at open.
     pub(crate) compatibility: Compatibility,
-    /// Bounds how many fibers are on their way into memory.
+    /// Limits how many fibers are being loaded.
     pub(crate) entering: Arc<Semaphore>,
-    /// Admits fibers that died often one at a time.
+    /// Admits suspects (fibers with many deaths) one at a time.
     pub(crate) suspects: Arc<Semaphore>,
 }
 
@@ -45,14 +45,14 @@ impl Executor {
     }
 }
 
-/// Lets agents hear of the ends of their fibers; those of the layers above are not theirs.
+/// Notifies agents of the ends of their fibers; fibers of the layers above are excluded.
 pub(crate) fn report_exits(exec: &Arc<Executor>) {
     let of_listener = Arc::downgrade(exec);
     exec.runtime.exits.listen(move |exit| {
         let Some(exec) = of_listener.upgrade().filter(|exec| !exec.registry.is_ours(&exit.name)) else { return };
         let AgentFiberExit { id, name, agent, state, text } = exit;
         let of_task = Arc::clone(&exec);
-        // A runtime that closes reports no more.
+        // A runtime that is closing sends no more notifications.
         let _ = exec.runtime.start(async move {
             of_task.agents.ended(&of_task.runtime, &agent, EndedFiber { id, name, state, text }).await;
         });
@@ -60,7 +60,7 @@ pub(crate) fn report_exits(exec: &Arc<Executor>) {
 }
 
 impl Link<Executor> {
-    /// The same way to the runtime alone.
+    /// A link to the runtime alone.
     pub(crate) fn runtime(&self) -> Link<Runtime> {
         self.to(|exec| Arc::clone(&exec.runtime))
     }

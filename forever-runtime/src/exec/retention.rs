@@ -1,4 +1,4 @@
-//! How long fibers that have ended are kept, and deleting them when their time is over.
+//! Retention: deletes fibers that ended longer ago than they are kept.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::runtime::state::Runtime;
 use crate::runtime::timer::{Alarm, Ring};
 use crate::store::{DeleteResult, Deletion, FiberQuery, FiberState};
 
-/// The alarm of the next look at what has ended.
+/// The alarm of the next check.
 pub(crate) const RETENTION: &str = "retention";
 
-/// How often it is looked: a tenth of the shortest time, within these bounds.
+/// Interval of the checks: a tenth of the shortest retention, within these bounds.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
 
-/// Deletes what is over its time, and sets the alarm for the next look.
+/// Deletes expired fibers, and sets the alarm for the next check.
 pub(crate) fn ring() -> Ring {
-    // How many fibers were held when that was said last.
+    // Number of fibers that could not be deleted when that was last logged.
     let said = Arc::new(AtomicU64::new(0));
     Arc::new(move |runtime, _| {
         let said = Arc::clone(&said);
@@ -37,17 +37,17 @@ pub(crate) fn ring() -> Ring {
                     Ok(deleted) => {
                         held += deleted.held;
                         if deleted.count > 0 {
-                            debug!(%state, deleted = deleted.count, "deleted fibers that were over their time");
+                            debug!(%state, deleted = deleted.count, "deleted expired fibers");
                         }
                     }
                     Err(error) if runtime.is_closing() || error.is_closed() => return,
-                    Err(error) => warn!(%state, error = %chain(&error), "fibers that were over their time could not be deleted"),
+                    Err(error) => warn!(%state, error = %chain(&error), "expired fibers could not be deleted"),
                 }
             }
             if said.swap(held, Ordering::Relaxed) != held && held > 0 {
                 warn!(
                     fibers = held,
-                    "fibers that are over their time are kept: rows of the program's own tables refer to them (let the foreign keys say \
+                    "expired fibers are kept: rows of the program's own tables refer to them (let the foreign keys say \
                      `ON DELETE CASCADE` or `SET NULL`, or delete the rows), or their own rows are damaged"
                 );
             }
@@ -55,7 +55,7 @@ pub(crate) fn ring() -> Ring {
                 && let Err(error) = forget(&runtime, Deletion { limit: BATCH, ..Deletion::default() }, Some(before(&runtime, keep))).await
                 && !runtime.is_closing()
             {
-                warn!(error = %chain(&error), "keys that were over their time could not be forgotten");
+                warn!(error = %chain(&error), "expired keys could not be deleted");
             }
             set_alarm(&runtime);
         })
@@ -78,13 +78,13 @@ fn before(runtime: &Runtime, keep: Duration) -> i64 {
     runtime.now_ms().saturating_sub(i64::try_from(keep.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// The deletion of what agrees with a filter.
+/// The deletion of the fibers that match a query.
 pub(crate) fn deletion(runtime: &Runtime, query: FiberQuery, forget_keys: bool) -> Deletion {
     let remembers = !forget_keys && runtime.settings.retention.keys != Some(Duration::ZERO);
     Deletion { query, after: None, limit: BATCH, tombstone_ms: remembers.then(|| runtime.now_ms()) }
 }
 
-/// Deletes all that it asks for, and tells how many were deleted and how many are held.
+/// Deletes page by page until done; returns how many were deleted and how many are held.
 pub(crate) async fn delete(runtime: &Runtime, deletion: Deletion) -> Result<DeleteResult> {
     let mut all = DeleteResult::default();
     for state in &deletion.query.states {
@@ -103,14 +103,14 @@ pub(crate) async fn delete(runtime: &Runtime, deletion: Deletion) -> Result<Dele
     Ok(all)
 }
 
-/// Forgets all that is remembered of fibers that a deletion asks for, and that were deleted before
-/// a time if there is one.
+/// Deletes the tombstones that a deletion selects; with a time, only those of fibers deleted before
+/// it.
 pub(crate) async fn forget(runtime: &Runtime, deletion: Deletion, deleted_before_ms: Option<i64>) -> Result<()> {
     while runtime.store.delete_tombstones(deletion.clone(), deleted_before_ms).await? >= u64::from(BATCH) && !runtime.is_closing() {}
     Ok(())
 }
 
-/// Sets the alarm for the next look, unless everything is kept.
+/// Sets the alarm for the next check, unless everything is kept.
 pub(crate) fn set_alarm(runtime: &Runtime) {
     let Retention { completed, failed, keys } = runtime.settings.retention;
     let Some(shortest) = [completed, failed, keys.filter(|keep| !keep.is_zero())].into_iter().flatten().min() else { return };

@@ -39,34 +39,34 @@ impl<F: Fiber> Spawn<F> {
         Spawn { link, call, given: Given::default() }
     }
 
-    /// Id of the fiber. Defaults to one made by the runtime.
+    /// Sets the id of the fiber. Defaults to a generated one.
     ///
-    /// If there is a fiber with it, that one is joined, also when it has ended and was deleted, for
-    /// as long as [`Retention::keys`](crate::Retention::keys) says.
+    /// If there is a fiber with this id, that one is joined, even if it has ended and was deleted,
+    /// for the time of [`Retention::keys`](crate::Retention::keys).
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.given.id = Some(id.into());
         self
     }
 
-    /// Idempotency key of the fiber, unique among all fibers of the database.
+    /// Sets the idempotency key of the fiber, unique among all fibers of the database.
     ///
-    /// If there is a fiber with it, that one is joined, also when it has ended, and when it was
-    /// deleted, for as long as [`Retention::keys`](crate::Retention::keys) says: nothing is begun
-    /// then, and the handle's `wait` says how the fiber ended.
+    /// If there is a fiber with this key, that one is joined, even if it has ended and was deleted,
+    /// for the time of [`Retention::keys`](crate::Retention::keys). Then no fiber is started, and
+    /// the handle's `wait` tells how the earlier one ended.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.given.key = Some(key.into());
         self
     }
 
-    /// Metadata for people and lists; the fiber does not see it. A joined fiber keeps its own.
+    /// Sets metadata for people and lists; the fiber does not see it. A joined fiber keeps its own.
     pub fn metadata(mut self, value: impl Serialize) -> Self {
         self.given.metadata(&value);
         self
     }
 
-    /// Makes it a fiber of an agent, which stays in memory while it runs.
+    /// Makes it a fiber of an agent, which stays in memory while the fiber runs.
     ///
-    /// The agent decides about it when it was interrupted. A joined fiber keeps its own.
+    /// After an interruption the agent's hook decides. A joined fiber keeps its agent.
     pub fn agent(mut self, class: impl Into<String>, name: impl Into<String>) -> Self {
         self.given.agent = Some(AgentId { class: class.into(), name: name.into() });
         self
@@ -84,12 +84,12 @@ impl<F: Fiber> Spawn<F> {
     }
 }
 
-/// What the caller gives to a fiber about to be started.
+/// Options of a fiber to be started.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     pub(crate) id: Option<String>,
     pub(crate) key: Option<String>,
-    /// JSON, or why there can be none.
+    /// JSON, or why it cannot be saved.
     metadata: Option<Result<String, String>>,
     pub(crate) agent: Option<AgentId>,
 }
@@ -100,7 +100,7 @@ impl Given {
     }
 }
 
-/// Stores a fiber, unless there is one with its id or key, which is joined then; `run` runs it.
+/// Stores a fiber and runs it by `run`, or joins the one with its id or key.
 pub(crate) async fn start<T>(
     link: Link<Executor>,
     name: &str,
@@ -172,16 +172,16 @@ impl There {
     fn has_arguments(&self, args: &str, known: Option<&dyn Known>) -> bool {
         match self {
             There::Stored(row) => exact::same(&row.args, args) || known.is_some_and(|known| known.same_arguments(&row.args, args)),
-            // Of a fiber that was deleted there is no more than a digest.
+            // Only a digest is stored of a deleted fiber's arguments.
             There::Past(past) => past.args == exact::digest(args),
         }
     }
 }
 
-/// The longest id or key, in bytes.
+/// Maximum length in bytes of an id or key.
 pub(crate) const LONGEST_ID: usize = 512;
 
-/// Whether an id and a key can be those of a fiber; says why not.
+/// Checks the id and the key of a fiber.
 fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     for (what, text) in [("id", id), ("key", key)].into_iter().filter_map(|(what, text)| Some((what, text?))) {
         if text.trim().is_empty() {
@@ -194,7 +194,7 @@ fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether there can be such an agent; says why not.
+/// Checks the agent of a fiber.
 fn check_agent(exec: &Executor, agent: Option<&AgentId>) -> Result<(), String> {
     match agent {
         Some(agent) if !exec.agents.knows(&agent.class) => {
@@ -205,10 +205,9 @@ fn check_agent(exec: &Executor, agent: Option<&AgentId>) -> Result<(), String> {
     }
 }
 
-/// Stores a fiber and runs it; gives the one that has its id or key, if there is one.
+/// Stores a fiber and runs it, or returns the one that has its id or key.
 ///
-/// The task that will run the fiber also stores it: a caller that goes away in between leaves
-/// nothing half done.
+/// The task that runs the fiber also stores it, so a dropped caller leaves nothing half done.
 async fn accept(
     exec: &Arc<Executor>,
     new: NewFiber,
@@ -224,7 +223,7 @@ async fn accept(
             Ok(AcceptResult::Existing(row)) => return drop(tell.send(Ok(Some(There::Stored(row))))),
             Ok(AcceptResult::Deleted(past)) => return drop(tell.send(Ok(Some(There::Past(past))))),
             Err(error) => {
-                // Not before it is over: the fiber that is looked for may be this one.
+                // Not before it is over: the fiber found may be this one.
                 drop(spawn);
                 if error.kind() == ErrorKind::OutcomeUnknown {
                     adopt(&of_task, id);
@@ -241,7 +240,7 @@ async fn accept(
     told.await.unwrap_or_else(|_| Err(Error::closed()))
 }
 
-/// Whether a spawn that found `there` meant it; says why not.
+/// Checks that a spawn that found `there` meant it.
 fn joins(there: &There, name: &str, args: &str, known: Option<&dyn Known>, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     let what = match (id, key) {
         (Some(id), _) if id == there.id() => format!("id `{id}`"),
@@ -275,7 +274,7 @@ impl<F: Fiber> IntoFuture for Spawn<F> {
     }
 }
 
-/// A handle for a stored fiber by key.
+/// Handle of a stored fiber, by key.
 pub(crate) async fn by_key<F: Fiber>(link: &Link<Runtime>, key: &str) -> Result<FiberHandle<F::Output>> {
     let runtime = link.get()?;
     let name = F::MACHINE.name;

@@ -1,9 +1,10 @@
-//! One activation of a fiber function: where it resumes, what it restores, and the checkpoints it makes.
+//! One activation of a fiber function: where it resumes, what it restores, and its checkpoints.
 //!
-//! Generated code asks three questions (`running`, `inside`, `past`), restores, and checkpoints. A frame is either running
-//! or on its way to the cut point it resumes into; on the way only restores happen. What cannot go on (a local that cannot
-//! be read, a checkpoint that cannot be written) is put down as an [`Exit`], and the future never becomes ready: the driver sees
-//! the reason and drops it, so no error type of the user's is needed.
+//! Generated code asks three questions (`running`, `inside`, `past`), restores locals, and makes
+//! checkpoints. A frame is either running or on its way to the cut point it resumes at; on the way
+//! it only restores. If the run cannot continue (a local cannot be read, a checkpoint cannot be
+//! written), the reason is recorded as an [`Exit`] and the future stays pending. The driver sees
+//! the reason and drops the future, so no error type of the user's is needed.
 use std::convert::Infallible;
 use std::future::Future;
 use std::ops::RangeInclusive;
@@ -29,18 +30,18 @@ pub struct Frame {
     pub(crate) run: Arc<Run>,
     pub(crate) machine: &'static Machine,
     pub(super) target: Option<Target>,
-    /// The text of the outer frames before and after this one's.
+    /// Text of the outer frames, before and after this one's.
     pub(super) prefix: String,
     pub(super) suffix: String,
-    /// What that text names.
+    /// References in that text.
     pub(super) outer: SnapshotRefs,
-    /// How many outer frames there are.
+    /// Number of outer frames.
     pub(super) depth: u32,
-    /// The layouts of the functions that are being called, from the first callee to this one.
+    /// Layouts of the functions on the call stack, from the first callee to this one.
     pub(super) callees: Vec<Arc<LayoutRow>>,
 }
 
-/// The cut point being resumed into and what is still to be restored on the way.
+/// The cut point to resume at, and the values still to be restored on the way.
 pub(super) struct Target {
     pub(super) cut: u32,
     pub(super) locals: Locals,
@@ -54,7 +55,7 @@ impl std::fmt::Debug for Frame {
 }
 
 impl Frame {
-    /// A frame that starts at the beginning.
+    /// A frame that starts from the beginning.
     pub(crate) fn start(machine: &'static Machine, run: Arc<Run>) -> Self {
         Frame {
             run,
@@ -68,7 +69,7 @@ impl Frame {
         }
     }
 
-    /// A frame that resumes; `Err` says why it cannot.
+    /// A frame that resumes from a snapshot, or the reason why it cannot.
     pub(crate) fn resume(machine: &'static Machine, run: Arc<Run>, snapshot: Snapshot) -> Result<Self, String> {
         let mut frame = Frame::start(machine, run);
         frame.aim(snapshot)?;
@@ -101,32 +102,32 @@ impl Frame {
         Ok(())
     }
 
-    /// Whether user code runs now, as against being skipped on the way to a cut point.
+    /// Whether user code runs now, as opposed to being skipped on the way to a cut point.
     pub fn running(&self) -> bool {
         self.target.is_none()
     }
 
-    /// What all frames of the run share.
+    /// State shared by all frames of the run.
     pub(crate) fn run(&self) -> Arc<Run> {
         Arc::clone(&self.run)
     }
 
-    /// Whether the cut point being resumed into is one of these.
+    /// Whether the cut point to resume at is one of these.
     pub fn inside(&self, cuts: RangeInclusive<u32>) -> bool {
         self.target.as_ref().is_some_and(|t| cuts.contains(&t.cut))
     }
 
-    /// Whether the cut point being resumed into comes after this one.
+    /// Whether the cut point to resume at comes after this one.
     pub fn past(&self, cut: u32) -> bool {
         self.target.as_ref().is_some_and(|t| t.cut > cut)
     }
 
-    /// Whether a `call!` is to be entered: anew, or into the callee's snapshot.
+    /// Whether a `call!` is to be entered: from its start, or from the callee's snapshot.
     pub fn calls(&self, cut: u32) -> bool {
         self.target.as_ref().is_none_or(|t| t.cut == cut && t.call.is_some())
     }
 
-    /// Takes values out of the snapshot.
+    /// Reads values from the snapshot.
     pub fn restore<T>(&mut self, read: impl FnOnce(&mut Locals) -> Result<T, Unreadable>) -> Restore<T> {
         let target = self.target.as_mut().expect("values are restored only on the way to a cut point");
         match read(&mut target.locals) {
@@ -138,7 +139,8 @@ impl Frame {
         }
     }
 
-    /// [`Self::restore`] at the cut point being resumed into, or on the way to one further down: at its own the function runs again.
+    /// As [`Self::restore`], at the cut point to resume at or on the way to a later one. At its own
+    /// cut point the function runs again.
     pub fn restore_at<T>(&mut self, cut: u32, read: impl FnOnce(&mut Locals) -> Result<T, Unreadable>) -> Restore<T> {
         let restored = self.restore(read);
         if restored.0.is_some() {
@@ -147,7 +149,7 @@ impl Frame {
         restored
     }
 
-    /// Behind a loop that has these cut points: parks the fiber if it is still to come to one of them.
+    /// After a loop with these cut points: parks the fiber if it still had to reach one of them.
     pub fn behind(&self, cuts: RangeInclusive<u32>) -> Restore<()> {
         if !self.inside(cuts) {
             return Restore(Some(()));
@@ -158,7 +160,7 @@ impl Frame {
         Restore(None)
     }
 
-    /// Parks the fiber: the items that a loop has gone over are not what they were.
+    /// Parks the fiber: the items that a loop has passed have changed.
     pub fn other_items(&self, over: &str) -> BoxFuture<'static, Infallible> {
         self.run.stop(Exit::parked(format!(
             "the `for` loop over `{over}` of `{}` stands in the middle of its items, and those that it has gone over have changed: let the list \
@@ -168,7 +170,7 @@ impl Frame {
         Box::pin(std::future::pending())
     }
 
-    /// Why a function that has ended never came to the cut point that it was to resume at, if so.
+    /// If a function ended without reaching the cut point that it had to resume at, the reason.
     pub(crate) fn missed(&self) -> Option<String> {
         let target = self.target.as_ref()?;
         let (step, name) = (target.locals.step, self.machine.name);
@@ -183,14 +185,15 @@ impl Frame {
         Box::pin(std::future::pending())
     }
 
-    /// Begins to run again if this is the cut point being resumed into.
+    /// Starts to run user code if this is the cut point to resume at.
     pub fn arrive(&mut self, cut: u32) {
         if let Some(target) = self.target.take_if(|t| t.cut == cut) {
             debug_assert!(target.locals.values.is_empty(), "not restored at `{}`: {:?}", target.locals.step, target.locals.values);
         }
     }
 
-    /// A step's body begins, unless an operation of an earlier run has to be decided first: then the fiber is parked.
+    /// Begins the body of a step. If an operation of an earlier run has to be resolved first, parks
+    /// the fiber instead.
     pub fn begin(&self, cut: u32) -> Restore<()> {
         let (function, spec) = (self.machine.name, &self.machine.cuts[cut as usize]);
         let is_its_own = |op: &OpRecord| {
@@ -206,14 +209,15 @@ impl Frame {
         Restore(Some(()))
     }
 
-    /// An effect is reached, whose body may not begin: its outcome may be known, or nobody may know it.
+    /// Reaches an effect whose body may not begin yet: its outcome may be stored already, or be in
+    /// doubt.
     pub fn reach(&self, cut: u32) {
         let cut = &self.machine.cuts[cut as usize];
         self.run.step.begin(cut.name);
         self.run.tx_position.begin(self.machine, cut);
     }
 
-    /// Replaces the snapshot: the fiber stands at `cut` and keeps what `save` puts down.
+    /// Replaces the snapshot: the fiber is at `cut`, with the locals that `save` writes.
     pub fn checkpoint(&mut self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
         let written = self.write(cut, save, "null}");
         let at = self.machine.cuts[cut as usize].name;
@@ -221,7 +225,7 @@ impl Frame {
     }
 }
 
-/// Ready with what was restored, or never: then the reason is with the driver.
+/// Ready with the restored values, or never: then the driver has the reason.
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use = "restored values come out of `.await`"]

@@ -1,4 +1,4 @@
-//! The arguments of an invocation, saved and read.
+//! The arguments of an invocation, as stored JSON.
 use std::sync::Arc;
 
 use crate::frame::fiber::Fiber;
@@ -15,7 +15,7 @@ pub(crate) fn save_arguments<F: Fiber>(invocation: &F) -> Result<String, String>
     }
 }
 
-/// The invocation that [`save_arguments`] wrote.
+/// Reads the invocation that [`save_arguments`] wrote.
 pub(crate) fn load_arguments<F: Fiber>(text: &str) -> Result<F, String> {
     let values = serde_json::from_str(text).map_err(|e| format!("the stored arguments are not a JSON object: {e}"))?;
     F::load(&mut Locals { step: "", values, logs: Arc::default() }).map_err(|Unreadable(why)| why)

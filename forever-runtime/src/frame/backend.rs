@@ -1,4 +1,4 @@
-//! What a run needs of the runtime behind it: where checkpoints go, and what it asks for.
+//! Interface of a run to its runtime: storage of checkpoints, time, messages and other fibers.
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
 use crate::store::{BranchResult, LayoutRow, NewFiber, OpsDelta, PendingMessage, SnapshotDelta};
 
-/// Where checkpoints go.
+/// Backend of a run: the runtime, or a test.
 pub(crate) trait RunBackend: Send + Sync {
-    /// The way to the runtime behind it.
+    /// Link to the runtime.
     fn link(&self) -> Link<Runtime> {
         Link::None
     }
 
-    /// The claim that is written under; none without a store.
+    /// The claim under which the run writes; `None` without a store.
     fn fence(&self) -> Option<Arc<Fence>> {
         None
     }
@@ -32,66 +32,66 @@ pub(crate) trait RunBackend: Send + Sync {
         no_steps()
     }
 
-    /// The time on the runtime's clock. Without a runtime everything that can be waited for by time is over.
+    /// Time on the runtime's clock. Without a runtime, every wait for a time is over at once.
     fn now_ms(&self) -> i64 {
         i64::MAX
     }
 
-    /// From now on cut points that wait do so in memory.
+    /// Makes cut points wait in memory from now on.
     fn stay_in_memory(&self) {}
 
-    /// News for a cut point that waits in memory, from now on: a message to the fiber, or the end of
-    /// one of these. `None` where the fiber leaves memory while it waits.
+    /// A future for a cut point that waits in memory: ready after a message to the fiber, or the
+    /// end of one of `fibers`. `None` where the fiber leaves memory while it waits.
     fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
         let _ = fibers;
         None
     }
 
-    /// Ready when `duration` has passed on the runtime's clock.
+    /// Sleeps for `duration` on the runtime's clock.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(duration))
     }
 
-    /// Tells what happens to the fiber.
+    /// Publishes an event of the fiber.
     fn tell(&self, what: EventKind) {
         let _ = what;
     }
 
-    /// The oldest message of a topic.
+    /// The oldest pending message of a topic.
     fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
         let _ = topic;
         Box::pin(async { Ok(None) })
     }
 
-    /// Says what the function takes on a topic.
+    /// Registers the type that the function receives on a topic.
     fn takes(&self, topic: &'static str, check: Check) {
         let _ = (topic, check);
     }
 
-    /// Says what an effect of a function gives.
+    /// Registers the type of the result of an effect.
     fn gives(&self, function: &'static str, step: &'static str, check: Check) {
         let _ = (function, step, check);
     }
 
-    /// What became of another fiber; `None` while it has not ended.
+    /// Exit of another fiber; `None` while it has not ended.
     fn ended<'a>(&'a self, fiber: &'a str) -> BoxFuture<'a, Result<Option<Exit>, Error>> {
         let _ = fiber;
         Box::pin(async { Err(Error::new(ErrorKind::Setup, "other fibers need a runtime")) })
     }
 
-    /// Makes a child of an invocation, to be stored with the next checkpoint.
+    /// Creates a child from an invocation; it is stored with the next checkpoint.
     fn child(&self, name: &'static str, function: TypeId, args: String) -> Result<NewFiber, Error> {
         let _ = (name, function, args);
         Err(Error::new(ErrorKind::Setup, "other fibers need a runtime"))
     }
 
-    /// Stores what one of several steps side by side has given.
+    /// Stores the result of a branch of a `steps!`.
     fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
         let _ = (number, result);
         no_steps()
     }
 
-    /// Stores what a closure fiber keeps.
+    /// Replaces the stash of a closure fiber.
     fn stash(&self, data: String) -> BoxFuture<'_, Result<(), Error>> {
         let _ = data;
         Box::pin(async {
@@ -99,36 +99,36 @@ pub(crate) trait RunBackend: Send + Sync {
         })
     }
 
-    /// What [`RunBackend::stash`] stored last.
+    /// The last value stored by [`RunBackend::stash`].
     fn stashed(&self) -> Option<String> {
         None
     }
 
-    /// Where the operations of the fiber are kept.
+    /// The ledger of the fiber's operations.
     fn ledger(&self) -> &dyn Ledger;
 
-    /// The fiber has come further than its last checkpoint.
+    /// Records progress since the last checkpoint.
     fn progressed(&self) {}
 
-    /// Whether the fiber is to stop at the next occasion.
+    /// Whether the fiber should stop at the next opportunity.
     fn is_told_to_stop(&self) -> bool {
         false
     }
 
-    /// The fiber is to stop at the next occasion.
+    /// Asks the fiber to stop at the next opportunity.
     fn tell_to_stop(&self) {}
 
-    /// Whether the code runs again, from its last checkpoint, when it is interrupted.
+    /// Whether the code runs again from its last checkpoint after an interruption.
     fn resumes(&self) -> bool {
         true
     }
 
-    /// Whether the fiber can be parked; otherwise what would park it is an error.
+    /// Whether the fiber can be parked; otherwise a reason to park is an error.
     fn parks(&self) -> bool {
         true
     }
 
-    /// How long the other side may take to say whether an operation was carried out.
+    /// Maximum time of a check whether an operation was carried out.
     fn check_timeout(&self) -> Duration {
         self.link().get().map_or(crate::runtime::settings::CHECK_TIMEOUT, |runtime| runtime.settings.check_timeout)
     }
@@ -138,31 +138,31 @@ fn no_steps<T: Send + 'static>() -> BoxFuture<'static, Result<T, Error>> {
     Box::pin(async { Err(Error::new(ErrorKind::Setup, "only a `#[fiber]` has steps")) })
 }
 
-/// One snapshot on its way to the store.
+/// A snapshot on its way to the store.
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
-    /// The main text of the snapshot, JSON.
+    /// Main text of the snapshot, JSON.
     pub(crate) snapshot: String,
-    /// The name of the cut point that was passed, for logs; of the innermost frame.
+    /// Name of the completed cut point in the innermost frame, for logs.
     pub(crate) at: &'static str,
-    /// The layouts of the functions that are being called, outermost first.
+    /// Layouts of the functions on the call stack, outermost first.
     pub(crate) callees: Vec<Arc<LayoutRow>>,
-    /// How many checkpoints the fiber has made, with this one.
+    /// Number of checkpoints of the fiber, including this one.
     pub(crate) number: u64,
-    /// What becomes of the operations since the last one, in the same transaction.
+    /// Changes of the operations since the last checkpoint, in the same transaction.
     pub(crate) ops: OpsDelta,
-    /// What changes beside `snapshot`, in the same transaction.
+    /// Changes of the rows beside `snapshot`, in the same transaction.
     pub(crate) delta: SnapshotDelta,
-    /// What else is to happen in the same transaction.
+    /// Other changes in the same transaction.
     pub(crate) outbox: Outbox,
 }
 
-/// What a cut point puts down for the checkpoint that follows.
+/// Changes that a cut point adds to the next checkpoint.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// The message that was received, and goes.
+    /// The message that was received, to be deleted.
     pub(crate) received: Option<i64>,
-    /// Whether what steps side by side have left is taken up.
+    /// Whether the stored branch results were used, and are to be deleted.
     pub(crate) joined: bool,
     /// Children, with their invocations.
     pub(crate) children: Vec<(NewFiber, Box<dyn Any + Send>)>,

@@ -1,10 +1,10 @@
-//! Shared borrows that last while a body runs, so that it cannot change what is borrowed.
+//! Shared borrows that last while a body runs, so that it cannot change the borrowed variables.
 use std::marker::PhantomData;
 
 /// Shared borrows of any number of variables, until [`end`](SharedBorrows::end).
 ///
-/// Only the compiler's borrow checker sees them: they are nothing at run time, and can be sent to another thread whatever
-/// is borrowed.
+/// Only the borrow checker sees them. They do nothing at run time, and can be sent to another
+/// thread whatever is borrowed.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct SharedBorrows<'a>(PhantomData<&'a ()>);
@@ -15,12 +15,12 @@ impl<'a> SharedBorrows<'a> {
         SharedBorrows(PhantomData)
     }
 
-    /// Borrows one more.
+    /// Adds a borrow.
     #[must_use]
     pub const fn and<T: ?Sized>(self, _: &'a T) -> Self {
         self
     }
 
-    /// Ends all of them.
+    /// Ends all borrows.
     pub const fn end(self) {}
 }

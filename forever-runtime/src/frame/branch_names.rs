@@ -1,10 +1,11 @@
-//! Stored names of the branches of `steps!`: `both[fetch]` for a branch, `pages["law"]` for an item.
+//! Stored names of the branches of `steps!`: `both[fetch]` for a branch, `pages["law"]` for an item
+//! of a list.
 use std::collections::BTreeMap;
 
 use crate::frame::machine::{BranchSpec, Cut};
 use crate::store::{OpKind, OpRecord};
 
-/// How the results of an earlier version of this library name a branch: by its place.
+/// Mark of a branch stored by an earlier version of this library, which named it by its place.
 pub(crate) const BY_PLACE: char = '#';
 
 /// The stored name of a branch: `both[fetch]`.
@@ -12,13 +13,14 @@ pub(crate) fn branch_name(steps: &str, branch: &str) -> String {
     format!("{steps}[{branch}]")
 }
 
-/// The names that a stored branch may have in the code: `both` and `fetch` of `both[fetch]`. Both parts may hold brackets.
+/// The names that a stored branch may have in the code: `both` and `fetch` for `both[fetch]`. Both
+/// may contain brackets.
 pub(crate) fn parts_of_branch(name: &str) -> impl Iterator<Item = (&str, &str)> {
     let inner = name.strip_suffix(']');
     inner.into_iter().flat_map(|inner| inner.match_indices('[').map(move |(at, _)| (&inner[..at], &inner[at + 1..])))
 }
 
-/// One branch as it is stored: its own name, and those that it may be stored under from before it was renamed.
+/// Stored names of one branch: its own, and those from before it was renamed.
 #[derive(Debug)]
 pub(crate) struct StoredBranch {
     pub(crate) name: String,
@@ -49,12 +51,13 @@ impl StoredBranch {
         self.name == name || self.was.iter().any(|was| was == name)
     }
 
-    /// Whether an operation of the function is this branch's.
+    /// Whether an operation of the function belongs to this branch.
     pub(crate) fn is_of(&self, function: &str, op: &OpRecord) -> bool {
         op.function == function && self.has(&op.step)
     }
 
-    /// Whether it can settle an operation of its name: an effect of an earlier run is settled by an effect.
+    /// Whether it can settle an operation of its name: only an effect settles an effect of an
+    /// earlier run.
     pub(crate) fn settles(&self, op: &OpRecord) -> bool {
         self.effect || op.kind != OpKind::Effect
     }

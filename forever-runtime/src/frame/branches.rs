@@ -1,7 +1,10 @@
-//! Steps side by side: `steps!`. Each result is stored when it arrives, under the name of its branch: `both[fetch]` for a branch of
-//! `steps!(fetch(a), ..)`, `pages["law"]` for the item `"law"` of a `steps!(for ..)`. A resumed fiber runs only the branches whose
-//! results are not stored. A result that no branch of the code has the name of parks the fiber: the branch was renamed, or its work is
-//! not wanted any more, and only a person can say which.
+//! Concurrent steps: `steps!`.
+//!
+//! Each result is stored when it arrives, under the name of its branch: `both[fetch]` for a branch
+//! of `steps!(fetch(a), ..)`, `pages["law"]` for the item `"law"` of a `steps!(for ..)`. A resumed
+//! fiber runs only the branches without a stored result. A stored result whose name no branch of
+//! the code has parks the fiber: either the branch was renamed or its work is no longer wanted, and
+//! only a person can tell which.
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -32,13 +35,13 @@ use crate::ops::op::Op;
 use crate::runtime::exit::Exit;
 use crate::store::{BranchResult, OpKind, OpRecord};
 
-/// The branches of one `steps!`, with what earlier runs left of them.
+/// The branches of one `steps!`, with the results of earlier runs.
 #[doc(hidden)]
 pub struct Side {
     run: Arc<Run>,
     machine: &'static Machine,
     cut: &'static Cut,
-    /// How many checkpoints the fiber had made when they began.
+    /// Number of checkpoints of the fiber when they began.
     number: u64,
     /// Results of an earlier run, by branch.
     stored: BTreeMap<String, String>,
@@ -51,7 +54,7 @@ impl std::fmt::Debug for Side {
 }
 
 impl Frame {
-    /// Begins a `steps!`, or goes on with it.
+    /// Begins a `steps!`, or resumes it.
     pub fn side(&self, cut: u32) -> impl Future<Output = Side> + Send + use<> {
         let (run, machine, cut) = (Arc::clone(&self.run), self.machine, &self.machine.cuts[cut as usize]);
         async move {
@@ -64,13 +67,14 @@ impl Frame {
 }
 
 impl Side {
-    /// The operations that the branches are.
+    /// The branches as operations.
     pub fn operations(&self) -> Branches {
         let Side { run, machine, cut, number, .. } = self;
         Branches { run: Arc::clone(run), machine, cut, number: *number }
     }
 
-    /// `steps!(for x in items, limit = 8, body)`: a list to be filled, `limit` of them at a time.
+    /// `steps!(for x in items, limit = 8, body)`: a list to be filled, of which `limit` run at a
+    /// time.
     pub fn each<F>(self, limit: Option<usize>) -> Each<F> {
         Each { side: self, limit: limit.unwrap_or(usize::MAX).max(1), branches: Vec::new() }
     }
@@ -79,10 +83,11 @@ impl Side {
         self.cut.branches.iter().map(|branch| StoredBranch::named(self.cut, branch)).collect()
     }
 
-    /// Gives each branch the result that is stored for it, and parks the fiber for what belongs to none: a result, or an operation in
-    /// doubt, that no branch would come to.
+    /// Gives each branch its stored result. Parks the fiber for a result, or an operation in doubt,
+    /// that belongs to no branch.
     async fn begun(&mut self, branches: Vec<StoredBranch>) -> Vec<Begun> {
-        // Earlier versions of this library stored the transactions of branches under the name of the `steps!`.
+        // Earlier versions of this library stored the transactions of branches under the name of
+        // the `steps!`.
         let is_committed = |op: &OpRecord| op.kind == OpKind::Transaction && op.function == self.machine.name && self.cut.has(&op.step);
         let of_branch = |op: &OpRecord| branches.iter().find(|branch| branch.is_of(self.machine.name, op));
         let is_ours =
@@ -115,7 +120,7 @@ impl Side {
         begun
     }
 
-    /// One branch: its result of an earlier run, or that of its body, stored.
+    /// Runs one branch: returns its stored result, or runs its body and stores that result.
     async fn branch<T: Saved, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let Begun { branch, result } = begun;
         let is_of = |op: &OpRecord| branch.is_of(self.machine.name, op);
@@ -130,7 +135,7 @@ impl Side {
             };
         }
         if !self.run.ops.is_in_doubt(is_of) {
-            // What an earlier run may have done is found out before anything else begins.
+            // Operations of an earlier run are resolved before anything else begins.
             self.run.ops.decided().await;
         }
         let value = self.run.tx_position.in_branch(Arc::clone(&branch), body).await?;
@@ -146,18 +151,19 @@ impl Side {
     }
 }
 
-/// A branch, and its result of an earlier run.
+/// A branch with its stored result, if there is one.
 struct Begun {
     branch: Arc<StoredBranch>,
     result: Option<String>,
 }
 
-// A method for each number of branches: with a trait for tuples, the compiler fails to see that the future of a function whose error is a
-// `Box<dyn Error + Send + Sync>` can be sent.
+// One method per number of branches. With a trait for tuples, the compiler could not tell that the
+// future of a function is `Send` if its error is a `Box<dyn Error + Send + Sync>`.
 macro_rules! all {
     ($all:ident: $($future:ident $value:ident,)+) => {
         impl Side {
-            /// `steps!(a, b, ..)`: all at once, as a tuple; the first error ends the others.
+            /// `steps!(a, b, ..)`: runs all at once and returns a tuple; the first error ends the
+            /// others.
             #[allow(non_snake_case, clippy::too_many_arguments)]
             pub async fn $all<E: Send, $($value: Saved + Send, $future: Future<Output = Result<$value, E>> + Send),+>(
                 mut self,
@@ -199,7 +205,7 @@ all!(all_10: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6, F7 T7, F8 T8, F9 T
 all!(all_11: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6, F7 T7, F8 T8, F9 T9, F10 T10,);
 all!(all_12: F0 T0, F1 T1, F2 T2, F3 T3, F4 T4, F5 T5, F6 T6, F7 T7, F8 T8, F9 T9, F10 T10, F11 T11,);
 
-/// A branch that says which one it is.
+/// A branch with its number.
 type Numbered<'a, T> = Pin<Box<dyn Future<Output = (usize, T)> + Send + 'a>>;
 
 /// The branches of a `steps!(for ..)`.
@@ -217,13 +223,14 @@ impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> 
         self.branches.push((item, branch));
     }
 
-    /// Runs them; the first error ends the others.
+    /// Runs all branches; the first error ends the others.
     pub async fn run(self) -> Result<Vec<T>, E> {
         let Each { mut side, limit, branches } = self;
         let (items, bodies): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
         let begun = side.begun(items.iter().map(|item| StoredBranch::of_item(side.cut, item)).collect()).await;
         let mut values: Vec<Option<T>> = items.iter().map(|_| None).collect();
-        // Those that the others wait for come first: there may be no room for more.
+        // Branches with an operation in doubt come first, since the others wait for them and
+        // `limit` may leave no room later.
         let is_in_doubt = |(_, (begun, _)): &(usize, (Begun, F))| side.run.ops.is_in_doubt(|op| begun.branch.is_of(side.machine.name, op));
         let (first, later): (Vec<_>, Vec<_>) = begun.into_iter().zip(bodies).enumerate().partition(is_in_doubt);
         let mut waiting = first.into_iter().chain(later);
@@ -242,10 +249,12 @@ impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> 
     }
 }
 
-/// The items of a `steps!(for x in items, ..)`, collected, each in a place of its own from which its branch takes it.
+/// The collected items of a `steps!(for x in items, ..)`. Each has a place of its own, from which
+/// its branch takes it.
 ///
-/// `json` gives the JSON text of an item that has one. An item is known by it in the store, so that a list in another order is no other
-/// list; the second of two equal items has `#2` behind it. An item without one is known by its place and the length of the list.
+/// `json` gives the JSON text of an item that has one. The store identifies the item by this text,
+/// so reordering the list changes nothing; the second of two equal items gets the suffix `#2`. An
+/// item without a text is identified by its place and the length of the list.
 #[doc(hidden)]
 pub fn places<T>(items: Vec<T>, json: impl Fn(&T) -> Option<String>) -> Vec<ItemPlace<T>> {
     let len = items.len();
@@ -260,25 +269,26 @@ pub fn places<T>(items: Vec<T>, json: impl Fn(&T) -> Option<String>) -> Vec<Item
     items.into_iter().enumerate().map(&mut place).collect()
 }
 
-/// The longest text of an item that names its branch as it is, in bytes.
+/// Maximum length in bytes of an item's text that names its branch unchanged.
 const LONGEST_ITEM: usize = 100;
 
 fn short(json: String) -> String {
     if json.len() <= LONGEST_ITEM { json } else { format!("sha256 {}", hex(&Sha256::digest(json)[..16])) }
 }
 
-/// An item that may have a JSON text, to be asked as `(&&Item(item)).key()` with [`ByJson`] and [`ByPlace`] in scope.
+/// An item that may have a JSON text. Call `(&&Item(item)).key()` with [`ByJson`] and [`ByPlace`]
+/// in scope.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Item<'a, T>(pub &'a T);
 
-/// Chosen first, where the item can be saved.
+/// Chosen first, for items that can be saved.
 #[doc(hidden)]
 pub trait ByJson {
     fn key(&self) -> Option<String>;
 }
 
-/// Chosen for all others.
+/// Chosen for all other items.
 #[doc(hidden)]
 pub trait ByPlace {
     fn key(&self) -> Option<String>;
@@ -296,7 +306,7 @@ impl<T> ByPlace for Item<'_, T> {
     }
 }
 
-/// An item and what its branch is known by.
+/// An item with the key of its branch.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ItemPlace<T> {
@@ -305,7 +315,7 @@ pub struct ItemPlace<T> {
 }
 
 impl<T> ItemPlace<T> {
-    /// What its branch is known by.
+    /// Key of its branch.
     pub fn key(&self) -> Arc<str> {
         Arc::clone(&self.key)
     }
@@ -317,14 +327,14 @@ pub fn item<T>(place: &mut ItemPlace<T>) -> T {
     place.item.take().expect("each branch takes its own item, once")
 }
 
-/// The operations that the branches of a `steps!` are.
+/// The branches of a `steps!` as operations.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Branches {
     run: Arc<Run>,
     machine: &'static Machine,
     cut: &'static Cut,
-    /// How many checkpoints the fiber had made when they began.
+    /// Number of checkpoints of the fiber when they began.
     number: u64,
 }
 
@@ -333,13 +343,13 @@ pub struct Branches {
 #[derive(Debug)]
 pub struct Branch<'a> {
     of: &'a Branches,
-    /// What the branch is called in messages and events.
+    /// Name of the branch in messages and events.
     step: &'static str,
     stored: StoredBranch,
 }
 
 impl Branches {
-    /// A branch by its place among the named ones.
+    /// The branch at place `n` among the named ones.
     pub fn named(&self, n: usize) -> Branch<'_> {
         let branch = &self.cut.branches[n];
         Branch { of: self, step: branch.stored, stored: StoredBranch::named(self.cut, branch) }
@@ -365,18 +375,18 @@ impl Branch<'_> {
         }
     }
 
-    /// The op of a branch whose body takes one.
+    /// The `Op` of a branch whose body takes one.
     pub fn op(&self) -> Op {
         let record = self.of.run.ops.of_step(self.place(OpKind::Step, None));
         Op::of(Arc::clone(&self.of.run), self.step, record)
     }
 
-    /// Begins a branch with `retry`, `timeout` or `catch`, after the attempts that earlier runs made.
+    /// Begins a branch with `retry`, `timeout` or `catch`, counting the attempts of earlier runs.
     pub fn attempts<E>(&self, retry: Option<Retry<E>>, timeout: Option<Duration>) -> Attempts<E> {
         Attempts::new(self.op(), retry).within(timeout)
     }
 
-    /// Begins a branch that is an effect, or goes on with it.
+    /// Begins a branch that is an effect, or resumes it.
     pub async fn effect<E>(&self, key: Option<Result<String, String>>, retry: Option<Retry<E>>, make: Option<Make<E>>) -> Effect<E> {
         let run = &self.of.run;
         Effect::begun(run, self.step, |key| self.place(OpKind::Effect, key), key, retry, make).await.in_branch()

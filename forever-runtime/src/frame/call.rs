@@ -1,4 +1,4 @@
-//! `call!`: another fiber function that runs inline, its frame nested in its caller's snapshot.
+//! `call!`: runs another fiber function inline, with its frame nested in its caller's snapshot.
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -15,7 +15,8 @@ use crate::layout::rows::row_of;
 use crate::runtime::exit::Exit;
 
 impl Frame {
-    /// Runs another fiber inline, from its start or from the snapshot it left in ours, then checkpoints with its value.
+    /// Runs another fiber inline, from its start or from its nested snapshot, then makes a
+    /// checkpoint with its value.
     ///
     /// `save` runs before this returns, so that the future holds no borrow of the caller's locals.
     pub fn call<'a, F: Fiber>(
@@ -37,7 +38,7 @@ impl Frame {
                 }
             };
             let (returned, missed) = run_callee(start, ctx.of_callee(), callee).await;
-            // A step of its that ended in an error is over.
+            // A step of the callee that ended in an error is over.
             self.run.step.end();
             self.run.tx_position.returned();
             let value = match missed {
@@ -55,9 +56,8 @@ impl Frame {
         })
     }
 
-    /// Runs another fiber inline as [`call`](Self::call) does, for a layer above: its caller is
-    /// polled meanwhile, and gets what stops it. The caller stores the result, with
-    /// [`store`](Self::store).
+    /// As [`call`](Self::call), for a layer above. Its caller is polled meanwhile and gets the exit
+    /// that stops the callee. The caller stores the result with [`store`](Self::store).
     pub(crate) async fn host<F: Fiber>(
         &mut self,
         cut: u32,
@@ -75,19 +75,19 @@ impl Frame {
         returned
     }
 
-    /// Replaces the snapshot as [`checkpoint`](Self::checkpoint) does; `Err` says how the run ends
-    /// where it cannot be stored.
+    /// Replaces the snapshot, as [`checkpoint`](Self::checkpoint) does; an error is the exit of a
+    /// run whose snapshot cannot be stored.
     pub(crate) async fn store(&self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> Result<(), Exit> {
         let written = self.write(cut, save, "null}");
         try_commit(&self.run, written, self.machine.cuts[cut as usize].name, self.callees.clone()).await
     }
 
-    /// The function that the snapshot being resumed from has a call of.
+    /// Name of the function whose call the snapshot to resume from contains.
     pub(crate) fn called(&self) -> Option<&str> {
         self.target.as_ref()?.call.as_ref()?.fiber.as_deref()
     }
 
-    /// The frame of a callee, and the open text of this one around it.
+    /// The frame of a callee, and the open text of this frame around it.
     fn callee<F: Fiber>(&self, open: Result<Written, String>, nested: Option<Box<Snapshot>>) -> Result<(Written, Frame), Exit> {
         if self.depth == MAX_CALLS {
             return Err(Exit::failed(format!("`{}` cannot be called from here: {}", F::MACHINE.name, too_many_calls())));
@@ -114,9 +114,11 @@ impl Frame {
     }
 }
 
-/// Lets the driver run a callee in its caller's place: what it returned, and why it never came to its cut point, if so.
+/// Hands a callee to the driver, which runs it in its caller's place. Returns its result, and the
+/// reason if it never reached its cut point.
 ///
-/// Only the innermost function is ever polled, so the stack does not grow with the calls, however much a body takes of it.
+/// Only the innermost function is ever polled, so the stack does not grow with the calls, however
+/// much of it a body uses.
 async fn run_callee<F: Fiber>(start: Option<F>, ctx: FiberContext, mut callee: Frame) -> (Result<F::Output, F::Error>, Option<String>) {
     let run = callee.run();
     let ended = Arc::new(Mutex::new(None));

@@ -6,7 +6,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::frame::resources::{Res, Resources};
 use crate::frame::run::Run;
 
-/// What a running fiber knows of itself.
+/// Context of a running fiber: its id, its name, its resources and its runtime.
 #[derive(Debug)]
 pub struct FiberContext {
     pub(crate) id: String,
@@ -15,23 +15,24 @@ pub struct FiberContext {
     pub(crate) resources: Resources,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) run: Arc<Run>,
-    /// Whether the activation before this one was cut off: it neither ended nor waited nor parked.
+    /// Whether the last activation was cut off: it neither ended nor waited nor parked.
     pub(crate) interrupted: bool,
-    /// What the activation before this one has left for it in this process, by [`Exit::Again`](crate::runtime::exit::Exit::Again).
+    /// Value that the last activation has passed on within this process, by
+    /// [`Exit::Again`](crate::runtime::exit::Exit::Again).
     pub(crate) handed_over: Option<Arc<dyn Any + Send + Sync>>,
-    /// What the layer above gives to the functions that it calls.
+    /// Value that the layer above gives to the functions it calls.
     pub(crate) host: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl FiberContext {
-    /// A context without a runtime behind it.
+    /// A context without a runtime.
     #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "for the testing kit"))]
     pub(crate) fn new(id: String, resources: Resources, run: &Arc<Run>) -> Self {
         let (clock, run) = (Arc::new(SystemClock::new()), Arc::clone(run));
         FiberContext { id, name: "".into(), resuming: false, resources, clock, run, interrupted: false, handed_over: None, host: None }
     }
 
-    /// The same for a function that this one calls.
+    /// The context of a function that this one calls.
     pub(crate) fn of_callee(&self) -> Self {
         let FiberContext { id, name, resuming, resources, clock, run, interrupted, handed_over: _, host } = self;
         let (id, name, resources) = (id.clone(), Arc::clone(name), resources.clone());
@@ -39,17 +40,17 @@ impl FiberContext {
         FiberContext { id, name, resuming: *resuming, resources, clock, run, interrupted: *interrupted, handed_over: None, host }
     }
 
-    /// The same for functions that the layer above calls, which find `host` by its type.
+    /// The context of functions that the layer above calls, which look up `host` by its type.
     pub(crate) fn hosted<T: Send + Sync + 'static>(&self, host: T) -> Self {
         FiberContext { host: Some(Arc::new(host)), ..self.of_callee() }
     }
 
-    /// What the layer above gives to the functions that it calls.
+    /// The value that the layer above gives to the functions it calls.
     pub(crate) fn host<T: 'static>(&self) -> Option<&T> {
         self.host.as_deref()?.downcast_ref()
     }
 
-    /// What all frames of the run share.
+    /// State shared by all frames of the run.
     pub(crate) fn run(&self) -> &Arc<Run> {
         &self.run
     }
@@ -64,7 +65,7 @@ impl FiberContext {
         &self.name
     }
 
-    /// Whether this run began in the middle, from a snapshot.
+    /// Whether this run resumed from a snapshot.
     pub fn is_resuming(&self) -> bool {
         self.resuming
     }
@@ -74,7 +75,7 @@ impl FiberContext {
         &*self.clock
     }
 
-    /// Ready when the fiber is asked to stop, because it is cancelled or because the runtime closes.
+    /// Ready when the fiber is asked to stop, because it is cancelled or the runtime closes.
     pub async fn cancelled(&self) {
         self.run.ops.asked_to_stop().await;
     }
@@ -85,10 +86,12 @@ impl FiberContext {
     }
 
     /// # Panics
-    /// When the runtime lacks it: the failure of this fiber, with a message that names the type.
+    /// When the runtime lacks the resource. The panic fails this fiber, with a message that names
+    /// the type.
     #[doc(hidden)]
     pub fn resource<T: Send + Sync + 'static>(&self) -> Res<T> {
-        // Those of registered fibers are checked at open; this is one that is only called by another.
+        // Resources of registered fibers are checked at open; this fiber is only called by another
+        // one.
         self.resources.get().unwrap_or_else(|| {
             let what = std::any::type_name::<T>();
             panic!("a fiber called from `{}` needs a `{what}`: add it with `.resource(..)`, and the fiber with `.fiber(..)`", self.name)

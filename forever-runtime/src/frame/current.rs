@@ -1,6 +1,8 @@
-//! Which fiber's code the thread is running now: what ambient functions and restored handles find their runtime by.
+//! The fiber whose code the thread is running: ambient functions and restored handles find their
+//! runtime through it.
 //!
-//! Set by the driver around every poll of a fiber, so it is right across `.await`s and never leaks into a task that the fiber spawns.
+//! The driver sets it around every poll of a fiber, so it is right across `.await`s and never leaks
+//! into a task that the fiber spawns.
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -12,12 +14,12 @@ thread_local! {
     static NOW: RefCell<Option<Arc<Run>>> = const { RefCell::new(None) };
 }
 
-/// Makes a fiber the one that the thread runs, until the guard goes.
+/// Makes a fiber the current one of the thread until the guard is dropped.
 pub(crate) fn enter(run: &Arc<Run>) -> Within {
     Within { before: NOW.replace(Some(Arc::clone(run))) }
 }
 
-/// Restores what was before.
+/// Guard that restores the previous current fiber.
 pub(crate) struct Within {
     before: Option<Arc<Run>>,
 }
@@ -28,12 +30,12 @@ impl Drop for Within {
     }
 }
 
-/// The fiber that the thread runs.
+/// The current fiber of the thread.
 pub(crate) fn run() -> Option<Arc<Run>> {
     NOW.with_borrow(Clone::clone)
 }
 
-/// The way to the runtime of the fiber that the thread runs.
+/// Link to the runtime of the current fiber.
 pub(crate) fn link() -> Link<Runtime> {
     run().map_or(Link::None, |run| run.backend.link())
 }

@@ -1,4 +1,5 @@
-//! Which iterators a `for` loop by value may collect when it begins: those whose items are there already.
+//! Iterators whose items a `for` loop by value may collect when it begins, because they exist
+//! already.
 use std::char::{ToLowercase, ToUppercase};
 use std::collections::{binary_heap, btree_map, btree_set, hash_map, hash_set, linked_list, vec_deque};
 use std::iter::{
@@ -7,15 +8,17 @@ use std::iter::{
 use std::ops::{Range, RangeFrom, RangeInclusive};
 use std::{array, option, path, result, slice, str, string, vec};
 
-/// An iterator that can be collected early: it is finite, and taking its items does nothing else.
+/// An iterator that can be collected early: it is finite, and taking its items has no other effect.
 ///
-/// A `for` loop by value with a step in it, and `steps!(for ..)`, collect their items when they begin: those that are left are
-/// saved at each step. Collecting must not be told from taking the items one by one, as the plain loop does. That is so for the
-/// iterators of containers and for ranges, and for what `rev`, `enumerate`, `skip`, `take`, `step_by`, `zip`, `chain`, `copied`,
-/// `cloned`, `peekable`, `fuse` and `flatten` make of them. It is not so for iterators that call a closure (`map`, `filter`,
-/// `from_fn`, `successors`), wait, read, or never end. A loop over one of those does not compile. Two ways out:
+/// A `for` loop by value with a step in it, and `steps!(for ..)`, collect their items when they
+/// begin and save the remaining ones at each step. This must not be observable: a plain loop takes
+/// its items one by one. It holds for the iterators of containers, for ranges, and for the adaptors
+/// `rev`, `enumerate`, `skip`, `take`, `step_by`, `zip`, `chain`, `copied`, `cloned`, `peekable`,
+/// `fuse` and `flatten` over them. It does not hold for iterators that call a closure (`map`,
+/// `filter`, `from_fn`, `successors`), wait, read, or never end. A loop over one of those does not
+/// compile. There are two ways out:
 ///
-/// - `for item in items.iter().map(price).collect::<Vec<_>>()`, which does early what it does, in plain sight;
+/// - `for item in items.iter().map(price).collect::<Vec<_>>()` makes the early collection explicit;
 /// - `while let Some(item) = next(&mut state)` with a state that can be saved.
 ///
 /// Implement it for the iterator of a container of your own:
@@ -50,7 +53,7 @@ use std::{array, option, path, result, slice, str, string, vec};
 )]
 pub trait EagerIterator: Iterator {}
 
-/// One line for each iterator: its parameters in brackets, then the type.
+/// One line per iterator: its parameters in brackets, then the type.
 macro_rules! eager {
     ($([$($parameters:tt)*] $iterator:ty;)*) => { $(impl<$($parameters)*> EagerIterator for $iterator where Self: Iterator {})* };
 }
@@ -148,7 +151,7 @@ eager! {
     [A: EagerIterator, B: EagerIterator] Chain<A, B>;
 }
 
-/// Splitting text at what is no closure.
+/// Iterators that split text at a pattern other than a closure.
 macro_rules! split {
     ($([$($parameters:tt)*] $pattern:ty),* $(,)?) => { $(
         eager! {
@@ -169,7 +172,7 @@ macro_rules! split {
 
 split! { [] char, [] &str, [] &String, [] &&str, [] &[char], [const N: usize] [char; N], [const N: usize] &[char; N] }
 
-/// Iterators that never end on their own, where something else ends them.
+/// Infinite iterators that another one ends.
 macro_rules! ended {
     ($([$($parameters:tt)*] $endless:ty),* $(,)?) => { $(
         eager! {

@@ -19,9 +19,9 @@ use crate::frame::resources::Needs;
     note = "make the function a `#[fiber]`, or `.await` it in a `step!`"
 )]
 pub trait Fiber: Send + Sized + 'static {
-    /// What the function gives back in its `Ok`; it is stored.
+    /// Type of the value in the function's `Ok`; it is stored.
     type Output: Value;
-    /// What it gives back in its `Err`; its text is stored.
+    /// Type of the error in its `Err`; its text is stored.
     type Error: Failure;
 
     #[doc(hidden)]
@@ -45,7 +45,7 @@ pub trait Fiber: Send + Sized + 'static {
     ) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send + 'run;
 }
 
-/// What a fiber can give back: anything that serde can write and read again, and that can be sent to another thread.
+/// A value that a fiber can return: serde can write and read it, and it is `Send`.
 #[diagnostic::on_unimplemented(
     message = "the value of a fiber and of a `recv!` is stored, but its type `{Self}` cannot be saved",
     label = "cannot be saved",
@@ -56,7 +56,7 @@ pub trait Value: Serialize + DeserializeOwned + Send + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
 
-/// An invocation that could be awaited: none can.
+/// An invocation that can be awaited: there is none.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{F}` is a fiber, which does not run by `.await`",
@@ -65,7 +65,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
 )]
 pub trait Awaitable<'never, F> {}
 
-/// What a fiber can fail with: anything whose text can be stored.
+/// An error that a fiber can return: its text can be stored.
 #[diagnostic::on_unimplemented(
     message = "the error of a fiber is stored as text, but `{Self}` is no error",
     label = "not an error",
@@ -76,7 +76,8 @@ pub trait Failure: Into<Box<dyn std::error::Error + Send + Sync>> + Send {}
 #[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>> + Send> Failure for E {}
 
-/// Implemented by `Result` alone, so that an alias as return type (`anyhow::Result<T>`) can be taken apart.
+/// Implemented for `Result` alone, to get the types out of an alias as return type
+/// (`anyhow::Result<T>`).
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a fiber must return a `Result`, not `{Self}`",
@@ -93,7 +94,7 @@ impl<T, E> IsResult for Result<T, E> {
     type Err = E;
 }
 
-/// A function's return type, by which [`Never`] is named.
+/// The return type of a function, through which [`Never`] is named.
 #[doc(hidden)]
 pub trait Returns {
     type Value;

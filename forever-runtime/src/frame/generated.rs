@@ -1,9 +1,12 @@
-//! What generated code says often: the checks that name a variable, and the attempts of a step.
+//! Macros for frequent parts of generated code: the checks that name a variable, and the attempts
+//! of a step.
 //!
-//! These are macros so that an expansion has one line where it would have twenty. What an error can point at is handed in by the
-//! caller with the span of the user's code, as `tt`: an `ident` would have the span of this file.
+//! They keep expansions short: one line instead of twenty. Tokens that an error can point at are
+//! passed in by the caller with the span of the user's code, as `tt`: an `ident` would have the
+//! span of this file.
 
-/// The check that a kept variable can be saved: a module with a trait whose message names the variable and the step.
+/// Checks that a kept variable can be saved: a module with a trait whose message names the variable
+/// and the step.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_keep {
@@ -40,7 +43,7 @@ macro_rules! __forever_keep {
     };
 }
 
-/// [`__forever_keep`] for what is left of a `for` loop by value, whose items are to be saved.
+/// As [`__forever_keep`], for the remaining items of a `for` loop by value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_keep_items {
@@ -76,7 +79,7 @@ macro_rules! __forever_keep_items {
     };
 }
 
-/// The trait by which a variable is asked whether it may be dropped at a cut point that does not keep it.
+/// Trait that decides whether a variable may be dropped at a cut point that does not keep it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_hold {
@@ -99,7 +102,7 @@ macro_rules! __forever_hold {
     };
 }
 
-/// The trait by which a place is asked whether it owns the text that a kept variable has from it.
+/// Trait that decides whether a place owns the text that a kept variable borrows from it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_text {
@@ -122,7 +125,7 @@ macro_rules! __forever_text {
     };
 }
 
-/// How an error of the library becomes one of the function's, if it can.
+/// Converts an error of the library to the function's error type, if possible.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_made {
@@ -133,7 +136,8 @@ macro_rules! __forever_made {
     }};
 }
 
-/// How a step ends: a value leaves the expression, or the loop around it; an error leaves the function, unless it is caught.
+/// End of a step: a value leaves the expression, or the loop around it; an error leaves the
+/// function, unless it is caught.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_end {
@@ -163,7 +167,8 @@ macro_rules! __forever_end {
     };
 }
 
-/// The value of a step with attempts: `once` if its body may move what it uses, `again` if it may run more than once.
+/// The value of a step with attempts: `once` if its body may move what it uses, `again` if it may
+/// run more than once.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_attempts {
@@ -187,7 +192,7 @@ macro_rules! __forever_attempts {
     }};
 }
 
-/// The end of an attempt whose outcome is unknown and that nothing repeats.
+/// End of an attempt whose outcome is unknown and that is not repeated.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_unsure {
@@ -199,7 +204,7 @@ macro_rules! __forever_unsure {
     };
 }
 
-/// The value of an effect. First its `on_unknown` is asked, and its body runs where that is to be.
+/// The value of an effect. First its `on_unknown` is evaluated, then its body runs if it has to.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_effect {

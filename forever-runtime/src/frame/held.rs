@@ -1,9 +1,11 @@
-//! What only the type of a local tells: whether one that is there for its destructor alone may be dropped at a cut point, and
-//! whether text that was taken from it is its own.
+//! Questions that only the type of a local answers: whether a local that exists only for its
+//! destructor may be dropped at a cut point, and whether a local owns the text that was taken from
+//! it.
 //!
-//! Generated code asks by method resolution: [`NoDestructor`] answers for what is `Copy`, and behind one more reference a
-//! trait of the generated code, whose error names the variable, asks for [`Data`]. Of text a trait of the generated code
-//! answers for what is a [`TextOwner`], with an error, and [`OwnsNoText`] for all else.
+//! Generated code asks by method resolution. [`NoDestructor`] answers for types that are `Copy`.
+//! Behind one more reference, a trait of the generated code, whose error names the variable,
+//! requires [`Data`]. For text, a trait of the generated code answers with an error for a
+//! [`TextOwner`], and [`OwnsNoText`] answers for all other types.
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::marker::PhantomData;
@@ -16,20 +18,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug)]
 pub struct Held<T: ?Sized>(PhantomData<T>);
 
-/// The type of this local.
+/// Returns the type of this local.
 #[doc(hidden)]
 pub fn held<T: ?Sized>(_: &T) -> Held<T> {
     Held(PhantomData)
 }
 
-/// What is written and read by serde, which a guard is not. Unlike what is saved it may hold references: they hold nothing.
+/// A type that serde writes and reads, which guards are not. Unlike saved values it may contain
+/// references, which need no destructor.
 #[doc(hidden)]
 pub trait Data {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + Deserialize<'static>> Data for T {}
 
-/// What owns text that its methods give references to.
+/// A type that owns text to which its methods return references.
 #[doc(hidden)]
 pub trait TextOwner {}
 
@@ -60,7 +63,7 @@ owners! {
     [] serde_json::Map<String, serde_json::Value>,
 }
 
-/// Text of what is no [`TextOwner`] is a constant, as far as its type tells.
+/// Text taken from a type that is no [`TextOwner`] is a constant, as far as the type shows.
 #[doc(hidden)]
 pub trait OwnsNoText {
     fn text_may_be_kept(&self) {}
@@ -68,7 +71,7 @@ pub trait OwnsNoText {
 
 impl<T: ?Sized> OwnsNoText for &Held<T> {}
 
-/// What drops without doing anything.
+/// A type whose drop has no effect.
 #[doc(hidden)]
 pub trait NoDestructor {
     fn may_be_dropped(&self) {}

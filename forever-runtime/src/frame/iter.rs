@@ -1,13 +1,15 @@
-//! What is left of a `for` loop by value, kept between its rounds.
+//! The remaining items of a `for` loop by value, saved between its rounds.
 //!
-//! `for PAT in EXPR { body }` becomes `let mut rest = Source(EXPR).rest(); while let Some(PAT) = rest.next() { body }`, and
-//! `rest` is saved like any local. Ranges keep their ends, so that `0..1_000_000` costs the same as `0..3`. Every other
-//! [`EagerIterator`] is collected when the loop begins and keeps the items that are left, in the order in which they came:
-//! that is also what makes a loop over a `HashMap` resumable. Lazy iterators, which would show that they are asked early, are
-//! refused.
+//! `for PAT in EXPR { body }` becomes `let mut rest = Source(EXPR).rest();` and
+//! `while let Some(PAT) = rest.next() { body }`, and `rest` is saved like any local. Ranges keep
+//! their ends, so that `0..1_000_000` costs the same as `0..3`. Every other [`EagerIterator`] is
+//! collected when the loop begins and keeps the remaining items in their order, which also makes a
+//! loop over a `HashMap` resumable. Lazy iterators, in which early collection could be observed,
+//! are refused.
 //!
-//! [`Source`] chooses by method resolution: an inherent `rest` for each kind of range, and behind a `Deref` the one for
-//! any `IntoIterator`. Item types are never spelled, so whatever rustc infers for the plain loop it infers here.
+//! [`Source`] chooses by method resolution: an inherent `rest` for each kind of range, and behind a
+//! `Deref` the one for any `IntoIterator`. Item types are never spelled out, so rustc infers the
+//! same types as for the plain loop.
 use std::collections::VecDeque;
 use std::iter::{Rev, StepBy};
 use std::ops::{Deref, DerefMut, Range, RangeFrom, RangeInclusive};
@@ -18,7 +20,7 @@ use crate::frame::eager::EagerIterator;
 use crate::frame::locals::{Locals, Unreadable};
 use crate::frame::saved::Saved;
 
-/// How many items a loop may keep. Beyond it every checkpoint would write megabytes.
+/// Maximum number of items that a loop may keep. Beyond it every checkpoint would write megabytes.
 const LIMIT: usize = 1_000_000;
 
 /// The expression after `in`.
@@ -28,7 +30,7 @@ pub struct Source<I> {
     any: AnySource<I>,
 }
 
-/// The expression after `in`, taken for no more than an `IntoIterator`. Empty once `rest` was called.
+/// The expression after `in`, as an `IntoIterator`. `None` once `rest` was called.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct AnySource<I>(Option<I>);
@@ -65,7 +67,7 @@ impl<I> DerefMut for Source<I> {
     }
 }
 
-/// The items that are left.
+/// The remaining items.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -73,7 +75,7 @@ pub enum Items<T> {
     Rest(VecDeque<T>),
 }
 
-/// What is left of a loop: it can be saved if its items can.
+/// The remaining items of a loop, which can be saved if the items can.
 #[doc(hidden)]
 pub trait Remaining: Sized {
     type Item;
@@ -127,8 +129,8 @@ remaining!(Items, RangeRest, InclusiveRest, OpenRest, DownRest, StepRest);
 impl<I> AnySource<I> {
     /// Collects the items.
     ///
-    /// The bounds are on the method and the item a type of its own, so that a loop over something else gets the compiler's
-    /// "is not an iterator", once.
+    /// The bounds are on the method, and the item is a type parameter of its own, so that a loop
+    /// over something else gets the compiler's "is not an iterator" exactly once.
     ///
     /// # Panics
     /// When there are more items than a snapshot should hold.
@@ -142,7 +144,7 @@ impl<I> AnySource<I> {
     }
 }
 
-/// What a `steps!(for ..)` goes over.
+/// The collected items of a `steps!(for ..)`.
 ///
 /// # Panics
 /// When there are more items than a snapshot should hold.
@@ -170,9 +172,10 @@ fn all<I: IntoIterator>(items: I) -> VecDeque<I::Item> {
     if items.len() > LIMIT { too_many() } else { items }
 }
 
-/// Implemented by nothing: says why `for x in iterator.by_ref()` is refused.
+/// Implemented by no type: explains why `for x in iterator.by_ref()` is refused.
 ///
-/// Collecting would take all items out of an iterator that the plain loop leaves half full on `break`.
+/// Collecting would exhaust an iterator from which the plain loop takes only some items before a
+/// `break`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a `for` loop over a borrowed iterator cannot be resumed",
@@ -206,7 +209,7 @@ impl<T> Items<T> {
     }
 }
 
-/// What is left of `a..b`.
+/// The rest of `a..b`.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -238,7 +241,8 @@ where
     }
 }
 
-/// What is left of `a..=b`: `next` is empty when the last item has been taken, which no pair of ends could say.
+/// The rest of `a..=b`. `next` is `None` after the last item, a state that no pair of ends can
+/// express.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -274,12 +278,13 @@ where
     }
 }
 
-/// An `Option` whose field has to be there: what is left of a loop of one kind must not be read as that of another.
+/// An `Option` whose field must be present: the rest of one kind of loop must not be read as that
+/// of another.
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
     Option::deserialize(value)
 }
 
-/// Whether nothing is left of a loop, by its stored text. Where only the type could tell, something is.
+/// Whether the rest of a loop is empty, by its stored text; `false` where only the type could tell.
 pub(crate) fn is_over(text: &str) -> bool {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return false };
     if let Some(items) = value.get("rest").and_then(|rest| rest.as_array()) {
@@ -297,7 +302,7 @@ fn first_of<T: Clone + PartialOrd>(range: &RangeInclusive<T>) -> Option<T> {
     (!range.is_empty()).then(|| range.start().clone())
 }
 
-/// What is left of `a..`.
+/// The rest of `a..`.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -329,7 +334,7 @@ where
     }
 }
 
-/// What is left of `(a..b).rev()` or `(a..=b).rev()`; both are empty when nothing is.
+/// The rest of `(a..b).rev()` or `(a..=b).rev()`; both fields are `None` at the end.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -382,7 +387,7 @@ where
     }
 }
 
-/// What is left of `(a..b).step_by(n)` or `(a..=b).step_by(n)`.
+/// The rest of `(a..b).step_by(n)` or `(a..=b).step_by(n)`.
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -418,7 +423,8 @@ where
     }
 }
 
-/// `StepBy` does not show its range, so its items are asked for; over a range each is found in constant time.
+/// `StepBy` does not expose its range, so its items are looked up; over a range each takes constant
+/// time.
 #[track_caller]
 fn stepped<T: Clone>(range: &(impl Iterator<Item = T> + Clone)) -> StepRest<T>
 where

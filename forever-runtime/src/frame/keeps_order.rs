@@ -1,5 +1,5 @@
-//! Which borrowed collections a `for` loop may be resumed over: those that give their items in the order in which they
-//! were saved.
+//! Borrowed collections over which a resumed `for` loop can continue: those that keep the order of
+//! their items when they are saved and restored.
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, LinkedList, VecDeque};
 use std::ops::{Range, RangeFrom, RangeInclusive, RangeTo, RangeToInclusive};
@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A collection that gives its items in the same order again after it was saved and restored.
+/// A collection that has the same order after it was saved and restored.
 ///
-/// `for question in &plan.questions` is resumed by position: after a restart the collection is read from the snapshot and
-/// the items that were done are skipped. That is only right if the restored collection has the order of the saved one,
-/// which is so for `Vec`, slices, arrays, `VecDeque`, `BTreeMap`, `BTreeSet`, `Option` and text, and not for `HashMap` and
-/// `HashSet`. A loop over one of those is an error of compilation; take the items by value (then the remaining ones are
-/// kept, in their order), collect them into a `Vec` first, or use a `BTreeMap`.
+/// `for question in &plan.questions` is resumed by position: after a restart the collection is read
+/// from the snapshot, and the finished items are skipped. That requires that the restored
+/// collection has the order of the saved one. `Vec`, slices, arrays, `VecDeque`, `BTreeMap`,
+/// `BTreeSet`, `Option` and text have it; `HashMap` and `HashSet` do not. A loop over one of those
+/// is a compile error. Take the items by value (then the remaining ones are saved, in their order),
+/// collect them into a `Vec` first, or use a `BTreeMap`.
 ///
 /// Implement it for a collection of your own if its serde form keeps the order:
 ///
@@ -39,20 +40,21 @@ use std::sync::Arc;
 )]
 pub trait KeepsOrder {}
 
-/// The place that a borrowed `for` loop reads, if it may be read by position.
+/// The place that a borrowed `for` loop reads, if it can be resumed by position.
 #[doc(hidden)]
 #[inline]
 pub fn in_order<T: KeepsOrder + ?Sized>(value: &T) -> &T {
     value
 }
 
-/// [`in_order`] for a borrow that goes over its items by value.
+/// As [`in_order`], for a borrow whose items are taken by value.
 #[doc(hidden)]
 pub fn in_order_value<T: KeepsOrder>(value: T) -> T {
     value
 }
 
-/// What may be joined to a loop that goes on by position after a resume: it is looked at again then, so it must still be there.
+/// An operand of `zip` or `chain` in a loop that is resumed by position: it is read again then, so
+/// it must still exist.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`zip` and `chain` would move this `{Self}` into a loop that goes on by position after a resume",
@@ -64,7 +66,7 @@ pub trait Joined {}
 #[diagnostic::do_not_recommend]
 impl<T: Copy> Joined for T {}
 
-/// Asks for [`Joined`].
+/// Requires [`Joined`].
 #[doc(hidden)]
 pub fn joined<T: Joined>(_: &T) {}
 
@@ -93,7 +95,7 @@ impl<T: KeepsOrder + ?Sized> KeepsOrder for &mut T {}
 impl<T: KeepsOrder + ?Sized> KeepsOrder for Box<T> {}
 impl<T: KeepsOrder + ?Sized> KeepsOrder for Rc<T> {}
 impl<T: KeepsOrder + ?Sized> KeepsOrder for Arc<T> {}
-/// A resource is given anew on every run, by the same program: it keeps its order as a constant does.
+/// The same program provides a resource on every run, so it keeps its order as a constant does.
 impl<T: KeepsOrder + ?Sized> KeepsOrder for crate::frame::resources::Res<T> {}
 impl<T: KeepsOrder + ToOwned + ?Sized> KeepsOrder for Cow<'_, T> {}
 

@@ -1,4 +1,4 @@
-//! The locals of a snapshot: what generated code reads them from, and what it writes them to.
+//! The locals of a snapshot, as generated code reads and writes them.
 use std::sync::Arc;
 
 use crate::exact::logs::StoredLogs;
@@ -13,7 +13,7 @@ pub struct Locals {
     /// Empty for the arguments of a fiber that starts.
     pub(crate) step: &'static str,
     pub(crate) values: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>>,
-    /// The items of the logs that the values name.
+    /// Items of the logs to which the values refer.
     pub(crate) logs: Arc<StoredLogs>,
 }
 
@@ -43,13 +43,13 @@ impl Locals {
 }
 
 impl Locals {
-    /// The one of several constants that a local was.
+    /// The local as one of several constants.
     pub fn one_of<'a>(&mut self, name: &str, texts: &[&'a str]) -> Result<&'a str, Unreadable> {
         let text: String = self.get(name)?;
         self.constant(name, &text, texts)
     }
 
-    /// [`Locals::one_of`] for a local that only some cut points keep.
+    /// As [`Locals::one_of`], for a local that only some cut points keep.
     pub fn maybe_one_of<'a>(&mut self, name: &str, texts: &[&'a str]) -> Result<Option<&'a str>, Unreadable> {
         let text: Option<String> = self.maybe(name)?;
         text.map(|text| self.constant(name, &text, texts)).transpose()
@@ -79,7 +79,8 @@ pub struct Save<'a> {
     pub(super) step: &'static str,
     pub(super) first: bool,
     pub(super) error: Option<String>,
-    /// Where long texts and the items of logs go; nowhere for the arguments of a fiber, which are written once.
+    /// Target for long texts and the items of logs; `None` for the arguments of a fiber, which are
+    /// written once.
     pub(super) apart: Option<Apart<'a>>,
 }
 

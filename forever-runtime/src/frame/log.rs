@@ -1,4 +1,4 @@
-//! A list of which a checkpoint writes only what is new.
+//! `Log`: a list of which a checkpoint writes only the new items.
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -15,9 +15,10 @@ use crate::frame::keeps_order::KeepsOrder;
 
 /// An append-only list: a checkpoint writes only the items that are new since the last one.
 ///
-/// It reads like a slice, and items can be pushed but neither changed nor taken out. That is what a transcript is: kept in
-/// a `Vec`, a conversation of a thousand messages is written whole at each step; kept in a `Log`, each message is written
-/// once, and a step costs the same at the thousandth message as at the tenth.
+/// It reads like a slice. Items can be pushed, but neither changed nor removed, which fits a
+/// transcript. Kept in a `Vec`, a conversation of a thousand messages is written whole at each
+/// step. Kept in a `Log`, each message is written once, and a step costs the same at the thousandth
+/// message as at the tenth.
 ///
 /// ```
 /// use forever_runtime::Log;
@@ -30,12 +31,13 @@ use crate::frame::keeps_order::KeepsOrder;
 /// assert_eq!(notes[1..].join(", "), "a row is a page or two");
 /// ```
 ///
-/// A log may stand anywhere in a local, such as in a field of a struct. The items are stored with the checkpoint, in one
-/// transaction, and a resumed fiber has exactly those that its snapshot names. A clone is a log of its own, whose items are
-/// written once more. Outside of a snapshot (in arguments, results, `serde_json`) a log is an ordinary sequence, and a
-/// `Vec` that becomes a `Log` in new code, or the other way round, can read what the old code has saved.
+/// A log may be anywhere in a local, such as in a field of a struct. The items are stored with the
+/// checkpoint, in one transaction, and a resumed fiber has exactly those that its snapshot refers
+/// to. A clone is a new log, whose items are written again. Outside of a snapshot (in arguments,
+/// results, `serde_json`) a log is an ordinary sequence. Code that replaces a `Vec` by a `Log`, or
+/// the other way round, can read values that the old code has saved.
 ///
-/// An item is not looked at again after it was written: what is changed inside it (behind a `Mutex`, say) is not kept.
+/// An item is never written again: changes inside it (behind a `Mutex`, say) are not saved.
 pub struct Log<T> {
     items: Vec<T>,
     instance: Instance,
@@ -57,7 +59,7 @@ impl<T> Log<T> {
         &self.items
     }
 
-    /// The items, which are a log no more.
+    /// The items as a `Vec`.
     pub fn into_vec(self) -> Vec<T> {
         self.items
     }
@@ -88,7 +90,7 @@ impl<T> Borrow<[T]> for Log<T> {
     }
 }
 
-/// A log of its own with the same items.
+/// A new log with the same items.
 impl<T: Clone> Clone for Log<T> {
     fn clone(&self) -> Self {
         Self::from(self.items.clone())
@@ -169,7 +171,7 @@ impl<T: Serialize> Serialize for Log<T> {
     }
 }
 
-/// What is in the newtype that a log presents itself as.
+/// Content of the newtype as which a log serializes.
 struct Items<'a, T>(&'a Log<T>);
 
 impl<T: Serialize> Serialize for Items<'_, T> {

@@ -1,4 +1,5 @@
-//! The static description of a fiber function, written by the macro: its cut points and what each of them keeps.
+//! Static description of a fiber function, written by the macro: its cut points and the locals that
+//! each of them keeps.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +7,10 @@ use crate::frame::snapshot::{Snapshot, json_string};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where a path through the function ends, in [`Cut::next`].
+/// End of a path through the function, in [`Cut::next`].
 pub const END: u32 = u32::MAX;
 
-/// Stands in [`Machine::topics`] for topics that are known only while the fiber waits.
+/// Placeholder in [`Machine::topics`] for topics that are computed at run time.
 pub const COMPUTED_TOPIC: &str = "";
 
 /// One `#[fiber]` function.
@@ -17,7 +18,7 @@ pub const COMPUTED_TOPIC: &str = "";
 pub struct Machine {
     /// The stored name.
     pub name: &'static str,
-    /// `version = N`, 0 without.
+    /// `version = N`, or 0.
     pub version: u32,
     /// `max_recoveries = N`.
     pub max_recoveries: Option<u32>,
@@ -27,7 +28,8 @@ pub struct Machine {
     pub cuts: &'static [Cut],
     /// The cuts that may come first; [`END`] if the function may end without one.
     pub first: &'static [u32],
-    /// What it receives on: the topics of its `recv!`s that are literals, each once, and [`COMPUTED_TOPIC`] if it computes others.
+    /// Topics of its `recv!`s: each literal one once, and [`COMPUTED_TOPIC`] if there are computed
+    /// ones.
     pub topics: &'static [&'static str],
     /// `migrate = path`.
     pub migrate: Option<fn(Snapshot) -> Result<Snapshot, BoxError>>,
@@ -38,25 +40,27 @@ pub struct Machine {
 pub struct Cut {
     /// The stored name: `search`, `search#2`.
     pub name: &'static str,
-    /// Whether the name is a literal in the source, and so stays with its step whatever is added around it.
+    /// Whether the name is a literal in the source, and so stays with its step when code is added
+    /// around it.
     pub explicit: bool,
-    /// How many cut points of the function share the name before `#`.
+    /// Number of cut points of the function that share the name before `#`.
     pub of: u32,
-    /// Of a derived name: what tells the body from others, else nothing. Of a call, what tells its function from others, and behind `-`
-    /// what tells the whole.
+    /// For a derived name, a fingerprint of the body, else empty. For a call, a fingerprint of its
+    /// function and, after `-`, one of the whole call.
     pub body: &'static str,
     /// `was = "old"`.
     pub was: Option<&'static str>,
     /// Which macro made it.
     pub kind: CutKind,
-    /// Whether its body is an effect, that of each item for a `steps!(for ..)`. No part of the layout: it says what may claim the
-    /// record of an operation, which has its own.
+    /// Whether its body is an effect; for a `steps!(for ..)`, that of each item. It is no part of
+    /// the layout: it decides which step may claim the record of an operation, and the record has a
+    /// layout of its own.
     pub effect: bool,
-    /// What is kept at it, by name.
+    /// The kept locals, by name.
     pub locals: &'static [Local],
     /// Branches of a `steps!` that is not a `steps!(for ..)`.
     pub branches: &'static [BranchSpec],
-    /// Topics that it receives on and that are literals.
+    /// Literal topics that it receives on.
     pub topics: &'static [&'static str],
     /// The cuts that may come next.
     pub next: &'static [u32],
@@ -73,9 +77,9 @@ pub struct BranchSpec {
     pub stored: &'static str,
     /// Whether the name is a literal in the source.
     pub explicit: bool,
-    /// How many branches share the name before `#`.
+    /// Number of branches that share the name before `#`.
     pub of: u32,
-    /// Of a derived name: what tells the body from others, else nothing.
+    /// For a derived name, a fingerprint of the body, else empty.
     pub body: &'static str,
     /// `was = "old"`.
     pub was: Option<&'static str>,
@@ -91,7 +95,7 @@ pub enum CutKind {
     Step,
     /// `call!`
     Call,
-    /// What a waiting cut point keeps before it waits, under the name of that one and ` pending`.
+    /// The locals that a waiting cut point saves before it waits, under its name and ` pending`.
     Pending,
     /// `steps!`
     Steps,
@@ -112,40 +116,40 @@ pub enum CutKind {
 pub struct Local {
     /// The stored name: `hits`, `hits#2`.
     pub name: &'static str,
-    /// How many bindings of the function share the name before `#`.
+    /// Number of bindings of the function that share the name before `#`.
     pub of: u32,
     /// `#[was = "old"]`.
     pub was: Option<&'static str>,
     /// Whether it is the value of the cut point itself, absent while a `call!` is under way.
     pub result: bool,
-    /// Whether it belongs to a `for` loop: the items that are left, or the position.
+    /// Whether it belongs to a `for` loop: the remaining items, or the position.
     pub role: LocalRole,
     /// Why it is kept: where it is used later.
     pub why: &'static str,
 }
 
-/// What a kept value is.
+/// Role of a kept value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LocalRole {
     /// A variable, or the value of an operand.
     #[default]
     Value,
-    /// The items that are left of a `for` loop by value.
+    /// The remaining items of a `for` loop by value.
     Items,
     /// The position of a `for` loop by borrow.
     Position,
 }
 
 impl Machine {
-    /// The number of the cut point that a snapshot names, by its own name or by `was`.
+    /// Number of the cut point that a snapshot names, by its own name or by `was`.
     pub(crate) fn find(&self, at: &str) -> Option<u32> {
         let by_name = self.cuts.iter().position(|c| c.name == at);
         let place = by_name.or_else(|| self.cuts.iter().position(|c| c.was == Some(at)))?;
         u32::try_from(place).ok()
     }
 
-    /// How a callee's frame begins in its caller's snapshot: which function it is, and the layout that it is written under.
+    /// Heading of a callee's frame in its caller's snapshot: its function, and its layout.
     pub(crate) fn heading(&self, layout: &str) -> String {
         format!("\"fiber\":{},\"layout\":{},", json_string(self.name), json_string(layout))
     }
@@ -157,8 +161,8 @@ impl Cut {
         self.name == name || self.was == Some(name)
     }
 
-    /// The name under which a snapshot has a local of this cut point: its own, or that from before it was renamed. None if there is
-    /// neither, or if another local is meant by the old name as well.
+    /// The name of a local of this cut point in a snapshot: its own, or the one from before it was
+    /// renamed. `None` if neither is there, or if another local claims the old name as well.
     pub(crate) fn stored_name(&self, local: &Local, has: impl Fn(&str) -> bool) -> Option<&'static str> {
         if has(local.name) {
             return Some(local.name);

@@ -1,4 +1,4 @@
-//! One activation of a fiber function, and all that generated code talks to.
+//! One activation of a fiber function, and everything that generated code calls.
 
 pub(crate) mod activation;
 pub(crate) mod arguments;

@@ -1,4 +1,4 @@
-//! Drives one run of a fiber to its end: returned, stopped or panicked.
+//! Polls one run of a fiber until it returns, stops or panics.
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -33,7 +33,7 @@ pub(crate) async fn drive<F: Fiber>(
     }
 }
 
-/// End of code that has not returned.
+/// End of code that did not return.
 #[derive(Debug)]
 pub(crate) enum End {
     Stopped(Exit),
@@ -51,7 +51,8 @@ impl From<End> for Exit {
 
 /// Runs the code of a fiber until it returns, stops or panics.
 ///
-/// A function that it calls is polled in its place until that has returned: the stack does not grow with the calls.
+/// A called function is polled in its caller's place until it returns, so the stack does not grow
+/// with the calls.
 pub(crate) async fn to_end<T, E>(run: &Arc<Run>, code: impl Future<Output = Result<T, E>>) -> Result<Result<T, E>, End> {
     let mut future = pin!(code);
     let mut calls = Calls::default();
@@ -80,19 +81,19 @@ pub(crate) async fn to_end<T, E>(run: &Arc<Run>, code: impl Future<Output = Resu
     .await
 }
 
-/// The functions that are being called, outermost first.
+/// The functions on the call stack, outermost first.
 #[derive(Default)]
 struct Calls(Vec<BoxFuture<'static, ()>>);
 
 impl Drop for Calls {
-    /// As values of nested functions are: the innermost one's first.
+    /// In the order in which the values of nested functions are dropped: the innermost first.
     fn drop(&mut self) {
         while self.0.pop().is_some() {}
     }
 }
 
-/// A run of which every panic is the failure of its fiber: in the code, in the text of its error, and in
-/// the drop of what it holds, also when it is dropped under way.
+/// A run whose every panic is a failure of its fiber: in the code, in the text of its error, and
+/// when its values are dropped, even if it is dropped under way.
 pub(crate) struct Guarded<'a>(Option<BoxFuture<'a, Exit>>);
 
 impl<'a> Guarded<'a> {
@@ -105,7 +106,7 @@ impl Future for Guarded<'_> {
     type Output = Exit;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Exit> {
-        // One that has ended is not polled again.
+        // A run that has ended is not polled again.
         let Some(code) = &mut self.0 else { return Poll::Pending };
         let outcome = match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
             Ok(Poll::Pending) => return Poll::Pending,
@@ -131,7 +132,7 @@ pub(crate) fn exit_of<T: Value, E: Failure>(returned: Result<Result<T, E>, Exit>
             Err(why) => Exit::failed(format!("the result cannot be saved: {why}")),
         },
         Ok(Err(error)) => Exit::failed(text_of_failure(error)),
-        // What is stored cannot be read: to try again is no help.
+        // A stored value cannot be read: a retry would not help.
         Err(Exit::Interrupted(error)) if error.kind() == ErrorKind::Value => Exit::parked(chain(&*error)),
         Err(Exit::Unreadable { why, migrates: false, .. }) => Exit::Unfit(why),
         Err(exit) => exit,

@@ -1,22 +1,24 @@
-//! The position of a `for` loop over something that is not in the snapshot: a constant, a resource, a list that is made anew.
+//! Position of a `for` loop over items that are not in the snapshot: a constant, a resource, a
+//! recomputed list.
 //!
-//! A number alone would point to another item once the list has changed. So what is kept is the number of the item under way and a
-//! fingerprint of all items up to it, made of their JSON texts. A resumed loop goes over its items from the first one, and skips those
-//! that it has done; if they are not what they were, the fiber is parked. What comes behind the item under way may change.
+//! A number alone would point to another item once the list has changed. So the position is the
+//! number of the current item and a fingerprint of all items up to it, computed from their JSON
+//! texts. A resumed loop starts at the first item and skips the finished ones; if they have
+//! changed, the fiber is parked. Items after the current one may change.
 use serde::{Deserialize, Serialize};
 
-/// Where a loop stands.
+/// Position of a loop.
 #[doc(hidden)]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Kept")]
 pub struct LoopPosition {
-    /// The place of the item under way, from 0.
+    /// Index of the current item, from 0.
     at: usize,
-    /// Of the items up to it.
+    /// Fingerprint of the items up to it.
     fingerprint: String,
 }
 
-/// What may be stored: earlier versions of this library kept the number alone.
+/// Stored forms: earlier versions of this library stored the number alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Kept {
@@ -33,45 +35,45 @@ impl From<Kept> for LoopPosition {
     }
 }
 
-/// Goes over the items of a loop, from the first one on.
+/// Iterates over the items of a loop, from the first one on.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct LoopCursor {
-    /// Where it is to go on.
+    /// Position to resume at.
     resumes: Option<LoopPosition>,
-    /// How many items there are, if the iterator says so: all that is known of items without a JSON text.
+    /// Number of items, if the iterator knows it: all that is known of items without a JSON text.
     of: Option<usize>,
     /// FNV-1a, the same in every build.
     hash: u64,
 }
 
-/// What an item is to a loop.
+/// State of an item in a resumed loop.
 #[doc(hidden)]
 #[derive(Debug, PartialEq, Eq)]
 pub enum LoopItem {
-    /// It was done before the snapshot.
+    /// Finished before the snapshot.
     Done,
-    /// It is next, or under way.
+    /// Next, or under way.
     Current(LoopPosition),
-    /// It, or one before it, is another one than when the snapshot was made.
+    /// This item, or one before it, has changed since the snapshot.
     Changed,
 }
 
 impl LoopCursor {
-    /// A loop over an iterator, from its start or from where it stood.
+    /// A loop over an iterator, from its start or from a position.
     pub fn new(resumes: Option<LoopPosition>, items: &impl Iterator) -> Self {
         let (at_least, at_most) = items.size_hint();
         LoopCursor { resumes, of: at_most.filter(|most| *most == at_least), hash: 0xcbf2_9ce4_8422_2325 }
     }
 
-    /// Comes to the item at place `at`, whose JSON text is `item`.
+    /// Reaches the item at index `at`, whose JSON text is `item`.
     pub fn come_to(&mut self, at: usize, item: Option<String>) -> LoopItem {
         match (item, self.of) {
             (Some(text), _) => self.pass(text.as_bytes()),
             (None, Some(of)) => self.pass(&(of as u64).to_be_bytes()),
             (None, None) => {}
         }
-        // What ends an item, so that no two lists run together.
+        // End mark of an item, so that different lists have different fingerprints.
         self.pass(&[0xff]);
         if self.resumes.as_ref().is_some_and(|there| at < there.at) {
             return LoopItem::Done;

@@ -1,8 +1,9 @@
-//! Whether a variable is whole after some of its fields were used as values, or fields are all that is left of it.
+//! Whether a variable is still whole after some of its fields were used as values, or only fields
+//! remain.
 //!
-//! Generated code asks by method resolution whether those fields are all `Copy`, and has code for both answers. The code for
-//! the other answer stands behind a call whose type has no values: it is never come to, so the compiler does not hold
-//! against it that it uses what was moved.
+//! Generated code asks by method resolution whether those fields are all `Copy`, and has code for
+//! both answers. The code for the wrong answer follows a call whose type has no values. It is
+//! unreachable, so the compiler does not reject its use of moved fields.
 use std::marker::PhantomData;
 
 /// A type without values.
@@ -10,12 +11,12 @@ use std::marker::PhantomData;
 #[derive(Debug)]
 pub enum Nothing {}
 
-/// The type of a field; `Copy` as that type is.
+/// The type of a field; `Copy` if that type is.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<T>(PhantomData<T>);
 
-/// The type of this field.
+/// Returns the type of this field.
 #[doc(hidden)]
 pub fn seen<T>(_: &T) -> Seen<T> {
     Seen(PhantomData)
@@ -26,13 +27,13 @@ pub fn seen<T>(_: &T) -> Seen<T> {
 #[derive(Debug)]
 pub struct Evidence<T>(PhantomData<T>);
 
-/// The types of these fields.
+/// Returns the types of these fields.
 #[doc(hidden)]
 pub fn evidence<T>(_: T) -> Evidence<T> {
     Evidence(PhantomData)
 }
 
-/// The answer that all of them were copied.
+/// All of them were copied.
 #[doc(hidden)]
 pub trait Copied {
     fn choice(&self) -> Whole {
@@ -42,7 +43,7 @@ pub trait Copied {
 
 impl<T: Copy> Copied for Evidence<T> {}
 
-/// The answer that some were moved.
+/// Some of them were moved.
 #[doc(hidden)]
 pub trait Moved {
     fn choice(&self) -> Fields {
@@ -57,7 +58,7 @@ impl<T> Moved for &Evidence<T> {}
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Whole;
 
-/// Fields are all that is left of it.
+/// Only fields of the variable remain.
 #[doc(hidden)]
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Fields;

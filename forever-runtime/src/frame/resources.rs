@@ -3,7 +3,8 @@ use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A resource of the runtime, found by its type: a client, a model, a configuration. Never saved, given anew on every resume.
+/// A resource of the runtime, found by its type: a client, a model, a configuration. Never
+/// persisted; provided again on every resume.
 pub struct Res<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Clone for Res<T> {
@@ -36,7 +37,7 @@ impl std::fmt::Debug for Resources {
 }
 
 impl Resources {
-    /// Adds a resource; a second one of the same type takes the first one's place.
+    /// Adds a resource, replacing one of the same type.
     pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.0.retain(|r| !r.is::<T>());
         self.0.push(Arc::new(value));

@@ -1,11 +1,14 @@
-//! How often a failed step is tried again, and how long it waits before each time. Pure arithmetic; `step` does the waiting.
+//! Retry policies: how often a failed step is retried, and the backoff before each attempt. Pure
+//! arithmetic; `step` does the waiting.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the body of a step is tried again when it ends in an error: `step!("search", retry = Retry::times(3), ..)`.
+/// Retry policy of a step whose body ends in an error:
+/// `step!("search", retry = Retry::times(3), ..)`.
 ///
-/// `E` is the error type of the fiber; it is inferred, except that a closure given to [`Retry::when`] has to name it.
+/// `E` is the error type of the fiber. It is inferred, except that a closure given to
+/// [`Retry::when`] has to name it.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -19,9 +22,9 @@ use std::time::Duration;
 /// # let _ = retry;
 /// ```
 ///
-/// The number of failed attempts is stored before each wait, so that a restart neither forgives nor repeats one. When the
-/// last attempt fails, its error leaves the step as it would without `retry`, and the count begins anew: a failed fiber
-/// that a person resumes has all its retries again.
+/// The number of failed attempts is stored before each wait, so that a restart neither forgets nor
+/// repeats one. When the last attempt fails, its error leaves the step as it would without `retry`,
+/// and the count starts again: a failed fiber that a person resumes has all its retries.
 pub struct Retry<E> {
     times: u32,
     backoff: Backoff,
@@ -31,32 +34,35 @@ pub struct Retry<E> {
 type Condition<E> = dyn Fn(&E) -> bool + Send + Sync;
 
 impl<E> Retry<E> {
-    /// Up to `retries` further attempts after the first one: `times(3)` runs the body at most four times.
+    /// Sets the maximum number of further attempts after the first one: `times(3)` runs the body at
+    /// most four times.
     ///
-    /// Waits as [`Backoff::default`] says until [`Retry::backoff`] says otherwise.
+    /// The backoff defaults to [`Backoff::default`].
     pub const fn times(retries: u32) -> Self {
         Retry { times: retries, backoff: Backoff::DEFAULT, when: None }
     }
 
-    /// How long to wait before each further attempt.
+    /// Sets how long to wait before each further attempt.
     pub const fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Tries again only after errors for which `condition` holds; any other leaves the step at once.
+    /// Retries only after errors for which `condition` returns `true`; any other leaves the step at
+    /// once.
     ///
-    /// An attempt that ran into the step's `timeout` is asked about too: its error is made from a [`crate::Error`] of kind
-    /// [`Timeout`](crate::ErrorKind::Timeout).
+    /// An attempt that ran into the step's `timeout` is included: its error is made from a
+    /// [`crate::Error`] of kind [`Timeout`](crate::ErrorKind::Timeout).
     pub fn when(mut self, condition: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.when = Some(Arc::new(condition));
         self
     }
 
-    /// How long to wait before the next attempt, or `None` if there is to be none.
+    /// How long to wait before the next attempt; `None` if there is none.
     ///
-    /// `failed` attempts were made, with the one that ended in `error`; `None` is an error that is no `E`, about which the condition
-    /// cannot be asked. `chance` is where the jitter falls.
+    /// `failed` is the number of attempts, including the one that ended in `error`. `None` is an
+    /// error that is no `E`, so the condition cannot be evaluated. `chance` is the random value for
+    /// the jitter.
     pub(crate) fn wait(&self, failed: u32, error: Option<&E>, chance: u32) -> Option<Duration> {
         let holds = |error: &E| self.when.as_ref().is_none_or(|holds| holds(error));
         let again = failed <= self.times && error.is_none_or(holds);
@@ -80,7 +86,7 @@ impl<E> fmt::Debug for Retry<E> {
     }
 }
 
-/// How long a step waits between its attempts.
+/// Backoff between the attempts of a step.
 ///
 /// The default is `exponential` from 200 ms to 30 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,37 +96,39 @@ pub struct Backoff {
     jitter: bool,
 }
 
-/// In nanoseconds.
+/// One second in nanoseconds.
 const SECOND: u128 = 1_000_000_000;
 
 impl Backoff {
     const DEFAULT: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(30));
 
-    /// `first` before the second attempt, twice as long before each one after it, never longer than `max`; with full jitter.
+    /// `first` before the second attempt, doubled before each one after it, never longer than
+    /// `max`; with full jitter.
     ///
-    /// Full jitter: the wait is spread evenly between nothing and that time, so that fibers that failed together do not come
-    /// back together (Brooker, "Exponential Backoff And Jitter", 2015).
+    /// Full jitter spreads the wait evenly between zero and that time, so that fibers that failed
+    /// together do not retry together (Brooker, "Exponential Backoff And Jitter", 2015).
     pub const fn exponential(first: Duration, max: Duration) -> Self {
         Backoff { first, max, jitter: true }
     }
 
-    /// Always `wait`, without jitter.
+    /// Always waits `wait`, without jitter.
     pub const fn fixed(wait: Duration) -> Self {
         Backoff { first: wait, max: wait, jitter: false }
     }
 
-    /// No wait at all.
+    /// Does not wait.
     pub const fn none() -> Self {
         Backoff::fixed(Duration::ZERO)
     }
 
-    /// Waits exactly as long as is said.
+    /// Removes the jitter: waits exactly the given times.
     pub const fn no_jitter(mut self) -> Self {
         self.jitter = false;
         self
     }
 
-    /// The wait after `failed` attempts (from 1), at `chance` of `u32::MAX` of the way if there is jitter.
+    /// The wait after `failed` attempts (from 1). With jitter it is `chance / u32::MAX` of the full
+    /// time.
     fn wait(self, failed: u32, chance: u32) -> Duration {
         let doublings = failed.saturating_sub(1);
         let factor = 1u128.checked_shl(doublings).unwrap_or(u128::MAX);
@@ -139,7 +147,7 @@ impl Default for Backoff {
     }
 }
 
-/// What is made again after a resume, as its condition is code: for errors of type `E`.
+/// A policy with code in it (its condition), made again after a resume, for errors of type `E`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no `Retry` or `Backoff` of this library",
@@ -151,7 +159,7 @@ pub trait Policy<E> {}
 impl<E> Policy<E> for Retry<E> {}
 impl<E> Policy<E> for Backoff {}
 
-/// Says which errors a policy is for.
+/// Fixes the error type of a policy.
 #[doc(hidden)]
 pub const fn policy<E, P: Policy<E>>(_: &P) {}
 

@@ -1,4 +1,4 @@
-//! What all frames of one run share.
+//! State shared by all frames of one run.
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,16 +11,16 @@ use crate::ops::known::{Left, Ops};
 use crate::ops::tx_position::TxPosition;
 use crate::runtime::exit::Exit;
 
-/// What all frames of one run share.
+/// State shared by all frames of one run.
 #[doc(hidden)]
 pub struct Run {
     pub(crate) backend: Arc<dyn RunBackend>,
-    /// Checkpoints made so far, over all processes.
+    /// Number of checkpoints, over all processes.
     pub(crate) checkpoints: AtomicU64,
     pub(crate) ops: Arc<Ops>,
-    /// What the code was that left the snapshot.
+    /// The code that wrote the snapshot.
     pub(super) left: LeftUnder,
-    /// What is stored beside the snapshot.
+    /// The rows stored beside the snapshot.
     kept: Mutex<SnapshotTracker>,
     outbox: Mutex<Outbox>,
     /// The function that was just called, for the driver.
@@ -28,7 +28,7 @@ pub struct Run {
     pub(crate) step: StepSpan,
     pub(crate) tx_position: TxPosition,
     stopped: Mutex<Option<Exit>>,
-    /// A stash since the last checkpoint that could not be read.
+    /// Reason why a stash since the last checkpoint could not be read.
     unreadable: Mutex<Option<String>>,
 }
 
@@ -44,7 +44,7 @@ impl Run {
         Run::at(backend, 0, LeftUnder::default(), Ops::first(fiber))
     }
 
-    /// A later run, from its start or from a snapshot, after what earlier ones left.
+    /// A later run, from its start or from a snapshot, with the state that earlier ones left.
     pub(crate) fn again(fiber: &str, backend: Arc<dyn RunBackend>, mut left: Left) -> Arc<Self> {
         let under = std::mem::take(&mut left.under);
         Run::at(backend, left.checkpoints, under, Ops::again(fiber, left))
@@ -67,22 +67,22 @@ impl Run {
         })
     }
 
-    /// What is known of the code that left the snapshot.
+    /// The code that wrote the snapshot.
     pub(crate) fn left(&self) -> &LeftUnder {
         &self.left
     }
 
-    /// What is stored beside the snapshot.
+    /// The rows stored beside the snapshot.
     pub(crate) fn kept(&self) -> MutexGuard<'_, SnapshotTracker> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the next checkpoint takes along.
+    /// Changes to add to the next checkpoint.
     pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The function that was called in the poll that has just ended, to be run before its caller is polled again.
+    /// The function that was called in the last poll, to be run before its caller is polled again.
     pub(crate) fn take_called(&self) -> Option<BoxFuture<'static, ()>> {
         self.called.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -91,13 +91,14 @@ impl Run {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
-    /// Puts down why the run does not go on, and is never ready: the driver drops it at its next look.
+    /// Records why the run stops, and stays pending: the driver drops it after this poll.
     pub(crate) async fn halt<T>(&self, why: Exit) -> T {
         self.stop(why);
         std::future::pending().await
     }
 
-    /// A stash cannot be read. The body hears of it; if the function then ends in an error, the fiber is parked and has not failed.
+    /// Records that a stash cannot be read. The body gets an error; if the function then ends in an
+    /// error, the fiber is parked instead of failed.
     pub(crate) fn cannot_read(&self, why: String) {
         *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }

@@ -1,4 +1,4 @@
-//! What can be kept across a cut point: anything that serde can write and read again.
+//! Values that can be kept across a cut point: those that serde can write and read again.
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
@@ -8,23 +8,24 @@ use crate::exact::logs::{Logs, StoredLogs};
 
 /// A value that a snapshot can hold.
 ///
-/// Implemented for everything that is `Serialize` and `Deserialize`, and for nothing else. A `&'static str` comes back as a
-/// constant of the same text; text that is borrowed from another local is refused by the macro's checks.
+/// Implemented for every type that is `Serialize` and `Deserialize`, and for no other. A
+/// `&'static str` is restored as a constant of the same text; text that is borrowed from another
+/// local is refused by the macro's checks.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be saved",
     label = "cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it, make it again after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)"
 )]
 pub trait Saved {
-    /// The stored text, or why there can be none.
+    /// Stored text of the value, or the reason why it has none.
     #[doc(hidden)]
     fn save(&self) -> Result<String, String>;
 
-    /// The text in a snapshot, where logs are kept apart.
+    /// Text in a snapshot, with the items of logs stored apart.
     #[doc(hidden)]
     fn save_with(&self, logs: &mut Logs) -> Result<String, String>;
 
-    /// Reads the text back and writes it again: `Err` says how the two differ.
+    /// Reads the text back and writes it again; an error describes the difference.
     #[doc(hidden)]
     fn check(&self, text: &str) -> Result<(), String>;
 
@@ -33,7 +34,7 @@ pub trait Saved {
     where
         Self: Sized;
 
-    /// Reads what `save_with` wrote, or `save`.
+    /// Reads text that `save_with` or `save` wrote.
     #[doc(hidden)]
     fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String>
     where
@@ -51,7 +52,7 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
     }
 
     fn check(&self, text: &str) -> Result<(), String> {
-        // Where it names logs, whole, with all their items.
+        // If it refers to logs: the whole text, with all their items.
         let whole = if text.contains(logs::PLACEHOLDER) { Some(self.save()?) } else { None };
         let text = whole.as_deref().unwrap_or(text);
         let again: T = exact::from_str_with(text, None).map_err(|e| format!("it was written but cannot be read back: {e}"))?;
@@ -71,7 +72,7 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
     }
 }
 
-/// The text of a value that is to be read again, looked at once more in debug builds.
+/// The stored text of a value; debug builds verify that it can be read back.
 pub(crate) fn checked<V: Saved + ?Sized>(value: &V, text: Result<String, String>) -> Result<String, String> {
     let text = text?;
     if cfg!(debug_assertions) {
@@ -80,10 +81,10 @@ pub(crate) fn checked<V: Saved + ?Sized>(value: &V, text: Result<String, String>
     Ok(text)
 }
 
-/// The longest text of a value that is kept by hand or sent, in bytes.
+/// Maximum length in bytes of the text of a stashed or sent value.
 pub(crate) const LONGEST_TEXT: usize = 16 << 20;
 
-/// The stored text of a value that is kept by hand or sent; `Err` goes on after "the value".
+/// Text of a stashed or sent value; an error continues after "the value".
 pub(crate) fn text_to_keep<V: Serialize + ?Sized>(value: &V) -> Result<String, String> {
     let text = exact::to_string(value).map_err(|why| format!("cannot be saved: {why}"))?;
     if text.len() > LONGEST_TEXT {
@@ -92,41 +93,41 @@ pub(crate) fn text_to_keep<V: Serialize + ?Sized>(value: &V) -> Result<String, S
     Ok(text)
 }
 
-/// A result that somebody gives by hand, as JSON.
+/// A result supplied by a person, as JSON.
 pub(crate) fn result_as_json<T: Serialize + ?Sized>(result: &T) -> Result<serde_json::Value, Error> {
     let unsaved = |why: String| Error::new(ErrorKind::Value, format!("the result cannot be saved: {why}"));
     let text = exact::to_string(result).map_err(|e| unsaved(e.to_string()))?;
     serde_json::from_str(&text).map_err(|e| unsaved(e.to_string()))
 }
 
-/// Why a text is no `T`; goes on after "the value".
+/// Why a text is not a `T`, to follow "the value".
 pub(crate) fn unreadable<T>(why: impl std::fmt::Display) -> String {
     let name = std::any::type_name::<T>();
-    // A loop is saved in types of ours, which say nothing to the person who wrote the loop.
+    // A loop is saved as internal types, whose names mean nothing to its author.
     if name.starts_with(ITEMS) {
         return format!("cannot be read as what is left of this `for` loop, which goes over something else now: {why}");
     }
     format!("cannot be read as `{}`: {why}", short_name(name))
 }
 
-/// The module of the types in which `for` loops by value are saved.
+/// The module of the types as which `for` loops by value are saved.
 const ITEMS: &str = "forever_runtime::frame::iter::";
 
-/// A type's name as people write it, without the modules that it is in: `Option<String>`.
+/// Name of a type as written in code, without its modules: `Option<String>`.
 fn short_name(full: &str) -> String {
     let is_in_word = |c: char| c.is_alphanumeric() || c == '_';
-    // The last word before `::` is a module, and what is before it is not.
+    // A word before `::` is a module; text before that word is kept.
     let before_module = |path: &str| path[..path.rfind(|c| !is_in_word(c)).map_or(0, |at| at + 1)].to_owned();
     full.split_inclusive("::").map(|part| part.strip_suffix("::").map_or_else(|| part.to_owned(), before_module)).collect()
 }
 
-/// A variable in its place between two stretches of code, where the macro knows that it has a value.
+/// A variable in its slot between two stretches of code, where the macro knows that it has a value.
 #[doc(hidden)]
 pub fn carried<T>(place: &Option<T>) -> &T {
     place.as_ref().expect("a variable that is needed has a value")
 }
 
-/// The same, out of its place.
+/// As [`carried`], moved out of its slot.
 #[doc(hidden)]
 pub fn take<T>(place: &mut Option<T>) -> T {
     place.take().expect("a variable that is needed has a value")
@@ -138,20 +139,20 @@ pub fn start<F>(invocation: Option<F>) -> F {
     invocation.expect("a fiber that does not resume has its arguments")
 }
 
-/// A constant text as it is saved: by what it says, to be found among the constants of the code again.
+/// A constant text as it is saved: by its content, to be found among the constants of the code.
 #[doc(hidden)]
 #[must_use]
 pub fn text(value: &&str) -> String {
     (*value).to_owned()
 }
 
-/// An empty place for a variable of this one's type.
+/// An empty slot for a variable of the same type.
 #[doc(hidden)]
 pub fn none_like<T>(_: &T) -> Option<T> {
     None
 }
 
-/// The beginning of a long text, for a message.
+/// Start of a long text, for a message.
 fn clip(text: &str) -> String {
     match text.char_indices().nth(200) {
         Some((end, _)) => format!("{}..", &text[..end]),

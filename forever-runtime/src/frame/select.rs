@@ -1,8 +1,9 @@
-//! `select!`: the first of several things that a fiber waits for.
+//! `select!`: waits for the first of several events.
 //!
-//! Goes in: what the arms wait for, in source order, with deadlines and topics that were fixed when the wait began. Comes out:
-//! [`Choice`], which arm it was and its value, kept under the name of the arm. The first arm in source order that is ready is
-//! chosen. What another arm would have taken stays where it is: messages in their queues, children at work.
+//! Input: the arms in source order, with deadlines and topics fixed when the wait began. Output: a
+//! [`Choice`], the arm that was chosen and its value, saved under the name of the arm. The first
+//! arm in source order that is ready is chosen. The other arms lose nothing: messages stay in their
+//! queues, and children keep running.
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -22,27 +23,39 @@ use crate::runtime::exit::Exit;
 use crate::runtime::handle::{FiberError, FiberHandle};
 use crate::store::Wait;
 
-/// What one arm waits for.
+/// One arm of a `select!`.
 #[doc(hidden)]
 pub trait Arm: Send + Sync + 'static {
     type Value: Send;
 
-    /// The value, if it is there.
+    /// The value, if the arm is ready.
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>>;
 
-    /// Adds what wakes a fiber that waits for it.
+    /// Adds the condition that wakes a fiber waiting for it.
     fn wait(&self, wait: &mut Wait);
 }
 
 /// `recv!`
 #[doc(hidden)]
-#[derive(Debug)]
-pub struct OnMessage<K, T>(K, PhantomData<fn() -> T>);
+pub struct OnMessage<K: Topics, T> {
+    topics: K,
+    take: Take<K, T>,
+}
+
+/// Takes the oldest message. It is a field so that the constructor requires a type that can be
+/// saved: an error about it points at the arm, and names neither [`Arm`] nor [`Arms`].
+type Take<K, T> = for<'a> fn(&'a K, &'static str, &'a Run) -> BoxFuture<'a, Option<<K as Topics>::Received<T>>>;
+
+impl<K: Topics, T> fmt::Debug for OnMessage<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnMessage").field(&self.topics.names()).finish()
+    }
+}
 
 /// `recv!` with a timeout.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct OnMessageUntil<K, T>(OnMessage<K, T>, Deadline);
+pub struct OnMessageUntil<K: Topics, T>(OnMessage<K, T>, Deadline);
 
 /// `sleep!`
 #[doc(hidden)]
@@ -55,12 +68,22 @@ pub struct OnTime(Deadline);
 pub struct OnEnd<T>(FiberHandle<T>);
 
 #[doc(hidden)]
-pub fn on_message<K, T>(topics: K) -> OnMessage<K, T> {
-    OnMessage(topics, PhantomData)
+pub fn on_message<K: Topics, T: Value>(topics: K) -> OnMessage<K, T>
+where
+    K::Received<T>: Send,
+{
+    let take: Take<K, T> = |topics, name, run| {
+        run.takes::<T>(topics.fixed());
+        Box::pin(run.take_message::<K, T>(name, topics))
+    };
+    OnMessage { topics, take }
 }
 
 #[doc(hidden)]
-pub fn on_message_until<K, T>(topics: K, deadline: Deadline) -> OnMessageUntil<K, T> {
+pub fn on_message_until<K: Topics, T: Value>(topics: K, deadline: Deadline) -> OnMessageUntil<K, T>
+where
+    K::Received<T>: Send,
+{
     OnMessageUntil(on_message(topics), deadline)
 }
 
@@ -74,23 +97,22 @@ pub fn on_end<T>(handle: FiberHandle<T>) -> OnEnd<T> {
     OnEnd(handle)
 }
 
-impl<K: Topics, T: Value> Arm for OnMessage<K, T>
+impl<K: Topics, T: 'static> Arm for OnMessage<K, T>
 where
     K::Received<T>: Send,
 {
     type Value = K::Received<T>;
 
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
-        run.takes::<T>(self.0.fixed());
-        Box::pin(run.take_message::<K, T>(name, &self.0))
+        (self.take)(&self.topics, name, run)
     }
 
     fn wait(&self, wait: &mut Wait) {
-        wait.topics.extend(self.0.names().into_iter().map(str::to_owned));
+        wait.topics.extend(self.topics.names().into_iter().map(str::to_owned));
     }
 }
 
-impl<K: Topics, T: Value> Arm for OnMessageUntil<K, T>
+impl<K: Topics, T: 'static> Arm for OnMessageUntil<K, T>
 where
     K::Received<T>: Send,
 {
@@ -176,7 +198,7 @@ impl<A: Arm, R: Arms> Arms for (A, R) {
 }
 
 impl Frame {
-    /// The first arm that is ready.
+    /// Waits for the first arm that is ready.
     pub fn select<N: ArmNames, A: Arms>(&self, arms: A) -> impl Future<Output = Choice<N, A::Chosen>> + Send + use<N, A> {
         let (run, name) = (Arc::clone(&self.run), self.machine.name);
         async move {
@@ -210,13 +232,13 @@ pub enum Either<A, R> {
 #[derive(Debug)]
 pub struct Last<A>(pub A);
 
-/// What the arms of a `select!` are called in snapshots, in source order.
+/// Names of the arms of a `select!` in snapshots, in source order.
 #[doc(hidden)]
 pub trait ArmNames: Send + Sync + 'static {
     const NAMES: &'static [&'static str];
 }
 
-/// Which arm was chosen, with its value: `{"approval":true}` in snapshots.
+/// The chosen arm with its value: `{"approval":true}` in snapshots.
 #[doc(hidden)]
 pub struct Choice<N, C> {
     pub chosen: C,
@@ -229,7 +251,7 @@ impl<N, C> fmt::Debug for Choice<N, C> {
     }
 }
 
-/// A chosen arm, by its place among those that are left.
+/// A chosen arm, by its place among the remaining ones.
 #[doc(hidden)]
 pub trait Chosen: Sized {
     fn place(&self) -> usize;

@@ -1,4 +1,4 @@
-//! The stored form of a fiber that stands at a cut point.
+//! The stored form of a fiber at a cut point.
 use std::collections::BTreeMap;
 
 use serde::de::{DeserializeOwned, Error as _};
@@ -8,43 +8,48 @@ use serde_json::value::RawValue;
 use crate::exact;
 use crate::exact::Reader;
 
-/// The most `call!`s that may be under way inside one another.
+/// Maximum number of nested `call!`s.
 ///
-/// Each checkpoint writes the text of every function on the saved call stack, so what one costs grows with the calls. The stack of
-/// the thread does not: the driver polls the innermost function alone. Entering a call and reading a snapshot both keep to the
-/// limit, so what is written can be read, and a damaged row can exhaust neither stack nor memory.
+/// Each checkpoint writes the text of every function on the saved call stack, so its cost grows
+/// with the calls. The stack of the thread does not, because the driver polls only the innermost
+/// function. The limit holds for entering a call and for reading a snapshot, so everything written
+/// can be read, and a damaged row can exhaust neither stack nor memory.
 pub(crate) const MAX_CALLS: u32 = 200;
 
-/// Why a call is not entered, or a snapshot not read.
+/// Why a call is refused, or a snapshot is not read.
 pub(crate) fn too_many_calls() -> String {
     format!("calls nest deeper than {MAX_CALLS}")
 }
 
-/// Where a fiber stands and what it keeps: one row's `snapshot`, read from JSON.
+/// Snapshot of a fiber, read from JSON: its cut point and its saved locals.
 ///
-/// `migrate` functions are given the old one and return the new one.
+/// `migrate` functions get the old one and return the new one.
 ///
-/// It is read from JSON text, by `serde_json::from_str`, with up to 200 calls inside one another: as many as a fiber may enter.
+/// It is read from JSON text, by `serde_json::from_str`, with up to 200 nested calls: as many as a
+/// fiber may enter.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Snapshot {
-    /// The fiber function, in the snapshot of a `call!`; the fiber's own name is in its row.
+    /// The fiber function, in the snapshot of a `call!`. The name of the fiber itself is in its
+    /// row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fiber: Option<String>,
-    /// The hash of the function's layout, in the snapshot of a `call!`; the outermost one's is in its row.
+    /// Hash of the function's layout, in the snapshot of a `call!`. The hash of the outermost one
+    /// is in its row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-    /// The function's `version`, in the snapshot of a `call!` that an earlier version of this library has written.
+    /// The function's `version`, in the snapshot of a `call!` written by an earlier version of this
+    /// library.
     #[serde(skip_serializing_if = "is_zero")]
     pub version: u32,
-    /// Names that stand for several steps or locals of the function, how many each, in the snapshot of a `call!` that an earlier
-    /// version of this library has written.
+    /// Names that stand for several steps or locals of the function, with their counts, in the
+    /// snapshot of a `call!` written by an earlier version of this library.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub of: BTreeMap<String, u32>,
-    /// The cut point it stands at.
+    /// Name of the cut point.
     pub at: String,
     /// The kept locals by name, each in the format of docs/guide/src/reference/format.md.
     pub locals: BTreeMap<String, Box<RawValue>>,
-    /// The fiber called inline at this point, if it has not returned.
+    /// Snapshot of the fiber called inline at this point, if it has not returned.
     pub call: Option<Box<Snapshot>>,
 }
 
@@ -60,7 +65,7 @@ impl<'de> Deserialize<'de> for Snapshot {
     }
 }
 
-/// The snapshot that a text holds: in one pass and without recursion, however many calls it has.
+/// Reads a snapshot in one pass and without recursion, however many calls it has.
 fn read(text: &str) -> Result<Snapshot, exact::Error> {
     let mut reader = Reader::new(text);
     let mut callers = Vec::new();
@@ -87,7 +92,7 @@ fn read(text: &str) -> Result<Snapshot, exact::Error> {
     }
 }
 
-/// What has been read of one function's part.
+/// The fields read so far of one function's part.
 #[derive(Default)]
 struct Level {
     fiber: Option<String>,
@@ -101,7 +106,7 @@ struct Level {
 }
 
 impl Level {
-    /// Reads the field at the cursor; of a call only the name, which is `true`.
+    /// Reads the field at the cursor. For a call it reads the name only, and returns `true`.
     fn field(&mut self, reader: &mut Reader<'_>) -> Result<bool, exact::Error> {
         let name = reader.string()?;
         reader.expect(b':')?;
@@ -137,7 +142,7 @@ impl Level {
     }
 }
 
-/// Reads the value of a field that has none yet.
+/// Reads the value of a field, which must not be set yet.
 fn set<T: DeserializeOwned>(field: &mut Option<T>, name: &str, reader: &mut Reader<'_>) -> Result<(), exact::Error> {
     if field.is_some() {
         return Err(twice(name));
@@ -152,7 +157,8 @@ fn twice(name: &str) -> exact::Error {
 }
 
 impl Snapshot {
-    /// Changes the snapshot of each function on the saved call stack, from the outermost one in.
+    /// Applies `change` to the snapshot of each function on the saved call stack, from the
+    /// outermost in.
     pub(crate) fn each<E>(&mut self, mut change: impl FnMut(&mut Snapshot) -> Result<(), E>) -> Result<(), E> {
         let mut next = Some(self);
         while let Some(snapshot) = next {
@@ -163,14 +169,14 @@ impl Snapshot {
     }
 }
 
-/// A text as JSON, quotes and all.
+/// A text as a quoted JSON string.
 pub(crate) fn json_string(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
     push_json_string(&mut json, text);
     json
 }
 
-/// Appends a text as JSON, quotes and all. Most are names, in which nothing is escaped.
+/// Appends a text as a quoted JSON string. Most texts are names without escapes.
 pub(crate) fn push_json_string(json: &mut String, text: &str) {
     if text.bytes().any(|byte| matches!(byte, b'"' | b'\\' | ..b' ')) {
         json.push_str(&serde_json::Value::from(text).to_string());

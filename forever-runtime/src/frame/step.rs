@@ -1,8 +1,8 @@
-//! The attempts of a step with `retry` or `timeout`.
+//! Attempts of a step with `retry` or `timeout`.
 //!
-//! Generated code loops; [`Attempts`] counts, waits and says whether to go round again. The body is a new future each time,
-//! because it borrows the locals of the function. How many attempts have failed is stored before the wait for the next one,
-//! and only then.
+//! Generated code loops; [`Attempts`] counts, waits and decides whether to loop again. The body is
+//! a new future each time, because it borrows the locals of the function. The number of failed
+//! attempts is stored before the wait for the next one, and only then.
 use std::future::Future;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct Attempts<E> {
     timeout: Option<Duration>,
 }
 
-/// What became of one attempt.
+/// Result of one attempt.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Attempt<T, E> {
@@ -41,7 +41,7 @@ pub enum Attempt<T, E> {
 }
 
 impl Frame {
-    /// Begins a step with `retry` or `timeout`, after the attempts that earlier runs made.
+    /// Begins a step with `retry` or `timeout`, counting the attempts of earlier runs.
     pub fn attempts<E>(&self, cut: u32, retry: Option<Retry<E>>, timeout: Option<Duration>) -> Attempts<E> {
         Attempts::new(self.op(cut), retry).within(timeout)
     }
@@ -57,12 +57,12 @@ impl<E> Attempts<E> {
         Attempts { timeout, ..self }
     }
 
-    /// The op of the attempt that comes next.
+    /// The `Op` of the next attempt.
     pub fn op(&self) -> Op {
         self.op.current()
     }
 
-    /// Makes an attempt, without a limit to its time.
+    /// Makes an attempt without a time limit.
     pub async fn run<T>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
     where
         E: Failure,
@@ -74,7 +74,7 @@ impl<E> Attempts<E> {
         }
     }
 
-    /// Makes an attempt; one that takes longer than the timeout is dropped and has failed.
+    /// Makes an attempt; one that takes longer than the timeout is dropped and fails.
     pub async fn run_within<T>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
     where
         E: From<Error> + Failure,
@@ -84,7 +84,7 @@ impl<E> Attempts<E> {
         self.run(async move { race(body, over).await.unwrap_or_else(|| Err(late.into())) }).await
     }
 
-    /// Makes an attempt of a step with `catch`: the error that ends the last one is a value.
+    /// Makes an attempt of a step with `catch`: the error of the last one is a value.
     pub async fn run_caught<T>(&mut self, body: impl Future<Output = Result<T, E>>, make: Option<Make<E>>) -> Attempt<T, StepError>
     where
         E: Failure,
@@ -104,11 +104,13 @@ impl<E> Attempts<E> {
         let attempts = self.op.failed().saturating_add(1);
         let wait = match &trouble {
             Trouble::Body(error) => self.wait_after(Some(error)),
-            // What cannot be made into the fiber's error cannot be asked about.
+            // An error that cannot be converted to the fiber's type cannot be checked by the
+            // condition.
             Trouble::Library(_) => self.wait_after(make.zip(self.timeout).map(|(make, limit)| make(self.late(limit))).as_ref()),
         };
         match wait {
-            // How many have failed stays stored until the checkpoint: a crash before it makes the last attempt again, not all.
+            // The count of failed attempts stays stored until the checkpoint, so a crash before it
+            // repeats only the last attempt.
             None => Attempt::Failed(trouble.caught(attempts)),
             Some(wait) => {
                 let error = match trouble {
@@ -125,8 +127,8 @@ impl<E> Attempts<E> {
         Error::new(ErrorKind::Timeout, format!("step `{}` took longer than {limit:?}", self.op.step()))
     }
 
-    /// Waits for the next attempt, or gives the error back if there is to be none. Whoever runs this step again, because the fiber was
-    /// resumed after a fix, has all attempts.
+    /// Waits for the next attempt, or returns the error if there is none. A step that runs again
+    /// because a person resumed the fiber has all its attempts.
     async fn failed(&mut self, error: E) -> Option<E>
     where
         E: Failure,
@@ -138,7 +140,7 @@ impl<E> Attempts<E> {
         Some(error)
     }
 
-    /// Waits for the next attempt, or gives the error back if there is to be none.
+    /// Waits for the next attempt, or returns the error if there is none.
     async fn failed_attempt(&mut self, error: E) -> Option<E>
     where
         E: Failure,
@@ -148,7 +150,7 @@ impl<E> Attempts<E> {
         None
     }
 
-    /// How long to wait after one more failed attempt, or `None` if it was the last.
+    /// How long to wait after one more failed attempt; `None` if it was the last.
     pub(crate) fn wait_after(&self, error: Option<&E>) -> Option<Duration> {
         let failed = self.op.failed().saturating_add(1);
         self.retry.as_ref()?.wait(failed, error, self.op.chance(failed))
@@ -166,7 +168,7 @@ impl<E> Attempts<E> {
     }
 }
 
-/// The longest text that is kept of the error of a failed attempt, in bytes.
+/// Maximum length in bytes of the stored error of a failed attempt.
 const LONGEST_ERROR: usize = 4096;
 
 fn shortened(mut error: String) -> String {

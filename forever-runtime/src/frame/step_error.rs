@@ -1,4 +1,5 @@
-//! The error of a step as a value: what `step!(.., catch, ..)` gives in place of the fiber's own error type.
+//! The error of a step as a value: what `step!(.., catch, ..)` returns in place of the fiber's own
+//! error type.
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,8 @@ use crate::frame::fiber::Failure;
 
 /// The error of a step with the option `catch`, after its retries and its timeout.
 ///
-/// It holds the texts of the error that ended the last attempt, so that it can be saved like any value: a resumed fiber
-/// finds the same error and takes the same branch.
+/// It holds the texts of the error that ended the last attempt, so it can be saved like any value:
+/// a resumed fiber sees the same error and takes the same branch.
 ///
 /// ```ignore
 /// match step!("ask", retry = Retry::times(3), catch, model.ask(&question).await?) {
@@ -19,8 +20,9 @@ use crate::frame::fiber::Failure;
 /// }
 /// ```
 ///
-/// Its `Display` is the message; with `{:#}` the causes follow. As an [`Error`](std::error::Error) it has the causes as its
-/// sources, so `?` works where the fiber's error can be made of it, as with `anyhow`.
+/// Its `Display` is the message; with `{:#}` the causes follow. As an [`Error`](std::error::Error)
+/// it has the causes as its sources, so `?` works where the fiber's error type can be made from it,
+/// as with `anyhow`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub struct StepError {
@@ -30,7 +32,7 @@ pub struct StepError {
     reason: Reason,
 }
 
-/// An error behind another one.
+/// A cause of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cause {
     message: String,
@@ -41,7 +43,7 @@ struct Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reason {
-    /// The body has ended in an error.
+    /// The body ended in an error.
     #[default]
     Failed,
     /// The last attempt took longer than the step's `timeout`.
@@ -73,7 +75,7 @@ impl StepError {
         StepError { message: error.to_string(), cause: linked(causes), attempts, reason }
     }
 
-    /// How many attempts were made, from 1; those before a restart of the process count.
+    /// Number of attempts, from 1, including those before a restart of the process.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -83,13 +85,13 @@ impl StepError {
         self.reason == Reason::Timeout
     }
 
-    /// Whether the step is an `effect` that may have been carried out: its `on_unknown` is
-    /// [`OnUnknown::Fail`](crate::OnUnknown::Fail).
+    /// Whether the step is an `effect` in doubt: it may have been carried out, and its `on_unknown`
+    /// is [`OnUnknown::Fail`](crate::OnUnknown::Fail).
     pub fn is_op_unknown(&self) -> bool {
         self.reason == Reason::OpUnknown
     }
 
-    /// The messages of the errors behind this one, the nearest first.
+    /// The messages of the causes, the nearest first.
     pub fn causes(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(self.cause.as_deref(), |cause| cause.cause.as_deref()).map(|cause| &*cause.message)
     }
@@ -143,7 +145,7 @@ impl From<StepError> for Stored {
     }
 }
 
-/// How the error of the library becomes one of the fiber's.
+/// Conversion of an error of the library to the fiber's error type.
 pub(crate) type Make<E> = fn(Error) -> E;
 
 /// Why an attempt has no value.
@@ -156,7 +158,7 @@ pub(crate) enum Trouble<E> {
 }
 
 impl<E> Trouble<E> {
-    /// The error of the fiber's own type; the library's where it cannot be made into one.
+    /// The error as the fiber's own type, or as the library's where it cannot be converted.
     pub(crate) fn own(self, make: Option<Make<E>>) -> Result<E, Error> {
         match (self, make) {
             (Trouble::Body(error), _) => Ok(error),

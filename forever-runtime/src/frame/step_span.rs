@@ -1,7 +1,8 @@
-//! The tracing span of the step that a fiber is in.
+//! Tracing span of the current step.
 //!
-//! A step's body is code of the function, not a future of its own, so that it may use `?` and change locals. Its span is therefore
-//! entered when the body begins, left when the task yields, and entered again at the next poll, by hand.
+//! The body of a step is code of the function, not a future of its own, so that it may use `?` and
+//! change locals. So its span is entered and left by hand: entered when the body begins, left when
+//! the task yields, and entered again at the next poll.
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::{Span, info_span};
@@ -11,9 +12,9 @@ use tracing::{Span, info_span};
 pub(crate) struct StepSpan(Mutex<Option<Span>>);
 
 impl StepSpan {
-    /// A step begins, inside a poll.
+    /// Opens the span of a step, inside a poll.
     pub(crate) fn begin(&self, step: &'static str) {
-        // One that ended in an error which the function handled is over now.
+        // A step that ended in an error which the function handled is over now.
         self.end();
         let span = info_span!("step", step.name = step);
         if !span.is_none() {
@@ -22,21 +23,21 @@ impl StepSpan {
         }
     }
 
-    /// The step is over, inside a poll.
+    /// Closes the span, inside a poll.
     pub(crate) fn end(&self) {
         if let Some(span) = self.span().take() {
             exit(&span);
         }
     }
 
-    /// A poll of the fiber begins.
+    /// Enters the span when a poll of the fiber begins.
     pub(crate) fn resume(&self) {
         if let Some(span) = &*self.span() {
             enter(span);
         }
     }
 
-    /// A poll of the fiber ends.
+    /// Leaves the span when a poll of the fiber ends.
     pub(crate) fn suspend(&self) {
         if let Some(span) = &*self.span() {
             exit(span);

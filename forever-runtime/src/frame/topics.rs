@@ -1,7 +1,8 @@
-//! What a `recv!` receives on: one topic or several, fixed in the code or computed when the wait begins.
+//! Topics of a `recv!`: one or several, literal or computed when the wait begins.
 //!
-//! Computed topics are kept in the snapshot, so that they are computed once. One topic gives its messages as they are. Several
-//! give each message with its topic, the oldest message first, whichever topic it is of.
+//! Computed topics are saved in the snapshot, so that they are computed once. With one topic, a
+//! message is received as it is. With several, each message comes with its topic, the oldest
+//! message first across all topics.
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -39,14 +40,15 @@ pub struct ManyTopics(Vec<String>);
 /// The topics of a wait.
 #[doc(hidden)]
 pub trait Topics: Clone + Send + Sync + 'static {
-    /// What a message of type `T` comes as.
+    /// Type as which a message of type `T` is received.
     type Received<T>;
 
     fn names(&self) -> Vec<&str>;
 
     fn received<T>(topic: &str, message: T) -> Self::Received<T>;
 
-    /// The topics of which senders are told what the function takes. Computed ones are without number.
+    /// Topics whose message type senders can check. Computed ones are excluded, since their number
+    /// is unbounded.
     fn fixed(&self) -> Vec<&'static str> {
         Vec::new()
     }
@@ -108,7 +110,7 @@ impl Topics for ManyTopics {
     }
 }
 
-/// What a `recv!` may be given as its topic or topics.
+/// Argument types of `recv!`: a topic, or a list of topics.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`recv!` takes a topic or a list of topics, not `{Self}`",
@@ -196,7 +198,7 @@ pub fn topics<I: IntoTopics>(topics: I) -> I::Topics {
 }
 
 impl Run {
-    /// Says what a function takes on topics that its code names.
+    /// Registers the type that a function receives on its literal topics.
     pub(super) fn takes<T: Value>(&self, topics: Vec<&'static str>) {
         let check: Check = |text| exact::from_str::<T>(text).map(drop).map_err(|e| unreadable::<T>(e));
         for topic in topics {
@@ -204,7 +206,8 @@ impl Run {
         }
     }
 
-    /// The oldest message of some topics, if there is one; its consumption is part of the next checkpoint.
+    /// The oldest message of some topics, if there is one; its consumption is part of the next
+    /// checkpoint.
     pub(super) async fn take_message<K: Topics, T: Value>(&self, name: &str, topics: &K) -> Option<K::Received<T>> {
         let mut oldest = None;
         for topic in topics.names() {
@@ -229,7 +232,7 @@ impl Run {
         }
     }
 
-    /// What wakes a fiber that waits for messages of some topics; it fails where nothing ever would.
+    /// The wait for messages of some topics; fails where none could ever arrive.
     pub(super) async fn wait_for_topics<K: Topics>(&self, name: &str, topics: &K, deadline: Deadline) -> Wait {
         let topics: Vec<String> = topics.names().into_iter().map(str::to_owned).collect();
         if topics.is_empty() && deadline.at_ms().is_none() {

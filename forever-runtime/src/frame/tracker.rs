@@ -1,12 +1,14 @@
-//! The rows of a snapshot beside its main text, so that a checkpoint writes only what has changed.
+//! Tracks the rows of a snapshot beside its main text, so that a checkpoint writes only what has
+//! changed.
 //!
-//! A local whose text is long is a *part*: a row of its own, for which `{"$part":"name"}` stands in the main text. The items of
-//! a [`Log`](crate::frame::log::Log) are rows of their own as well, for which `{"$log":N,"len":L}` stands. No value can look like either, because
+//! A local whose text is long is a *part*: a row of its own, referred to in the main text by
+//! `{"$part":"name"}`. The items of a [`Log`](crate::frame::log::Log) are rows of their own as
+//! well, referred to by `{"$log":N,"len":L}`. No value can look like either, because
 //! [`crate::exact`] escapes the keys of values that begin with `$`.
 //!
-//! [`SnapshotTracker`] knows which of these rows are stored, and computes the [`SnapshotDelta`]
-//! that goes with a new main text, in one transaction. [`SnapshotRows`] are the stored rows, when
-//! they are read.
+//! [`SnapshotTracker`] knows which of these rows are stored, and computes the [`SnapshotDelta`] for
+//! a new main text, stored in the same transaction. [`SnapshotRows`] are the stored rows when they
+//! are read.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,7 +19,8 @@ use crate::exact::logs::{Logs, PLACEHOLDER, StoredLogs};
 use crate::frame::snapshot::{Snapshot, json_string};
 use crate::store::{SnapshotDelta, SnapshotRows};
 
-/// How long the text of a local is, in bytes, that is a part: long enough that a second row is cheaper than writing it again.
+/// Minimum length in bytes of a local's text that becomes a part: from here on a second row is
+/// cheaper than writing the text again.
 const PART: usize = 512;
 
 /// References of a snapshot's main text to rows beside it, with the texts of the parts.
@@ -30,11 +33,11 @@ pub(crate) struct SnapshotRefs {
 /// Tracks which snapshot rows are stored, to compute the next delta.
 #[derive(Debug)]
 pub(crate) struct SnapshotTracker {
-    /// How long a text has to be to be a part.
+    /// Minimum length of a part.
     part: usize,
     parts: BTreeMap<String, Arc<str>>,
     pub(crate) logs: Logs,
-    /// What is still to be read.
+    /// Logs that are still to be restored.
     stored: Arc<StoredLogs>,
 }
 
@@ -45,7 +48,7 @@ impl Default for SnapshotTracker {
 }
 
 impl SnapshotTracker {
-    /// Takes over what is stored beside the main text `snapshot`.
+    /// Takes over the stored rows of the main text `snapshot`.
     pub(crate) fn resume(&mut self, snapshot: &str, beside: SnapshotRows) {
         self.parts = beside.parts;
         let named = numbers(snapshot).chain(self.parts.values().flat_map(|text| numbers(text)));
@@ -53,36 +56,36 @@ impl SnapshotTracker {
         self.stored = Arc::new(StoredLogs::new(beside.logs));
     }
 
-    /// Makes parts of all texts of this length.
+    /// Sets the minimum length of a part.
     #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "for the testing kit"))]
     pub(crate) fn part_from(&mut self, bytes: usize) {
         self.part = bytes;
     }
 
-    /// The items of the logs that are to be restored.
+    /// The items of the logs to restore.
     pub(crate) fn stored(&self) -> Arc<StoredLogs> {
         Arc::clone(&self.stored)
     }
 
-    /// Goes on with the logs that have been restored.
+    /// Takes over the restored logs.
     pub(crate) fn adopt(&mut self) {
         self.logs.adopt(self.stored.take_read());
     }
 
-    /// Makes a part of a local if its text is long: gives what stands for it.
+    /// Makes a part of a local if its text is long; returns the reference to it.
     pub(crate) fn part(&self, depth: u32, name: &str, text: &str, named: &mut SnapshotRefs) -> Option<String> {
         if text.len() < self.part {
             return None;
         }
         let name = part_name(depth, name);
         let placeholder = placeholder(&name);
-        // One text for as long as it stays the same.
+        // An unchanged text is shared, not copied.
         let text = self.parts.get(&name).filter(|there| ***there == *text).map_or_else(|| text.into(), Arc::clone);
         named.parts.insert(name, text);
         Some(placeholder)
     }
 
-    /// Computes the delta that goes with a main text of these references.
+    /// Computes the delta for a main text with these references.
     pub(crate) fn commit(&mut self, named: SnapshotRefs) -> SnapshotDelta {
         let before = std::mem::replace(&mut self.parts, named.parts);
         let same = |name: &String, text: &Arc<str>| before.get(name).is_some_and(|there| Arc::ptr_eq(there, text) || there == text);
@@ -90,31 +93,31 @@ impl SnapshotTracker {
             self.parts.iter().filter(|(name, text)| !same(name, text)).map(|(name, text)| (name.clone(), Arc::clone(text))).collect();
         let removed_parts = before.into_keys().filter(|name| !self.parts.contains_key(name)).collect();
         let (items, removed_logs) = self.logs.commit(&named.logs);
-        // A fiber that makes a checkpoint has restored all that there was.
+        // A fiber that makes a checkpoint has restored all its logs.
         self.stored = Arc::default();
         SnapshotDelta { parts, removed_parts, items, removed_logs }
     }
 }
 
-/// The name of the row of a local: `notes`, in the function called `1:notes`.
+/// Name of the row of a local: `notes`, or `1:notes` in a called function.
 fn part_name(depth: u32, name: &str) -> String {
-    // No name at one depth is that of another.
+    // Names at different depths never collide.
     if depth == 0 && !name.starts_with(|c: char| c.is_ascii_digit()) { name.to_owned() } else { format!("{depth}:{name}") }
 }
 
-/// The beginning of what stands for a part in a text.
+/// Start of a reference to a part.
 const PART_PLACEHOLDER: &str = "{\"$part\":";
 
 fn placeholder(name: &str) -> String {
     format!("{PART_PLACEHOLDER}{}}}", json_string(name))
 }
 
-/// The logs that a text names.
+/// The logs to which a text refers.
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
     text.split(PLACEHOLDER).skip(1).filter_map(|rest| rest.split(',').next()?.trim().parse().ok())
 }
 
-/// A text with everything put back that stands beside it; what is missing stays as it is.
+/// A text with its references replaced by the rows; references to missing rows stay.
 pub(crate) fn fill(beside: &SnapshotRows, text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
@@ -133,7 +136,7 @@ pub(crate) fn fill(beside: &SnapshotRows, text: &str) -> String {
     whole + rest
 }
 
-/// What stands beside the text for its beginning, and where that ends.
+/// The content of the reference at the start of a text, and where the reference ends.
 fn filled(beside: &SnapshotRows, text: &str) -> Option<(String, usize)> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -163,7 +166,7 @@ fn filled(beside: &SnapshotRows, text: &str) -> Option<(String, usize)> {
 }
 
 impl Snapshot {
-    /// Puts the parts back where they are named; `Err` says which cannot be.
+    /// Replaces references to parts by their texts; fails if one is missing.
     pub(crate) fn put_back(&mut self, beside: &SnapshotRows) -> Result<(), String> {
         self.each(|snapshot| {
             for (local, text) in &mut snapshot.locals {
@@ -179,7 +182,7 @@ impl Snapshot {
         })
     }
 
-    /// Puts the items of logs in the place of their numbers, so that a local is whole wherever it is moved.
+    /// Replaces references to logs by their items, so that a local is whole wherever it is moved.
     pub(crate) fn put_back_logs(&mut self, beside: &SnapshotRows) -> Result<(), String> {
         self.each(|snapshot| {
             for (local, text) in &mut snapshot.locals {

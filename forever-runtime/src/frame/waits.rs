@@ -1,10 +1,10 @@
 //! Cut points that wait: for time, for a message, for other fibers.
 //!
-//! Each is two cut points to the macro: one that keeps what is waited for (a deadline, a handle),
-//! and one with the result. In between the fiber leaves memory: the second one's future is never
-//! ready while there is nothing for it, and the driver drops the run. It is entered again at the
-//! first one. A function that a turn of a chat runs waits in memory instead, as its turn is under
-//! way meanwhile.
+//! Each is two cut points to the macro: one that saves what is waited for (a deadline, a handle),
+//! and one with the result. In between the fiber leaves memory: the future of the second one stays
+//! pending while it has no result, and the driver drops the run. The fiber is later resumed at the
+//! first one. A function that a turn of a chat runs waits in memory instead, since its turn is
+//! running meanwhile.
 use std::any::TypeId;
 use std::borrow::Borrow;
 use std::future::Future;
@@ -26,7 +26,7 @@ use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle};
 use crate::runtime::race::race;
 use crate::store::Wait;
 
-/// When a wait ends, kept in the snapshot so that it is fixed once.
+/// End of a wait, saved in the snapshot so that it is fixed once.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -43,17 +43,17 @@ impl Deadline {
 }
 
 impl Frame {
-    /// The end of a `sleep!` that begins now.
+    /// Deadline of a `sleep!` that begins now.
     pub fn deadline_in(&self, duration: Duration) -> Deadline {
         Deadline::after(self.run.backend.now_ms(), duration)
     }
 
-    /// The end of a `sleep_until!`.
+    /// Deadline of a `sleep_until!`.
     pub fn deadline_at(&self, time: impl Into<SystemTime>) -> Deadline {
         Deadline(Some(clock::ms(time.into())))
     }
 
-    /// The end of a `recv!` that begins now; never without a timeout.
+    /// Deadline of a `recv!` that begins now; never without a timeout.
     pub fn deadline_of(&self, timeout: Option<Duration>) -> Deadline {
         timeout.map_or(Deadline(None), |timeout| self.deadline_in(timeout))
     }
@@ -69,17 +69,17 @@ impl Frame {
         }
     }
 
-    /// The next message of a topic; its consumption is part of the next checkpoint.
+    /// Receives the next message of a topic; its consumption is part of the next checkpoint.
     pub fn receive<T: Value>(&self, topic: &'static str) -> impl Future<Output = T> + Send + use<T> {
         self.receive_on(FixedTopic(topic))
     }
 
-    /// The next message of a topic, or `None` when the deadline has passed.
+    /// Receives the next message of a topic, or `None` when the deadline has passed.
     pub fn receive_until<T: Value>(&self, topic: &'static str, deadline: Deadline) -> impl Future<Output = Option<T>> + Send + use<T> {
         self.receive_on_until(FixedTopic(topic), deadline)
     }
 
-    /// The next message of computed topics, or of several.
+    /// Receives the next message of computed topics, or of several.
     pub fn receive_on<T: Value, K: Topics>(&self, topics: K) -> impl Future<Output = K::Received<T>> + Send + use<T, K>
     where
         K::Received<T>: Send,
@@ -93,7 +93,8 @@ impl Frame {
         }
     }
 
-    /// The next message of computed topics, or of several, or `None` when the deadline has passed.
+    /// Receives the next message of computed topics, or of several, or `None` when the deadline has
+    /// passed.
     pub fn receive_on_until<T: Value, K: Topics>(
         &self,
         topics: K,
@@ -119,7 +120,7 @@ impl Frame {
         }
     }
 
-    /// Makes a child; it is stored and started with the next checkpoint.
+    /// Creates a child, which is stored and started with the next checkpoint.
     pub fn spawn<F: Fiber>(&self, call: F) -> impl Future<Output = FiberHandle<F::Output>> + Send + use<F> {
         let (run, parent) = (Arc::clone(&self.run), self.machine.name);
         async move {
@@ -136,23 +137,23 @@ impl Frame {
         }
     }
 
-    /// What a `wait!` waits for.
+    /// The handle that a `wait!` waits for.
     pub fn awaited<T>(&self, handle: impl Borrow<FiberHandle<T>>) -> FiberHandle<T> {
         handle.borrow().clone()
     }
 
-    /// What a `wait_all!` waits for.
+    /// The handles that a `wait_all!` waits for.
     pub fn all_awaited<T, H: Borrow<FiberHandle<T>>>(&self, handles: impl IntoIterator<Item = H>) -> Vec<FiberHandle<T>> {
         handles.into_iter().map(|handle| handle.borrow().clone()).collect()
     }
 
-    /// What came of a fiber.
+    /// Waits for the result of a fiber.
     pub fn join<T: Value>(&self, handle: &FiberHandle<T>) -> impl Future<Output = Result<T, FiberError>> + Send + use<T> {
         let joined = self.join_all(std::slice::from_ref(handle));
         async move { joined.await.pop().expect("one handle, one result") }
     }
 
-    /// What came of several fibers, in their order.
+    /// Waits for the results of several fibers, in their order.
     pub fn join_all<T: Value>(&self, handles: &[FiberHandle<T>]) -> impl Future<Output = Vec<Result<T, FiberError>>> + Send + use<T> {
         let (run, handles) = (Arc::clone(&self.run), handles.to_vec());
         async move {
@@ -181,7 +182,8 @@ impl Run {
         deadline.0.is_some_and(|due| due <= self.backend.now_ms())
     }
 
-    /// What came of another fiber, if it has ended. A result that the code cannot read parks the fiber: the type has changed.
+    /// Result of another fiber, if it has ended. A result that the code cannot read parks the
+    /// fiber: its type has changed.
     pub(super) async fn end_of<T: Value>(&self, handle: &FiberHandle<T>) -> Option<Result<T, FiberError>> {
         let end = match self.backend.ended(handle.id()).await {
             Ok(exit) => handle.exited(exit?),
@@ -198,8 +200,8 @@ impl Run {
         }
     }
 
-    /// Lets the fiber leave memory until something happens. One that stays in memory waits here, for
-    /// news or until the wait is due.
+    /// Suspends the fiber until its wait is over. A fiber that stays in memory waits here, for a
+    /// notification or until the wait is due.
     pub(super) async fn leave(&self, wait: Wait, news: Option<BoxFuture<'static, ()>>) {
         let Some(news) = news else { return self.halt(Exit::Waiting(wait)).await };
         let due = async {

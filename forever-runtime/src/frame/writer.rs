@@ -12,7 +12,7 @@ use crate::frame::tracker::SnapshotRefs;
 use crate::runtime::exit::Exit;
 use crate::store::LayoutRow;
 
-/// The main text of a snapshot, and what it names.
+/// Main text of a snapshot, and its references.
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) named: SnapshotRefs,
@@ -38,7 +38,7 @@ impl Frame {
         Ok(written)
     }
 
-    /// Turns the open text of this frame, under way in a call, into the closed one after it.
+    /// Closes the open text of this frame after a call has returned.
     pub(super) fn close_call<T: Saved>(&self, open: &mut Written, result: Option<&'static str>, value: &T) -> Result<(), String> {
         const OPEN: &str = "},\"call\":";
         if let Some(name) = result {
@@ -52,7 +52,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Adds locals to the text of this frame, or to what stands beside it.
+    /// Adds locals to the text of this frame, or to the rows beside it.
     pub(super) fn put_locals(
         &self,
         written: &mut Written,
@@ -79,7 +79,7 @@ pub(super) async fn commit(run: Arc<Run>, written: Result<Written, String>, at: 
     }
 }
 
-/// Stores a checkpoint; `Err` says how the run ends where it cannot be stored.
+/// Stores a checkpoint; an error is the exit of a run whose checkpoint cannot be stored.
 pub(super) async fn try_commit(
     run: &Run,
     written: Result<Written, String>,

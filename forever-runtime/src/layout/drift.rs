@@ -1,15 +1,17 @@
-//! Whether code of one layout can resume what code of another left, and if not, every reason why.
+//! Decides whether code of one layout can resume snapshots of another, and lists every reason if
+//! not.
 //!
 //! A snapshot names its step and its locals. A name that is written in the source
-//! (`step!("search", ..)`) means the same step as long as it is there. A name that is derived means
-//! what it meant only while as many steps share it as before: when a second `search` appears, it
-//! may stand before or after the first. The same holds for locals. Where a name could mean two
-//! things the fiber is parked; it is never resumed at a place that may be wrong.
+//! (`step!("search", ..)`) means the same step as long as it exists. A derived name keeps its
+//! meaning only while the same number of steps share it: a second `search` may come before or after
+//! the first. The same holds for locals. Where a name could mean two things, the fiber is parked;
+//! it is never resumed at a place that may be wrong.
 //!
-//! A derived name that stands once may still have come to another step: one was dropped, and
-//! another of the same name written elsewhere. So the body of a derived name has a fingerprint.
-//! While it is the same, so is the step, wherever it stands. When it has changed, the step is the
-//! same if it stands where it stood, before or behind the same steps; otherwise it is ambiguous.
+//! A derived name that occurs once may still have moved to another step: one was removed, and
+//! another of the same name was written elsewhere. So the body of a step with a derived name has a
+//! fingerprint. While the fingerprint is unchanged, it is the same step, wherever it is. If it has
+//! changed, it is the same step if it still comes right before or right after the same steps;
+//! otherwise it is ambiguous.
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -20,7 +22,7 @@ use crate::frame::snapshot::Snapshot;
 use crate::layout::problem::{PENDING, Problem};
 use crate::layout::spec::{Branch, Kept, Layout, Step, base};
 
-/// Why code cannot resume what code of another layout left: all reasons, and both layouts.
+/// Reasons why code cannot resume snapshots of another layout, with both layouts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift(Box<Parts>);
 
@@ -32,7 +34,7 @@ struct Parts {
 }
 
 impl Drift {
-    /// The reasons; there is at least one, and none is there twice.
+    /// The reasons: at least one, without duplicates.
     pub fn problems(&self) -> &[Problem] {
         &self.0.problems
     }
@@ -42,7 +44,7 @@ impl Drift {
         &self.0.now
     }
 
-    /// The layout of the code that left the snapshot, if it is known.
+    /// The layout of the code that wrote the snapshot, if it is known.
     pub fn before(&self) -> Option<&Layout> {
         self.0.before.as_ref()
     }
@@ -66,11 +68,11 @@ impl std::error::Error for Drift {}
 impl Layout {
     /// Whether this code resumes every fiber that code with the layout `old` can have left.
     ///
-    /// What a `migrate` function does is not looked at. Whether the values of the locals can still
-    /// be read as their types is seen only when a snapshot is restored.
+    /// `migrate` functions are not considered. Whether the values of the locals can still be read
+    /// as their types is found only when a snapshot is restored.
     ///
     /// # Errors
-    /// Everything that does not fit.
+    /// All reasons why it cannot.
     pub fn can_resume(&self, old: &Layout) -> Result<(), Drift> {
         let mut found = Found::default();
         self.compare(old, &mut found);
@@ -109,19 +111,18 @@ impl Layout {
 
     /// Whether this code resumes one snapshot.
     ///
-    /// `old` is the layout of the code that left it, if it is known.
+    /// `old` is the layout of the code that wrote it, if it is known.
     ///
-    /// A snapshot that a `migrate` function has made is in the names of this code: it has no old
-    /// layout. Of a call under way only the caller's part is looked at; the callee looks at its
-    /// own.
+    /// A snapshot made by a `migrate` function uses the names of this code: it has no old layout.
+    /// For a call under way only the caller's part is checked; the callee checks its own.
     ///
     /// # Errors
-    /// Everything that does not fit.
+    /// All reasons why it cannot.
     pub fn check(&self, old: Option<&Layout>, snapshot: &Snapshot) -> Result<(), Drift> {
         self.check_with(old, snapshot, &[])
     }
 
-    /// [`Layout::check`] of a snapshot with the names of the branch results that are stored since.
+    /// As [`Layout::check`], for a snapshot with stored branch results, given by their names.
     pub(crate) fn check_with(&self, old: Option<&Layout>, snapshot: &Snapshot, branches: &[&str]) -> Result<(), Drift> {
         let mut found = Found::default();
         if let Some(old) = old {
@@ -167,8 +168,8 @@ impl Layout {
         self.verdict(found, old)
     }
 
-    /// Whether code of another layout that is in the middle of a `steps!` has stored a branch
-    /// result that is one of this code's.
+    /// Whether a branch result, stored by code of another layout in the middle of a `steps!`,
+    /// belongs to a branch of this code.
     pub(crate) fn check_branch(&self, old: &Layout, branch: &str) -> Result<(), Drift> {
         let mut found = Found::default();
         self.compare(old, &mut found);
@@ -184,7 +185,7 @@ impl Layout {
         self.verdict(found, Some(old))
     }
 
-    /// Whether a fiber that stands at a wait would wait on other topics under this code.
+    /// Whether a waiting fiber would wait on other topics under this code.
     pub(crate) fn waits_otherwise(&self, old: &Layout, snapshot: &Snapshot) -> bool {
         let mut found = Found::default();
         let now = self.identify(Some(old), &snapshot.at, &mut found).and_then(|step| self.wait_of(step));
@@ -199,8 +200,7 @@ impl Layout {
         Err(Drift(Box::new(Parts { problems: found.0, now: self.clone(), before: old.cloned() })))
     }
 
-    /// Whether a step of the old code can be identified in this one; `Err` says why not. A step
-    /// that is gone can be.
+    /// Fails if a step of the old code cannot be identified in this one. A removed step can be.
     pub(crate) fn tells(&self, old: &Layout, step: &str) -> Result<(), Problem> {
         let mut found = Found::default();
         let branch_of = old.branch_of(step);
@@ -220,7 +220,7 @@ impl Layout {
         parts_of_branch(stored).find_map(|(steps, branch)| Some((self.step(steps)?, branch)))
     }
 
-    /// What concerns the function as a whole.
+    /// Checks of the function as a whole.
     fn compare(&self, old: &Layout, found: &mut Found) {
         if self.fiber != old.fiber {
             found.add(Problem::FiberRenamed { now: self.fiber.clone(), before: old.fiber.clone() });
@@ -230,7 +230,7 @@ impl Layout {
         }
     }
 
-    /// The step that a snapshot taken at `at` by the code of `old` means.
+    /// The step to which a snapshot taken at `at` by the code of `old` belongs.
     fn identify(&self, old: Option<&Layout>, at: &str, found: &mut Found) -> Option<&Step> {
         let mut claims: Vec<&Step> = self.steps.iter().filter(|step| step.name == at || renamed_from(step, old) == Some(at)).collect();
         if let Some(unclear) = claims.iter().find(|step| is_unclear(step, old)) {
@@ -239,8 +239,7 @@ impl Layout {
             return None;
         }
         if old.is_none() {
-            // Without an old layout the names are those of this code, and `was` is for the ones
-            // that are not.
+            // Without an old layout the names are those of this code, and `was` is for other names.
             claims.sort_by_key(|step| step.name != at);
             claims.truncate(1);
         }
@@ -281,7 +280,7 @@ impl Layout {
         let leavers =
             self.steps.iter().filter(|step| step.base() != name && renamed_from(step, Some(old)).is_some_and(|was| base(was) == name));
         let now = bearers.saturating_add(u32::try_from(leavers.count()).unwrap_or(u32::MAX));
-        // Within a group of one name a literal takes the plain name and the others move up by one.
+        // Among steps of one name a literal takes the plain name, and the others move up by one.
         let literal = |layout: &Layout| layout.steps.iter().any(|step| step.explicit && step.name == name);
         let same_literal = renamed || now == 1 || literal(self) == literal(old);
         let exchanged = self.exchanged(old, name);
@@ -292,40 +291,39 @@ impl Layout {
         if step.explicit || renamed || !rewritten(was, step) {
             return None;
         }
-        // Of several of a name that were rewritten, each may have become another one; a single one
-        // is identified by the others.
+        // Of several rewritten steps of one name, each may have become another; a single one is
+        // identified by the others.
         let shared = old.steps.iter().filter(|other| !other.explicit && other.base() == name);
         let touched = shared.filter(|other| self.step(&other.name).is_some_and(|new| !new.explicit && rewritten(other, new)));
         let same = if was.of > 1 { touched.count() == 1 } else { self.stands_where(step, old, was) };
         (!same).then(|| Problem::StepRewritten { step: step.name.clone() })
     }
 
-    /// Whether a step comes behind the same steps as an old one did, or before the same.
+    /// Whether a step comes right after the same steps as an old one did, or right before the same.
     fn stands_where(&self, step: &Step, old: &Layout, was: &Step) -> bool {
         self.before(&step.name, Some(old)) == old.before(&was.name, None) || self.behind(step, Some(old)) == old.behind(was, None)
     }
 
-    /// The steps that come right before a step, by their names in `old`; none stands for the
-    /// beginning.
+    /// The steps that come right before a step, by their names in `old`; `None` is the beginning.
     fn before(&self, name: &str, old: Option<&Layout>) -> BTreeSet<Option<&str>> {
         let leads = |next: &[Option<String>]| next.iter().any(|next| next.as_deref() == Some(name));
         let steps = self.steps.iter().filter(|step| leads(&step.next)).map(|step| Some(old_name(step, old)));
         steps.chain(leads(&self.first).then_some(None)).collect()
     }
 
-    /// The steps that come right behind a step, by their names in `old`; none stands for the end.
+    /// The steps that come right after a step, by their names in `old`; `None` is the end.
     fn behind<'a>(&'a self, step: &'a Step, old: Option<&Layout>) -> BTreeSet<Option<&'a str>> {
         let name = |next: &'a Option<String>| next.as_deref().map(|next| self.step(next).map_or(next, |step| old_name(step, old)));
         step.next.iter().map(name).collect()
     }
 
-    /// What a step that keeps things for a wait waits for.
+    /// The wait that follows a step which stores the locals of a wait.
     fn wait_of(&self, pending: &Step) -> Option<&Step> {
         (pending.kind == CutKind::Pending).then(|| self.step(&pending.name.replacen(PENDING, "", 1))).flatten()
     }
 
-    /// What a fiber waits for that stands at `was`, and what it has of a `steps!` so far: the names
-    /// of the branch results that are stored, or `None` for all that there can be.
+    /// Compares the wait of a fiber that is at `was`. `stored` has the names of its stored branch
+    /// results, or is `None` for all that are possible.
     fn compare_waits(&self, step: &Step, old: &Layout, was: &Step, stored: Option<&[&str]>, found: &mut Found) {
         let (Some(now), Some(before)) = (self.wait_of(step), old.wait_of(was)) else { return };
         if now.kind != before.kind {
@@ -334,8 +332,8 @@ impl Layout {
         if before.topics.iter().any(|topic| !now.topics.contains(topic)) {
             found.add(Problem::TopicsChanged { step: now.name.clone(), now: now.topics.clone(), before: before.topics.clone() });
         }
-        // Earlier versions of this library knew branches by their places, and said nothing of them
-        // in layouts.
+        // Earlier versions of this library identified branches by their places, and left them out
+        // of layouts.
         if stored.is_some_and(|stored| !stored.is_empty() && stored.iter().all(|name| name.starts_with(BY_PLACE))) {
             return;
         }
@@ -357,13 +355,14 @@ fn old_name<'a>(step: &'a Step, old: Option<&Layout>) -> &'a str {
 }
 
 impl Step {
-    /// What tells the body from others at its place: of a call, what is called says enough.
+    /// Fingerprint of the body where its place is checked too: for a call, the called function is
+    /// enough.
     fn place_body(&self) -> &str {
         self.body.split('-').next().unwrap_or_default()
     }
 
-    /// What the old step kept of `for` loops that are not around this one. A loop over something
-    /// else counts as a new one.
+    /// Loops of the old step that are no longer around this one. A loop over something else counts
+    /// as a new one.
     fn loops_gone<'a>(&self, was: &'a Step) -> impl Iterator<Item = &'a Kept> {
         let goes_over_others = self.loops().any(|now| !was.loops().any(|then| now.is_loop_of(then)));
         let is_gone = |then: &&Kept| !goes_over_others && !self.loops().any(|now| now.is_loop_of(then));
@@ -371,13 +370,13 @@ impl Step {
         gone.into_iter()
     }
 
-    /// What is kept of the `for` loops around the step, outermost first.
+    /// The loops around the step, outermost first, as kept locals.
     fn loops(&self) -> impl Iterator<Item = &Kept> {
         self.keeps.iter().filter(|kept| kept.role != LocalRole::Value)
     }
 
-    /// Whether the loops that were around the old step are inside one another as they were. Of
-    /// loops in another order each has its place, and the places together mean other rounds.
+    /// Checks that the loops around the step are nested as before. In another order each loop still
+    /// has its position, but together the positions mean other rounds.
     fn compare_order(&self, was: &Step, found: &mut Found) {
         let place = |now: &Kept| was.loops().position(|then| now.is_loop_of(then));
         let mut furthest = None;
@@ -390,7 +389,7 @@ impl Step {
         }
     }
 
-    /// Whether the result of a branch of the old code is that of a branch of this one.
+    /// Checks that the result of a branch of the old code belongs to a branch of this one.
     fn compare_branch(&self, before: &Step, branch: &Branch, found: &mut Found) {
         let knew = |name: &str| before.branches.iter().any(|there| there.name == name);
         let claims = |now: &&Branch| now.name == branch.name || now.was.as_deref() == Some(&branch.name) && !knew(&now.name);
@@ -414,15 +413,13 @@ impl Step {
 }
 
 impl Layout {
-    /// Whether a local has this role. Earlier versions of this library said nothing of roles in
-    /// layouts.
+    /// Whether a local has this role. Earlier versions of this library left roles out of layouts.
     fn is_of_role(&self, kept: &Kept, role: LocalRole) -> bool {
         let says_roles = || self.steps.iter().flat_map(|step| &step.keeps).any(|kept| kept.role != LocalRole::Value);
         kept.role == role || !says_roles()
     }
 
-    /// How many locals of this code share the name of a local of `old` that is not a new one: with
-    /// those that had it then.
+    /// Number of locals, now and in `old`, that share the name of a local that existed before.
     fn bearers(&self, old: &Layout, name: &str) -> u32 {
         let name = base(name);
         let all = || self.steps.iter().flat_map(|step| &step.keeps);
@@ -435,8 +432,8 @@ impl Layout {
         bearers.saturating_add(u32::try_from(leavers.len()).unwrap_or(u32::MAX))
     }
 
-    /// Whether, of the steps that share a derived name, one's body has another number than before:
-    /// they were exchanged, or one was taken out and another put in.
+    /// Whether a step among those that share a derived name has another number than before: steps
+    /// were swapped, or one was removed and another added.
     fn exchanged(&self, old: &Layout, name: &str) -> bool {
         let of = |layout: &Layout, body: &str| -> Vec<String> {
             layout.steps.iter().filter(|s| !s.explicit && s.base() == name && s.body == body).map(|s| s.name.clone()).collect()
@@ -450,8 +447,7 @@ impl Layout {
 }
 
 impl Step {
-    /// The name under which a local of this step is among those that are there, as
-    /// [`Cut::stored_name`] has it.
+    /// The stored name of a local of this step, by the same rule as [`Cut::stored_name`].
     ///
     /// [`Cut::stored_name`]: crate::frame::machine::Cut::stored_name
     fn source_of<'a>(&'a self, local: &'a Kept, has: impl Fn(&str, LocalRole) -> bool) -> Option<&'a str> {
@@ -462,34 +458,33 @@ impl Step {
         (self.claimants(old, has).count() == 1).then_some(old)
     }
 
-    /// The locals of this step that a name may stand for.
+    /// The locals of this step to which a name may belong.
     fn claimants<'a>(&'a self, name: &'a str, has: impl Fn(&str, LocalRole) -> bool + 'a) -> impl Iterator<Item = &'a Kept> {
         self.keeps.iter().filter(move |local| local.name == name || local.was.as_deref() == Some(name) && !has(&local.name, local.role))
     }
 }
 
 impl Kept {
-    /// Whether what is kept of a loop is what was kept of this one.
+    /// Whether a kept local belongs to the same loop as an old one.
     fn is_loop_of(&self, then: &Kept) -> bool {
         self.role == then.role && (self.name == then.name || self.was.as_ref() == Some(&then.name))
     }
 }
 
-/// The old name that a step claims by `was`; none if the old code knew it under its new name
-/// already.
+/// The old name that a step claims by `was`; `None` if the old code already had the new name.
 fn renamed_from<'a>(step: &'a Step, old: Option<&Layout>) -> Option<&'a str> {
     let done = old.is_some_and(|old| old.step(&step.name).is_some());
     step.was.as_deref().filter(|_| !done)
 }
 
-/// Whether a step is said to be a renamed one by the new code, but the old code had steps of both
+/// Whether the new code claims that a step was renamed, although the old code had steps of both
 /// names.
 fn is_unclear(step: &Step, old: Option<&Layout>) -> bool {
     let (Some(old), Some(was)) = (old, &step.was) else { return false };
     old.step(was).is_some() && old.step(&step.name).is_some_and(|then| then.was.as_ref() != Some(was))
 }
 
-/// Problems, each once, in the order in which they were found.
+/// Problems without duplicates, in the order in which they were found.
 #[derive(Default)]
 struct Found(Vec<Problem>);
 
@@ -500,8 +495,8 @@ impl Found {
         }
     }
 
-    /// Whether a local was renamed after the old code, which had both names: then neither can be
-    /// taken for it.
+    /// Reports a local that is claimed to be renamed although the old code had both names: neither
+    /// can be used for it.
     fn unclear(&mut self, step: &Step, local: &Kept, before: &Step, has: impl Fn(&str, LocalRole) -> bool) -> bool {
         let Some(old) = &local.was else { return false };
         let is_new = before.kept(&local.name).is_some_and(|kept| kept.was != local.was);
@@ -512,7 +507,7 @@ impl Found {
         unclear
     }
 
-    /// A local that has no value among those that are there.
+    /// Reports a local without a stored value.
     fn absent(&mut self, step: &Step, local: &Kept, under_way: bool, has: impl Fn(&str, LocalRole) -> bool) {
         match local.was.as_deref().filter(|old| has(old, local.role)) {
             Some(old) => {

@@ -1,4 +1,4 @@
-//! The layouts of a program in a file that is reviewed with its code:
+//! The file with the layouts of a program, reviewed with its code:
 //! `forever::layout::check!(builder)`.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::spec::Layout;
 
-/// The environment variable that has the file written, and the value that does.
+/// Environment variable that makes the test write the file, and its value.
 const ACCEPT: (&str, &str) = ("FOREVER_LAYOUTS", "accept");
 
-/// What stands in the file.
+/// Content of the file.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     layouts: BTreeMap<String, Layout>,
 }
 
-/// Compares the layouts of a program with those in the file at `path`; `Err` is what a failed test
-/// shows.
+/// Compares the layouts of a program with those in the file at `path`; the error is the message of
+/// the failed test.
 pub(crate) fn check(now: Vec<Layout>, path: &Path, accept: bool) -> Result<(), String> {
     let now: BTreeMap<String, Layout> = now.into_iter().map(|layout| (layout.fiber.clone(), layout.without_reasons())).collect();
     let text = match std::fs::read_to_string(path) {
@@ -34,7 +34,7 @@ pub(crate) fn check(now: Vec<Layout>, path: &Path, accept: bool) -> Result<(), S
         return Ok(());
     }
     if accept {
-        // Names and numbers: there is nothing in it that JSON cannot hold.
+        // Names and numbers can always be written as JSON.
         let text = serde_json::to_string_pretty(&Stored { layouts: now }).unwrap_or_default() + "\n";
         return std::fs::write(path, text).map_err(|e| format!("`{}` cannot be written: {e}", path.display()));
     }
@@ -51,12 +51,12 @@ pub(crate) fn check(now: Vec<Layout>, path: &Path, accept: bool) -> Result<(), S
     Err(said)
 }
 
-/// Whether the file is to be written.
+/// Whether to write the file.
 pub(crate) fn accepts() -> bool {
     std::env::var_os(ACCEPT.0).is_some_and(|value| value == ACCEPT.1)
 }
 
-/// What has become of one function, with the verdict on its fibers.
+/// Change of one function, with the verdict on its fibers.
 fn difference(name: &str, before: Option<&Layout>, now: Option<&Layout>) -> String {
     let (Some(before), Some(now)) = (before, now) else {
         return match (before, now) {
@@ -83,10 +83,10 @@ fn sentences(drift: &crate::layout::drift::Drift) -> String {
     })
 }
 
-/// The lines of two texts, with those that are in one of them alone marked.
+/// A line diff of two texts.
 fn lines(before: &str, now: &str) -> String {
     let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
-    // common[i][j]: how many lines the texts behind line i and line j have in common, in order.
+    // common[i][j]: length of the longest common subsequence of the lines from i and from j on.
     let mut common = vec![vec![0_usize; now.len() + 1]; before.len() + 1];
     for i in (0..before.len()).rev() {
         for j in (0..now.len()).rev() {
@@ -111,7 +111,7 @@ fn lines(before: &str, now: &str) -> String {
 }
 
 impl Layout {
-    /// The layout without what changes with every edit and concerns no snapshot.
+    /// The layout without the reasons, which change with every edit and concern no snapshot.
     fn without_reasons(mut self) -> Self {
         self.steps.iter_mut().flat_map(|step| &mut step.keeps).for_each(|kept| kept.why.clear());
         self

@@ -1,4 +1,4 @@
-//! Whether the snapshot of a function under way in a call fits the code.
+//! Checks whether the snapshot of a function under way in a call fits the code.
 use std::collections::BTreeSet;
 
 use crate::frame::machine::{Local, Machine, base};
@@ -7,8 +7,8 @@ use crate::layout::rows::LeftUnder;
 use crate::layout::spec::Layout;
 
 impl Machine {
-    /// A callee's snapshot as this function, whose layout has the hash `layout`, can resume it,
-    /// migrated if need be; `Err` says why it cannot.
+    /// A callee's snapshot in the form that this function, whose layout has the hash `layout`, can
+    /// resume, after `migrate` if needed.
     pub(crate) fn fit(&'static self, snapshot: Snapshot, layout: &str, left: &LeftUnder, depth: u32) -> Result<Snapshot, String> {
         self.is_called(&snapshot)?;
         left.check_begun(self, snapshot.layout.as_deref())?;
@@ -22,7 +22,7 @@ impl Machine {
         }
     }
 
-    /// Whether a callee's snapshot is this function's; `Err` says what was called.
+    /// Checks that a callee's snapshot belongs to this function.
     fn is_called(&self, snapshot: &Snapshot) -> Result<(), String> {
         let was = snapshot.fiber.as_deref().unwrap_or_default();
         if was != self.name {
@@ -34,7 +34,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether a callee's snapshot fits this function as it is; `Err` says why not.
+    /// Checks that a callee's snapshot fits this function without migration.
     pub(crate) fn fits(&self, snapshot: &Snapshot, layout: &str, left: &LeftUnder) -> Result<(), String> {
         match &snapshot.layout {
             Some(old) if old == layout => Ok(()),
@@ -43,9 +43,8 @@ impl Machine {
         }
     }
 
-    /// What has changed so that a callee's snapshot cannot be trusted to mean the same, of a
-    /// snapshot without its layout: earlier versions of this library kept the version and the
-    /// shared names in its place.
+    /// Reason why a callee's snapshot without a layout cannot be trusted. Earlier versions of this
+    /// library stored the version and the shared names in place of the layout.
     fn moved(&self, snapshot: &Snapshot) -> Option<String> {
         let name = self.name;
         if snapshot.version != self.version {
@@ -80,7 +79,7 @@ impl Machine {
         })
     }
 
-    /// How many locals share a name, with those that had it when a snapshot was taken.
+    /// Number of locals that share a name, including those that had it when a snapshot was taken.
     fn locals_named(&self, name: &str, snapshot: &Snapshot) -> u32 {
         let all = || self.cuts.iter().flat_map(|cut| cut.locals);
         let bearers = all().find(|local| base(local.name) == name).map_or(0, |local| local.of);

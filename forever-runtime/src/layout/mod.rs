@@ -1,10 +1,8 @@
-//! The layout of a fiber function: its steps, and for each the locals that a snapshot taken there
-//! holds.
+//! Layout of a fiber function: its steps, and the locals that a snapshot at each step contains.
 //!
-//! Made from the `Machine` that the macro writes, stored with the snapshots that code of this
-//! layout leaves, and compared when newer code finds them (`drift`). Names identify everything;
-//! source lines are not part of it, so that an edit that moves code but changes nothing a snapshot
-//! depends on changes nothing here either.
+//! It is built from the `Machine` that the macro writes, stored with the snapshots of its code, and
+//! compared when newer code loads them (`drift`). Names identify everything. Source lines are not
+//! included, so an edit that moves code without affecting snapshots does not change the layout.
 
 pub(crate) mod drift;
 #[cfg(test)]

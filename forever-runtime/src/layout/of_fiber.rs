@@ -4,8 +4,8 @@ use crate::layout::spec::Layout;
 
 /// The layout of a fiber: `forever::layout::<research>()`.
 ///
-/// Keep its text under review, so that a change that stops running fibers from going on is seen
-/// before it is deployed, and keep its JSON to ask [`Layout::can_resume`]:
+/// Keep its text under review, to see changes that strand running fibers before they are deployed.
+/// Keep its JSON for [`Layout::can_resume`]:
 ///
 /// ```no_run
 /// # use forever_runtime as forever;

@@ -1,21 +1,21 @@
-//! Reasons why a snapshot does not fit the code, each with what to write so that it does.
+//! Reasons why a snapshot does not fit the code, each with the fix to write.
 use std::fmt;
 
-/// What stands behind the name of a wait in that of the step before it.
+/// Suffix of the name of the step that stores the locals of a wait.
 pub(super) const PENDING: &str = " pending";
 
 /// One reason why a snapshot does not fit the code; `Display` is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The stored name of the function is another, so that its fibers would not be found.
+    /// The stored name of the function has changed, so its fibers would not be found.
     FiberRenamed {
         /// The name now.
         now: String,
         /// The name before.
         before: String,
     },
-    /// The `version` of the function is another.
+    /// The `version` of the function has changed.
     VersionChanged {
         /// The version now.
         now: u32,
@@ -24,43 +24,43 @@ pub enum Problem {
     },
     /// An argument was not saved when the fiber was spawned.
     ArgumentAdded {
-        /// Its name.
+        /// Name of the argument.
         argument: String,
     },
-    /// The step is not in the code, under its name or by `was`.
+    /// The step is not in the code, neither under its name nor by `was`.
     StepGone {
-        /// Its name.
+        /// Name of the step.
         step: String,
     },
-    /// Another number of steps share the step's name, or one of them has it written in the source
-    /// now.
+    /// A different number of steps share the step's name, or one of them has it written in the
+    /// source now.
     StepAmbiguous {
         /// The shared name.
         step: String,
-        /// How many share it now.
+        /// Number of steps that share it now.
         now: u32,
-        /// How many shared it before.
+        /// Number of steps that shared it before.
         before: u32,
     },
     /// Several steps of the code claim to be this one.
     StepClaimedTwice {
-        /// Its name.
+        /// Name of the step.
         step: String,
-        /// The names of those that claim it, by name or by `was`.
+        /// Names of the steps that claim it, by name or by `was`.
         by: Vec<String>,
     },
     /// The step was made by another macro.
     KindChanged {
-        /// Its name.
+        /// Name of the step.
         step: String,
-        /// What it is now: `step`, `call`.
+        /// Its kind now: `step`, `call`.
         now: &'static str,
-        /// What it was before.
+        /// Its kind before.
         before: &'static str,
     },
     /// A local that the code needs after a step is not in the snapshots taken there.
     LocalMissing {
-        /// Its name.
+        /// Name of the local.
         local: String,
         /// The step.
         step: String,
@@ -69,57 +69,57 @@ pub enum Problem {
     },
     /// A local is said to have had another name, but the old code had locals of both names.
     LocalUnclear {
-        /// Its name.
+        /// Name of the local.
         local: String,
-        /// The name that it is said to have had.
+        /// Its claimed old name.
         was: String,
         /// The step.
         step: String,
     },
     /// Several locals of the code claim to be this one.
     LocalClaimedTwice {
-        /// Its name.
+        /// Name of the local.
         local: String,
         /// The step.
         step: String,
-        /// The names of those that claim it, by name or by `was`.
+        /// Names of the locals that claim it, by name or by `was`.
         by: Vec<String>,
     },
-    /// The body of a step with a derived name has changed and the step stands elsewhere: it may be
-    /// another one.
+    /// The body of a step with a derived name has changed and the step has moved: it may be another
+    /// one.
     StepRewritten {
-        /// Its name.
+        /// Name of the step.
         step: String,
     },
-    /// A step is said to have had another name, but the old code had steps of both names.
+    /// A step claims to have been renamed, but the old code had steps of both names.
     StepUnclear {
-        /// Its name.
+        /// Name of the step.
         step: String,
-        /// The name that it is said to have had.
+        /// Its claimed old name.
         was: String,
     },
-    /// A `for` loop that may have items left is not there any more.
+    /// A `for` loop that may have items left was removed.
     LoopGone {
-        /// What it went over, as the snapshot names it.
+        /// The items of the loop, by their name in the snapshot.
         items: String,
         /// The step in the loop.
         step: String,
     },
-    /// A step is in a `for` loop whose items or position were not kept.
+    /// A step is in a `for` loop whose items or position are not in the snapshot.
     LoopMissing {
-        /// What it goes over, as snapshots name it.
+        /// The items of the loop, by their name in snapshots.
         items: String,
         /// The step in the loop.
         step: String,
     },
     /// The `for` loops around a step are nested in another order than before.
     LoopsExchanged {
-        /// What the outermost loop that has changed its place goes over, as snapshots name it.
+        /// The items of the outermost loop that has moved, by their name in snapshots.
         items: String,
         /// The step in the loops.
         step: String,
     },
-    /// The topics that a fiber waits on are not received on any more.
+    /// The code no longer receives on topics that a fiber waits on.
     TopicsChanged {
         /// The wait.
         step: String,
@@ -128,13 +128,13 @@ pub enum Problem {
         /// Its topics before.
         before: Vec<String>,
     },
-    /// The branches of a `steps!` are written out now and were made by a `for`, or the other way
-    /// round.
+    /// The branches of a `steps!` were a list and are a `for` now, or the other way round.
     BranchesChanged {
         /// The `steps!`.
         step: String,
     },
-    /// A branch whose result is or may be stored is not in the code, under its name or by `was`.
+    /// A branch whose result is or may be stored is not in the code, neither under its name nor by
+    /// `was`.
     BranchGone {
         /// The `steps!`.
         step: String,
@@ -148,13 +148,13 @@ pub enum Problem {
         /// The shared name.
         branch: String,
     },
-    /// Another number of variables share the local's name.
+    /// A different number of variables share the local's name.
     LocalAmbiguous {
         /// The shared name.
         local: String,
-        /// How many share it now.
+        /// Number of variables that share it now.
         now: u32,
-        /// How many shared it before.
+        /// Number of variables that shared it before.
         before: u32,
     },
 }
@@ -239,7 +239,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Problems of what is kept.
+    /// Problems with kept locals.
     fn fmt_of_local(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::LoopGone { items, step } => write!(

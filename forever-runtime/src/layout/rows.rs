@@ -1,4 +1,4 @@
-//! Layouts as they are stored, and what is known of the code that left a snapshot.
+//! Stored layouts, and the code that wrote a snapshot.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -9,13 +9,13 @@ use crate::layout::problem::Problem;
 use crate::layout::spec::Layout;
 use crate::store::{LayoutRow, LoadedFiber, OpKind, OpRecord, OpState};
 
-/// The rows of the functions of this program, each made once. They are made of constants alone, so
-/// one for all runtimes is enough.
+/// The layout rows of this program's functions, each made once. They depend on constants only, so
+/// all runtimes share them.
 static ROWS: RwLock<BTreeMap<usize, Arc<LayoutRow>>> = RwLock::new(BTreeMap::new());
 
 /// The stored form of a function's layout.
 pub(crate) fn row_of(machine: &'static Machine) -> Arc<LayoutRow> {
-    // A machine is static: its address is its own for as long as the program runs.
+    // A machine is static, so its address identifies it.
     let place = std::ptr::from_ref(machine) as usize;
     if let Some(row) = ROWS.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
         return Arc::clone(row);
@@ -25,28 +25,28 @@ pub(crate) fn row_of(machine: &'static Machine) -> Arc<LayoutRow> {
 }
 
 impl Layout {
-    /// The layout in a row; `Err` says why it cannot be read.
+    /// Reads the layout of a row.
     pub(crate) fn read(row: &LayoutRow) -> Result<Self, String> {
         serde_json::from_str(&row.layout).map_err(|e| format!("the layout `{}` it was left under cannot be read: {e}", row.hash))
     }
 }
 
-/// What is known of the code that left a snapshot.
+/// The code that wrote a snapshot, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct LeftUnder {
-    /// The layouts of the functions that were being called.
+    /// Layouts of the functions on the call stack.
     pub(crate) callees: Vec<LayoutRow>,
-    /// The branches whose results are stored since the snapshot.
+    /// Branches whose results are stored since the snapshot.
     branches: Vec<BranchUnder>,
     /// Their values, until the `steps!` begins.
     results: Mutex<BTreeMap<String, String>>,
-    /// The operations that were begun since the snapshot, and that the code has to tell.
+    /// Operations that began since the snapshot, and that the code has to identify.
     unsettled: Vec<Unsettled>,
-    /// The functions whose values could not be read when the fiber was entered before, by their
-    /// depth of calls: their `migrate` functions are asked.
+    /// Functions whose values could not be read by an earlier activation, by their depth of calls:
+    /// their `migrate` functions are called.
     pub(crate) unreadable: BTreeSet<u32>,
-    /// Whether a `migrate` function has made the snapshot, and so answers for what is stored beside
-    /// it.
+    /// Whether a `migrate` function has made the snapshot, and so is responsible for the rows
+    /// beside it.
     migrated: AtomicBool,
 }
 
@@ -57,7 +57,7 @@ struct Unsettled {
     kind: OpKind,
     function: String,
     step: String,
-    /// The layout that it began under; `None` for that of the snapshot.
+    /// Layout under which it began; `None` for that of the snapshot.
     layout: Option<Arc<LayoutRow>>,
 }
 
@@ -65,17 +65,17 @@ struct Unsettled {
 #[derive(Debug)]
 struct BranchUnder {
     name: String,
-    /// The layout that it was stored under; `None` for that of the snapshot.
+    /// Layout under which it was stored; `None` for that of the snapshot.
     layout: Option<Arc<LayoutRow>>,
 }
 
 impl LeftUnder {
-    /// What is stored of a fiber beside its snapshot.
+    /// The data stored of a fiber beside its snapshot.
     pub(crate) fn of(stored: &LoadedFiber) -> Self {
         let counts = |op: &&OpRecord| match op.kind {
             OpKind::Effect | OpKind::Transaction => matches!(op.state, OpState::Started | OpState::Completed),
-            // Failed attempts alone are not worth a person's time: another step would be given
-            // fewer of them.
+            // Failed attempts alone are not worth parking: in the worst case another step has fewer
+            // attempts.
             OpKind::Step => op.stash.is_some() || op.failed == 0,
             OpKind::ByHand => false,
         };
@@ -100,7 +100,7 @@ impl LeftUnder {
         self.unreadable.contains(&depth)
     }
 
-    /// A `migrate` function has made the snapshot, or a part of it.
+    /// Records that a `migrate` function has made the snapshot, or a part of it.
     pub(crate) fn migrate(&self) {
         self.migrated.store(true, Ordering::Relaxed);
     }
@@ -109,35 +109,35 @@ impl LeftUnder {
         self.migrated.load(Ordering::Relaxed)
     }
 
-    /// The layout that a callee's snapshot was left under.
+    /// The layout under which a callee's snapshot was written.
     pub(crate) fn layout(&self, hash: &str) -> Result<Layout, String> {
         let row = self.callees.iter().find(|row| row.hash == hash);
         Layout::read(row.ok_or_else(|| format!("the layout `{hash}` it was left under is not stored"))?)
     }
 
-    /// What branches have given that is stored since the snapshot.
+    /// Branch results stored since the snapshot.
     #[cfg(feature = "testing")]
     pub(crate) fn with_results(results: BTreeMap<String, String>) -> Self {
         LeftUnder { results: Mutex::new(results), ..LeftUnder::default() }
     }
 
-    /// The functions that have begun something that the code has to tell.
+    /// Functions with operations that the code has to identify.
     pub(crate) fn functions(&self) -> BTreeSet<&str> {
         let of_branches = self.branches.iter().filter_map(|branch| branch.layout.as_ref()).map(|layout| layout.fiber.as_str());
         self.unsettled.iter().map(|op| op.function.as_str()).chain(of_branches).collect()
     }
 
-    /// The results of branches that earlier runs have stored, for the `steps!` that begins.
+    /// The stored results of branches, for the `steps!` that begins.
     pub(crate) fn take_results(&self) -> BTreeMap<String, String> {
         std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a function can tell what it has begun under other layouts than its own and that of
-    /// its snapshot, which has this hash; `Err` says why not.
+    /// Checks that a function can identify everything that began under another layout than its own
+    /// and that of its snapshot, which has this hash.
     ///
-    /// An activation under changed code may store results of branches and begin operations before
-    /// its first checkpoint. They are in the names of that code, and the snapshot before them is in
-    /// those of the code before it.
+    /// An activation under changed code may store branch results and begin operations before its
+    /// first checkpoint. They use the names of that code, while the snapshot before them uses the
+    /// names of older code.
     pub(crate) fn check_begun(&self, machine: &'static Machine, snapshot: Option<&str>) -> Result<(), String> {
         let is_others = |layout: &&Arc<LayoutRow>| {
             layout.fiber == machine.name && Some(layout.hash.as_str()) != snapshot && layout.hash != row_of(machine).hash
@@ -154,7 +154,7 @@ impl LeftUnder {
         Ok(())
     }
 
-    /// Whether code can resume a snapshot that was left under `old`; `Err` says why not.
+    /// Checks that code can resume a snapshot written under `old`.
     pub(crate) fn check(&self, code: &Layout, old: &Layout, snapshot: &Snapshot) -> Result<(), String> {
         let hash = old.hash();
         // Only the innermost function can be in the middle of a `steps!`.
@@ -170,7 +170,7 @@ impl LeftUnder {
 }
 
 impl Unsettled {
-    /// Why nothing can go on before it is known which step began it.
+    /// Why the fiber must wait until the step of an operation is identified.
     fn cannot_be_told(&self, problem: &Problem) -> String {
         let Unsettled { id, kind, step, .. } = self;
         if *kind == OpKind::Step {

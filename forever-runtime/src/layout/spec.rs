@@ -1,4 +1,4 @@
-//! The layout itself: steps, locals and where a fiber can go from each.
+//! The layout: steps, locals, and the transitions between steps.
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
@@ -25,21 +25,21 @@ pub struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Step {
     pub(super) name: String,
-    /// Whether the name is written in the source, as against derived from it.
+    /// Whether the name is written in the source, not derived.
     pub(super) explicit: bool,
-    /// Of a derived name: what tells its body from others.
+    /// For a derived name, a fingerprint of the body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) body: String,
-    /// How many steps share the name before `#`.
+    /// Number of steps that share the name before `#`.
     pub(super) of: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) was: Option<String>,
     pub(super) kind: CutKind,
     pub(super) keeps: Vec<Kept>,
-    /// Of a `steps!` that is no `steps!(for ..)`.
+    /// Branches of a `steps!` that is not a `steps!(for ..)`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) branches: Vec<Branch>,
-    /// What it receives on, where that is written in the source.
+    /// Topics written in the source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) topics: Vec<String>,
     pub(super) next: Vec<Option<String>>,
@@ -61,7 +61,7 @@ pub(super) struct Branch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) name: String,
-    /// How many bindings share the name before `#`.
+    /// Number of bindings that share the name before `#`.
     pub(super) of: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) was: Option<String>,
@@ -78,7 +78,7 @@ pub(super) fn is_value(role: &LocalRole) -> bool {
     *role == LocalRole::Value
 }
 
-/// The version of the stored form; another one cannot be read.
+/// Version of the stored form; other versions cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format;
 
@@ -124,24 +124,23 @@ impl Layout {
         }
     }
 
-    /// The stored name of the fiber function.
+    /// Stored name of the fiber function.
     pub fn fiber(&self) -> &str {
         &self.fiber
     }
 
-    /// The `version = N` of the fiber function, 0 without.
+    /// The `version = N` of the fiber function, or 0.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// Names the layout: 32 hexadecimal digits, the same in every build.
+    /// Hash of the layout: 32 hexadecimal digits, the same in every build.
     ///
-    /// Code of one layout resumes what code of another with the same hash left. It covers
-    /// everything but the reasons why locals are kept.
+    /// Code can resume snapshots of other code with the same hash. The hash covers everything
+    /// except the reasons why locals are kept.
     pub fn hash(&self) -> String {
         let mut hash = Sha256::new();
-        // Counts and lengths go before what they count, so that no two layouts run together to the
-        // same bytes.
+        // Counts and lengths precede the data, so that different layouts never have the same bytes.
         let number = |hash: &mut Sha256, n: usize| hash.update((n as u64).to_be_bytes());
         let text = |hash: &mut Sha256, text: &str| {
             hash.update((text.len() as u64).to_be_bytes());
@@ -196,7 +195,7 @@ impl Layout {
 
     /// The layout as it is stored.
     pub(crate) fn row(&self) -> LayoutRow {
-        // Names and numbers: there is nothing in it that JSON cannot hold.
+        // Names and numbers can always be written as JSON.
         let layout = serde_json::to_string(self).unwrap_or_default();
         LayoutRow { hash: self.hash(), fiber: self.fiber.clone(), layout }
     }
@@ -223,7 +222,7 @@ pub(super) fn branch(branch: &BranchSpec) -> Branch {
 }
 
 impl CutKind {
-    /// The kind as people call it.
+    /// Name of the kind in messages.
     pub(crate) fn word(self) -> &'static str {
         match self {
             CutKind::Step => "step",
@@ -250,7 +249,7 @@ impl Step {
     }
 }
 
-/// `search` of `search#2`.
+/// The part of a name before `#`: `search` for `search#2`.
 pub(super) fn base(name: &str) -> &str {
     match name.rsplit_once('#') {
         Some((base, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => base,

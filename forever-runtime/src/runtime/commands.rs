@@ -1,4 +1,4 @@
-//! Commands that are addressed to a stored fiber, and what is said of those that fail.
+//! Commands that are addressed to a stored fiber, and the errors of refused ones.
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -8,7 +8,7 @@ use crate::runtime::exits;
 use crate::runtime::state::Runtime;
 use crate::store::{CommandResult, FiberState};
 
-/// Tells a fiber and those below it to end.
+/// Cancels a fiber and its descendants.
 pub(crate) async fn cancel(runtime: &Arc<Runtime>, id: &str, reason: &str) -> Result<()> {
     let (of_task, id, reason) = (Arc::clone(runtime), id.to_owned(), reason.to_owned());
     detached(runtime, async move { cancel_here(&of_task, &id, &reason).await }).await
@@ -20,7 +20,7 @@ async fn cancel_here(runtime: &Arc<Runtime>, id: &str, reason: &str) -> Result<(
         if let Some(control) = runtime.active.get(&fiber.id).and_then(|entry| entry.control()) {
             control.cancel(reason);
         }
-        // One that runs says itself how it ended; all others have ended with the command.
+        // A running fiber reports its end itself; all others have ended with the command.
         if fiber.state != FiberState::Running {
             exits::report(runtime, &fiber.id, &fiber.name, fiber.agent.as_ref(), Exit::Cancelled(reason.into()));
             runtime.active.tell(&fiber.id);
@@ -29,12 +29,12 @@ async fn cancel_here(runtime: &Arc<Runtime>, id: &str, reason: &str) -> Result<(
     Ok(())
 }
 
-/// Why a fiber cannot be begun anew.
+/// Why a fiber cannot be restarted.
 pub(crate) fn in_doubt(op: &str) -> String {
     format!("operation `{op}` may have executed, and would be repeated under another id; resolve it first")
 }
 
-/// What a command has done, or why it was refused.
+/// The result of a command, or the error of a refused one.
 pub(crate) fn done<T>(result: CommandResult<T>, id: &str, what: &str) -> Result<T> {
     match result {
         CommandResult::Done(done) => Ok(done),

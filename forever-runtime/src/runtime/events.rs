@@ -8,85 +8,85 @@ use std::time::SystemTime;
 
 use futures_core::Stream;
 
-/// How many events a listener may be behind.
+/// Number of events that are kept for a slow listener.
 const CAPACITY: usize = 1024;
 
 /// Event of a fiber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The fiber's id.
+    /// Id of the fiber.
     pub fiber: Arc<str>,
-    /// The stored name of its function, or what a closure fiber was called.
+    /// Stored name of its function, or the name that a closure fiber was given.
     pub name: Arc<str>,
-    /// When, UTC.
+    /// Time of the event, UTC.
     pub time: SystemTime,
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
 }
 
-/// Kind of an event. What an event reports was stored before.
+/// Kind of an event. What an event reports is stored already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
     /// It was accepted.
     Spawned,
-    /// Its code was entered.
+    /// Its code has started.
     Started {
-        /// Whether in the middle, from a snapshot.
+        /// Whether it resumes from a snapshot.
         resuming: bool,
     },
-    /// A step's body begins.
+    /// The body of a step begins.
     StepStarted {
         /// The stored name of the step.
         step: &'static str,
     },
-    /// A cut point was passed: its checkpoint is stored.
+    /// A cut point is complete: its checkpoint is stored.
     StepFinished {
         /// The stored name of the cut point.
         step: &'static str,
-        /// How many checkpoints the fiber has made, with this one.
+        /// Number of checkpoints of the fiber, including this one.
         checkpoint: u64,
     },
-    /// An attempt of a step failed, and there will be another.
+    /// An attempt of a step failed, and another one will follow.
     StepRetried {
         /// The stored name of the step.
         step: &'static str,
-        /// How many attempts have failed.
+        /// Number of failed attempts.
         failed: u32,
-        /// The text of the error, with its causes.
+        /// Text of the error, with its causes.
         error: Arc<str>,
     },
-    /// User code kept something by hand.
+    /// User code has stored a stash.
     Stashed,
     /// It waits, and has left memory.
     Waiting,
-    /// What it waited for is there.
+    /// Its wait is over.
     Woken,
     /// It was found unfinished when the runtime opened.
     Recovered {
-        /// How often the process died with it since its last checkpoint.
+        /// Number of deaths of the process since its last checkpoint.
         deaths: u32,
     },
-    /// It stopped by no fault of its own, and goes on later.
+    /// It was interrupted by a cause outside of its code, and resumes later.
     Interrupted {
-        /// Why.
+        /// Reason of the interruption.
         reason: Arc<str>,
     },
-    /// What is stored of it does not fit the code.
+    /// Its snapshot does not fit the code, or an operation of it is in doubt.
     Parked {
-        /// What does not fit.
+        /// Reason why it is parked.
         reason: Arc<str>,
     },
     /// It ended with a result.
     Completed,
     /// It ended with an error.
     Failed {
-        /// The error's text.
+        /// Text of the error.
         reason: Arc<str>,
     },
     /// It was cancelled.
     Cancelled {
-        /// The reason that was given.
+        /// Reason of the cancellation.
         reason: Arc<str>,
     },
 }
@@ -94,9 +94,9 @@ pub enum EventKind {
 /// Item of the event stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
-    /// Something happened.
+    /// An event.
     Event(Event),
-    /// Number of events that were dropped because the listener was too far behind.
+    /// Number of events that were dropped because the listener was too slow.
     Missed(u64),
 }
 
@@ -107,12 +107,12 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Adds one that hears everything from now on.
+    /// Adds a listener of all events from now on.
     pub(crate) fn listen(&self) -> Events {
         self.add(CAPACITY)
     }
 
-    /// Adds one that misses nothing, however slow it is.
+    /// Adds a listener that misses no event, however slow it is.
     #[cfg(feature = "testing")]
     pub(crate) fn listen_to_all(&self) -> Events {
         self.add(usize::MAX)
@@ -126,7 +126,7 @@ impl Listeners {
         Events { queue }
     }
 
-    /// Tells everybody; the event is made only if there is anybody.
+    /// Sends an event to all listeners; it is made only if there are any.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {
@@ -192,9 +192,9 @@ fn wake(mut state: MutexGuard<'_, State>) {
 
 /// Stream of events, from the call of [`Forever::events`](crate::Forever::events) on.
 ///
-/// It is a [`Stream`], and has [`next`](Events::next). It holds 1024 events for a slow listener; beyond that the
-/// oldest are dropped and counted ([`Told::Missed`]). A fiber never
-/// waits for a listener. The stream ends when the runtime closes.
+/// It is a [`Stream`], and has [`next`](Events::next). For a slow listener it keeps 1024 events;
+/// beyond that the oldest are dropped and counted ([`Told::Missed`]). A fiber never waits for a
+/// listener. The stream ends when the runtime closes.
 pub struct Events {
     queue: Arc<Queue>,
 }

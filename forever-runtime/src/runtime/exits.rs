@@ -1,4 +1,4 @@
-//! The end of a fiber, told to all that wait for it.
+//! Reports the end of a fiber to everything that waits for it.
 use std::sync::{Arc, OnceLock};
 
 use crate::runtime::events::EventKind;
@@ -17,7 +17,7 @@ pub(crate) struct AgentFiberExit {
     pub(crate) text: Arc<str>,
 }
 
-/// What the executor does when a fiber of an agent has ended.
+/// Callback of the executor for ended fibers of agents.
 #[derive(Default)]
 pub(crate) struct ExitListener(OnceLock<Box<dyn Fn(AgentFiberExit) + Send + Sync>>);
 
@@ -28,13 +28,13 @@ impl std::fmt::Debug for ExitListener {
 }
 
 impl ExitListener {
-    /// Names the listener. A runtime has one.
+    /// Sets the listener. A runtime has one.
     pub(crate) fn listen(&self, listener: impl Fn(AgentFiberExit) + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(listener));
     }
 }
 
-/// Reports a stored end to events and to the fiber's agent; gives what waiters hear.
+/// Reports a stored end to events and to the fiber's agent; returns the exit for waiters.
 pub(crate) fn report(runtime: &Runtime, id: &str, name: &str, agent: Option<&AgentId>, exit: Exit) -> Exit {
     let (state, text) = match &exit {
         Exit::Completed(text) => (FiberState::Completed, text),

@@ -1,4 +1,4 @@
-//! Asking for a fiber: its result, its state, and why it has none.
+//! Handles of fibers: the result of a fiber, its status, and its error.
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,10 +21,10 @@ use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry};
 
-/// Handle of a fiber that gives a `T`, running or ended.
+/// Handle of a fiber with a result of type `T`, running or ended.
 ///
 /// A handle keeps its runtime open, except in a fiber or an agent, which end with the runtime. It
-/// can be saved: a fiber may keep the handles of its children.
+/// can be saved, so a fiber may keep the handles of its children.
 pub struct FiberHandle<T> {
     link: Link<Runtime>,
     id: Arc<str>,
@@ -38,17 +38,17 @@ impl<T> FiberHandle<T> {
         FiberHandle { link, id: id.into(), name: name.into(), accepted, output: PhantomData }
     }
 
-    /// The fiber's id.
+    /// Id of the fiber.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether `spawn` made the fiber; `false` when it joined one that was there.
+    /// Whether `spawn` created the fiber; `false` when it joined an existing one.
     pub fn accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Status of the fiber now.
+    /// Current status of the fiber.
     ///
     /// # Errors
     /// When there is no fiber with this id, or the store cannot be read.
@@ -59,7 +59,7 @@ impl<T> FiberHandle<T> {
             && entry.control().is_some()
             && let RunState::Stopped(Exit::Interrupted(why)) = &*entry.watch().borrow()
         {
-            // The store that failed may not have been able to keep even this.
+            // The failed store may not have been able to store even this.
             status.state = FiberState::Interrupted;
             status.reason = Some(chain(&**why));
         }
@@ -69,7 +69,7 @@ impl<T> FiberHandle<T> {
     /// Cancels the fiber and every fiber that it has spawned.
     ///
     /// When this returns the request is stored: the fiber will be `cancelled`, whatever happens to
-    /// the process. One that does not run has ended by then. One that runs is asked first
+    /// the process. A fiber that is not running has ended by then. A running one is asked to stop
     /// ([`Op::cancelled`](crate::Op::cancelled),
     /// [`FiberContext::cancelled`](crate::FiberContext::cancelled)), stops at its next checkpoint,
     /// and is dropped where it is after the [grace](crate::Builder::cancel_grace).
@@ -115,8 +115,8 @@ impl<T: DeserializeOwned> FiberHandle<T> {
     ///
     /// # Errors
     /// When the fiber failed or was cancelled; when it stopped without ending (parked, or
-    /// interrupted and not about to be tried again); when there is no such fiber; when the runtime
-    /// is closed meanwhile.
+    /// interrupted without a retry to come); when there is no such fiber; when the runtime is
+    /// closed meanwhile.
     pub async fn wait(&self) -> Result<T, FiberError> {
         let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
         let entry = runtime.active.entry(&self.id);
@@ -163,7 +163,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
             Exit::Interrupted(error) => Err(self.error(FiberErrorKind::Interrupted, chain(&*error))),
             Exit::NotFound => Err(self.error(FiberErrorKind::NotFound, "")),
             Exit::Closed | Exit::Again(_) | Exit::Waiting(_) | Exit::ClaimLost => {
-                Err(self.error(FiberErrorKind::Closed, "the runtime was closed; the fiber goes on when it is opened again"))
+                Err(self.error(FiberErrorKind::Closed, "the runtime was closed; the fiber resumes when it is opened again"))
             }
         }
     }
@@ -189,13 +189,13 @@ impl<T> fmt::Debug for FiberHandle<T> {
     }
 }
 
-/// What is known of a fiber that was deleted.
+/// What the tombstone of a deleted fiber tells.
 fn gone(past: &FiberTombstone) -> String {
     let ended = DateTime::from_timestamp(past.finished_ms.div_euclid(1000), 0).unwrap_or_default();
     format!("it ended on {ended} as {}, and its result is no longer kept", past.state)
 }
 
-/// What is saved of a handle.
+/// Saved form of a handle.
 #[derive(Serialize, Deserialize)]
 struct SavedHandle<'a> {
     id: Cow<'a, str>,
@@ -208,7 +208,7 @@ impl<T> Serialize for FiberHandle<T> {
     }
 }
 
-/// In a fiber the handle is one of its runtime; read anywhere else it only knows its id.
+/// In a fiber the handle belongs to that runtime; read anywhere else it only has its id.
 impl<'de, T> Deserialize<'de> for FiberHandle<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let SavedHandle { id, fiber } = SavedHandle::deserialize(deserializer)?;
@@ -220,9 +220,9 @@ impl<'de, T> Deserialize<'de> for FiberHandle<T> {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FiberStatus {
-    /// The fiber's id.
+    /// Id of the fiber.
     pub id: String,
-    /// The stored name of its function.
+    /// Stored name of its function.
     pub name: String,
     /// Its idempotency key.
     pub key: Option<String>,
@@ -230,27 +230,27 @@ pub struct FiberStatus {
     pub is_closure: bool,
     /// The agent that it belongs to: its class and its name.
     pub agent: Option<(String, String)>,
-    /// The id of the fiber that spawned it, while that is there.
+    /// Id of the fiber that spawned it, while that one is stored.
     pub parent: Option<String>,
-    /// Where it stands.
+    /// State.
     pub state: FiberState,
     /// Why it failed, was cancelled, interrupted or parked.
     pub reason: Option<String>,
-    /// What was given to `.metadata(..)`.
+    /// The value given to `.metadata(..)`.
     pub metadata: Option<serde_json::Value>,
-    /// The cut point it passed last.
+    /// Its last completed cut point.
     pub at: Option<String>,
-    /// How many checkpoints it has made; 0 when it has completed.
+    /// Number of checkpoints; 0 once it has completed.
     pub checkpoints: u64,
-    /// How often the process died with it since its last checkpoint.
+    /// Number of deaths of the process since its last checkpoint.
     pub deaths: u32,
     /// The step that has failed and is retried.
     ///
-    /// Of several side by side, the one whose next attempt is due last.
+    /// Of several concurrent ones, the one whose next attempt is due last.
     pub retry: Option<RetryStatus>,
-    /// When it was accepted, UTC.
+    /// Time of its acceptance, UTC.
     pub created: SystemTime,
-    /// When it ended, UTC.
+    /// Time of its end, UTC.
     pub finished: Option<SystemTime>,
 }
 
@@ -258,13 +258,13 @@ pub struct FiberStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryStatus {
-    /// The stored name of the step.
+    /// Stored name of the step.
     pub step: String,
-    /// How many attempts have failed.
+    /// Number of failed attempts.
     pub failed: u32,
-    /// The text of the last error with its causes, of at most 4 KiB.
+    /// Text of the last error with its causes, at most 4 KiB.
     pub error: String,
-    /// When the next attempt is due, UTC. It is under way when that has passed.
+    /// Time of the next attempt, UTC; in the past while it is under way.
     pub next_attempt: SystemTime,
 }
 
@@ -297,9 +297,9 @@ impl FiberStatus {
     }
 }
 
-/// Why a fiber has no result.
+/// Error of a fiber without a result.
 ///
-/// It can be stored, so a fiber may keep the results of its children.
+/// It can be saved, so a fiber may keep the results of its children.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FiberError {
     id: String,
@@ -308,53 +308,53 @@ pub struct FiberError {
     reason: String,
 }
 
-/// What kind of reason a [`FiberError`] has.
+/// Kind of a [`FiberError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FiberErrorKind {
-    /// It returned `Err`, panicked, or made a value that cannot be saved.
+    /// It returned `Err`, panicked, or returned a value that cannot be saved.
     Failed,
     /// It was cancelled.
     Cancelled,
-    /// Its snapshot or its arguments do not fit the code, or the code is not registered. It goes on
-    /// when they do.
+    /// Its snapshot or its arguments do not fit the code, the code is not registered, or an
+    /// operation of it is in doubt. It resumes when that is fixed.
     Parked,
-    /// The store failed. It goes on from its last checkpoint when the store works again.
+    /// The store failed. It resumes from its last checkpoint when the store works again.
     Interrupted,
-    /// There is no fiber with this id, or no longer: the reason says how it ended, if that is
-    /// remembered.
+    /// There is no fiber with this id, or no longer: then the reason tells how it ended, if that is
+    /// stored.
     NotFound,
     /// The id belongs to another fiber function than the handle's.
     OtherFiber,
     /// It could not be started.
     NotStarted,
-    /// The runtime was closed before the fiber ended. It goes on when the database is opened again.
+    /// The runtime was closed before the fiber ended. It resumes when the database is opened again.
     Closed,
     /// The store could not be read.
     Store,
-    /// Its result cannot be read as the type that was asked for.
+    /// Its result cannot be read as the requested type.
     Value,
 }
 
 impl FiberError {
-    /// A fiber that `run` could not start.
+    /// Error of a fiber that `run` could not start.
     pub(crate) fn not_started(name: &str, error: &Error) -> Self {
         let kind = if error.is_closed() { FiberErrorKind::Closed } else { FiberErrorKind::NotStarted };
         FiberError { id: String::new(), name: name.to_owned(), kind, reason: chain(error) }
     }
 
-    /// The id of the fiber; empty if it was not started.
+    /// Id of the fiber; empty if it was not started.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What kind of reason it is.
+    /// Kind of the error.
     pub fn kind(&self) -> FiberErrorKind {
         self.kind
     }
 
-    /// The reason alone: the text of the error that the fiber ended with, or why it is parked.
+    /// The reason alone: the text of the error with which the fiber ended, or why it is parked.
     pub fn reason(&self) -> &str {
         &self.reason
     }

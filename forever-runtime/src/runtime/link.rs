@@ -4,14 +4,14 @@ use std::sync::{Arc, Weak};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::state::Runtime;
 
-/// A way from a handle to a part of its runtime.
+/// Link from a handle to a part of its runtime.
 #[derive(Debug)]
 pub(crate) enum Link<T> {
     /// Keeps the runtime open.
     Open(Arc<T>, Arc<RuntimeGuard>),
-    /// Does not: for what the runtime itself holds.
+    /// Does not keep it open: for handles that the runtime itself holds.
     Weak(Weak<T>),
-    /// Of a value that was read outside a runtime.
+    /// For a value that was read outside a runtime.
     None,
 }
 
@@ -53,8 +53,8 @@ impl<T> From<&Arc<T>> for Link<T> {
 
 /// Keeps a runtime open. `Forever` and every handle hold one; tasks do not.
 ///
-/// Without a `close` before, its drop is like the death of the process: tasks are dropped where
-/// they are, and the database is let go of.
+/// If it is dropped without a `close` before, the effect is that of the process dying: tasks are
+/// dropped where they are, and the database is released.
 #[derive(Debug)]
 pub(crate) struct RuntimeGuard(pub(crate) Arc<Runtime>);
 

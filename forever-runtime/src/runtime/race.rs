@@ -1,11 +1,11 @@
-//! A future that gives way to another one.
+//! A future that ends early if another one is ready first.
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-/// What `first` gives, unless `second` is ready before it.
+/// The value of `first`, unless `second` is ready before it.
 pub(crate) fn race<F: Future, S: Future<Output = ()>>(first: F, second: S) -> Race<F, S> {
     Race { first, second }
 }

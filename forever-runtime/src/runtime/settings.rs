@@ -1,17 +1,18 @@
-//! Settings of a runtime: what the builder lets its user choose for all fibers.
+//! Settings of the builder that apply to all fibers of a runtime.
 use std::time::Duration;
 
-/// How long a check may take unless the builder says otherwise.
+/// Default maximum time of a check.
 pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Retention of ended fibers and their keys.
 ///
-/// A fiber that has not ended, `interrupted` and `parked` ones too, is never deleted by itself.
+/// A fiber that has not ended, including `interrupted` and `parked` ones, is never deleted
+/// automatically.
 ///
 /// The result of a child is kept for as long as its parent can ask for it: until the parent has
-/// completed or was cancelled, or the row of a failed parent, which can be resumed, is gone. A
-/// fiber with an operation in doubt, an effect of which no outcome is known, is kept until
-/// [`Forever::resolve_op`](crate::Forever::resolve_op) has settled it.
+/// completed or was cancelled, or the row of a failed parent, which can be resumed, is deleted. A
+/// fiber with an operation in doubt is kept until
+/// [`Forever::resolve_op`](crate::Forever::resolve_op) has settled the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub(crate) completed: Option<Duration>,
@@ -29,45 +30,45 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Keeps everything until it is deleted by hand.
+    /// Keeps everything until it is deleted by a command.
     pub fn forever() -> Self {
         Retention { completed: None, failed: None, keys: None }
     }
 
-    /// How long completed fibers are kept.
+    /// Sets how long completed fibers are kept.
     pub fn completed(mut self, keep: Duration) -> Self {
         self.completed = Some(keep);
         self
     }
 
-    /// How long failed and cancelled fibers are kept.
+    /// Sets how long failed and cancelled fibers are kept.
     pub fn failed(mut self, keep: Duration) -> Self {
         self.failed = Some(keep);
         self
     }
 
-    /// Retention of the keys and given ids of deleted fibers.
+    /// Sets how long the keys and given ids of deleted fibers are kept.
     ///
-    /// For as long a spawn with the same key or id joins the fiber that is gone: nothing is begun,
-    /// so no effect is carried out under another operation id, and the handle's `wait` is an error
-    /// of kind [`NotFound`](crate::FiberErrorKind::NotFound) that says when and how the fiber
-    /// ended. Other arguments, or another function, are refused as before. A row takes about 150
-    /// bytes. With [`Duration::ZERO`] nothing is remembered.
+    /// During that time a spawn with the same key or id joins the deleted fiber. It starts no
+    /// fiber, so no effect is carried out under another operation id, and the handle's `wait`
+    /// returns an error of kind [`NotFound`](crate::FiberErrorKind::NotFound) that tells when and
+    /// how the fiber ended. Other arguments, or another function, are refused as before. A row
+    /// takes about 150 bytes. With [`Duration::ZERO`] no keys are kept.
     pub fn keys(mut self, keep: Duration) -> Self {
         self.keys = Some(keep);
         self
     }
 }
 
-/// Settings that concern all fibers of a runtime.
+/// Settings of all fibers of a runtime.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) retention: Retention,
-    /// How long a fiber that is cancelled may go on before its future is dropped.
+    /// How long a cancelled fiber may continue before its future is dropped.
     pub(crate) cancel_grace: Duration,
-    /// How long an agent's recovery hook may take.
+    /// Maximum time of an agent's recovery hook.
     pub(crate) hook_timeout: Duration,
-    /// How long a check may take that says whether an operation was carried out.
+    /// Maximum time of a check whether an operation was carried out.
     pub(crate) check_timeout: Duration,
 }
 

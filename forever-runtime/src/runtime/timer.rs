@@ -1,7 +1,7 @@
 //! One timer for everything that is due: waits, schedules, heartbeats, retention.
 //!
-//! A layer with something due sets an alarm; one task that sleeps until the earliest and rings it.
-//! What is rung runs in a task of its own, so that nothing that is due waits for something slow.
+//! A layer with something due sets an alarm. One task sleeps until the earliest alarm and rings it.
+//! What it rings runs in a task of its own, so that nothing slow delays another alarm.
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,7 +15,7 @@ use crate::future::BoxFuture;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 
-/// What an alarm is for: the kind of thing, and which one of it.
+/// Key of an alarm: its kind, and the item it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Alarm {
     pub(crate) what: &'static str,
@@ -23,18 +23,17 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// The alarm of something of which there is one.
+    /// The alarm of a kind with a single item.
     pub(crate) fn the(what: &'static str) -> Self {
         Alarm { what, of: "".into() }
     }
 }
 
-/// What to do when an alarm of one kind is due.
+/// Action of the alarms of one kind.
 pub(crate) type Ring = Arc<dyn Fn(Arc<Runtime>, Arc<str>) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A clock that is behind the latest time seen by more than this was set back. Times that are later
-/// than they can be by less than this are left as they are: clocks are corrected by seconds all the
-/// time.
+/// A clock that is behind the latest time seen by more than this was set back. Smaller deviations
+/// are ignored: clocks are corrected by seconds all the time.
 pub(crate) const SET_BACK_MS: i64 = 60_000;
 
 /// The alarms that are set.
@@ -43,7 +42,7 @@ pub(crate) struct Timer {
     alarms: Mutex<Alarms>,
     changed: Notify,
     rings: Mutex<HashMap<&'static str, Ring>>,
-    /// What to do when the clock was set back.
+    /// Actions after the clock was set back.
     set_back: Mutex<Vec<Ring>>,
     /// The latest time seen since the clock was last set back.
     latest_ms: AtomicI64,
@@ -76,23 +75,23 @@ impl fmt::Debug for Timer {
 }
 
 impl Timer {
-    /// Says what to do when an alarm of a kind is due.
+    /// Registers the action of the alarms of a kind.
     pub(crate) fn on(&self, what: &'static str, ring: Ring) {
         lock(&self.rings).insert(what, ring);
     }
 
-    /// Says what to do when the clock was set back: stored times that were computed by the clock as
-    /// it was before are far in the future.
+    /// Registers an action for a clock that was set back: stored times that were computed before
+    /// are far in the future then.
     pub(crate) fn on_set_back(&self, ring: Ring) {
         lock(&self.set_back).push(ring);
     }
 
-    /// Remembers a time that the clock has said.
+    /// Records a time of the clock.
     pub(crate) fn saw(&self, now_ms: i64) {
         self.latest_ms.fetch_max(now_ms, Ordering::Relaxed);
     }
 
-    /// Whether the clock was set back since this was last asked.
+    /// Whether the clock was set back since the last call.
     fn was_set_back(&self, now_ms: i64) -> bool {
         let back = self.latest_ms.load(Ordering::Relaxed).saturating_sub(now_ms) > SET_BACK_MS;
         if back {
@@ -101,14 +100,14 @@ impl Timer {
         back
     }
 
-    /// Takes out all alarms that are set.
+    /// Removes and returns all alarms.
     fn take_all(&self) -> Vec<Alarm> {
         let mut alarms = self.alarms();
         alarms.at.clear();
         std::mem::take(&mut alarms.in_order).into_iter().map(|(_, alarm)| alarm).collect()
     }
 
-    /// Sets an alarm, in place of the time that it was set to.
+    /// Sets an alarm, replacing its earlier time.
     pub(crate) fn set(&self, alarm: Alarm, at_ms: i64) {
         self.alarms().insert(alarm, at_ms);
         self.changed.notify_one();
@@ -125,7 +124,7 @@ impl Timer {
         self.changed.notify_one();
     }
 
-    /// Takes an alarm back.
+    /// Removes an alarm.
     pub(crate) fn clear(&self, alarm: &Alarm) {
         self.alarms().remove(alarm);
     }
@@ -138,7 +137,7 @@ impl Timer {
         self.alarms().in_order.first().map(|(at, _)| *at)
     }
 
-    /// Takes out one alarm that is due.
+    /// Removes and returns one alarm that is due.
     fn take_due(&self, now_ms: i64) -> Option<Alarm> {
         let mut alarms = self.alarms();
         let (_, alarm) = alarms.in_order.first().filter(|(at, _)| *at <= now_ms).cloned()?;
@@ -151,9 +150,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Rings what is due until the runtime closes.
+/// Rings alarms until the runtime closes.
 pub(crate) async fn run(runtime: Arc<Runtime>) {
-    // A runtime that closes leaves what is due for the next one.
+    // A runtime that is closing leaves them for the next one.
     let start = |ring: &Ring, of: Arc<str>| drop(runtime.start(ring(Arc::clone(&runtime), of)));
     let rings = |alarm: Alarm| {
         let ring = lock(&runtime.timer.rings).get(alarm.what).cloned();
@@ -165,7 +164,8 @@ pub(crate) async fn run(runtime: Arc<Runtime>) {
         if runtime.timer.was_set_back(runtime.now_ms()) {
             warn!("the clock was set back, and what is due is looked up again");
             lock(&runtime.timer.set_back).iter().for_each(|ring| start(ring, "".into()));
-            // Alarms were set by the clock as it was. Each is set anew by what it rings.
+            // These alarms were set by the earlier clock. Each is set again by the action that it
+            // rings.
             runtime.timer.take_all().into_iter().for_each(rings);
         }
         while let Some(alarm) = runtime.timer.take_due(runtime.now_ms()) {

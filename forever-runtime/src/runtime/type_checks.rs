@@ -1,23 +1,22 @@
-//! What values of a function may be, as far as its code has come there: what it receives on a
-//! topic, what an effect gives.
+//! Types of values at places in a function, as far as they are known: the messages on a topic, the
+//! result of an effect.
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Whether a text is such a value; `Err` says why not.
+/// Checks that a text is a value of a type.
 pub(crate) type Check = fn(&str) -> Result<(), String>;
 
 /// The checks of the functions of this process, by function and place.
 ///
-/// The types are inferred, so they are known only once the code runs. What no fiber of this process
-/// has come to is let through, and checked when it is read.
+/// The types are inferred, so they are known only once the code has run. A value for a place that
+/// no fiber of this process has reached is accepted, and checked when it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
     checks: Mutex<BTreeMap<(&'static str, &'static str), Vec<Check>>>,
 }
 
 impl Kinds {
-    /// Remembers what a function takes at a place; one that takes several types there takes any of
-    /// them.
+    /// Registers the type of a place in a function. Of several types, any is accepted.
     pub(crate) fn takes(&self, function: &'static str, place: &'static str, check: Check) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let known = checks.entry((function, place)).or_default();
@@ -26,7 +25,7 @@ impl Kinds {
         }
     }
 
-    /// Whether a function takes a text at a place; `Err` says why not.
+    /// Checks a text for a place in a function.
     pub(crate) fn check(&self, function: &str, place: &str, text: &str) -> Result<(), String> {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<Check> = checks.iter().filter(|((f, p), _)| *f == function && *p == place).flat_map(|(_, c)| c.clone()).collect();

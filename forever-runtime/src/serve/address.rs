@@ -1,7 +1,7 @@
-//! Where an agent is found: `/agents/{class}/{name}`, as the client's packages write it.
+//! Addresses of agents: `/agents/{class}/{name}`, as the client packages write them.
 
-/// The class as it stands in a URL: `ChatAgent` is `chat-agent`, `CHAT_AGENT` too. The rule of the
-/// `agents` package.
+/// The class in a URL: both `ChatAgent` and `CHAT_AGENT` are `chat-agent`. The rule of the `agents`
+/// package.
 pub(super) fn kebab(class: &str) -> String {
     if class.chars().any(char::is_uppercase) && !class.chars().any(char::is_lowercase) {
         return class.to_lowercase().replace('_', "-");
@@ -23,7 +23,7 @@ pub(super) fn kebab(class: &str) -> String {
     kebab
 }
 
-/// The longest name of an agent that a URL may have, in bytes.
+/// Maximum length in bytes of an agent's name in a URL.
 pub(super) const LONGEST_NAME: usize = 256;
 
 /// Whether an agent that a client asks for may have this name.

@@ -1,7 +1,7 @@
-//! Which messages of a client are stored, and what of them.
+//! Decides which messages of a client are stored, and which parts of them.
 //!
-//! Comes in: messages as a client has sent them, and those that are stored. Goes out: messages for
-//! the store. What always holds: a tool call that is open is the one that a turn's log has made.
+//! Input: messages sent by a client, and the stored ones. Output: messages to store. Invariant: an
+//! open tool call is always one that the log of a turn has made.
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use crate::chat::message::{Part, Role, UiMessage};
 use crate::error::Result;
 use crate::exec::agent_hooks::check_name;
 
-/// The most messages that a question brings along.
+/// Maximum number of messages that come with a question.
 pub(super) const MAX_QUESTIONS: usize = 100;
 
 /// Policy for the messages that clients send.
@@ -24,9 +24,9 @@ pub(super) const MAX_QUESTIONS: usize = 100;
 pub enum ClientMessages {
     /// Clients write messages of the role `user`, of text, files and `data-*` parts.
     ///
-    /// Messages that are stored keep their stored content. The one exception is the message of the
-    /// user that a question ends with, which may be edited. Everything else that a client sends is
-    /// left out. The default.
+    /// Stored messages keep their stored content. The one exception is the user message at the end
+    /// of a question, which may be edited. All other messages and parts of a client are left out.
+    /// The default.
     #[default]
     UserOnly,
     /// Clients write messages of every role, with all parts but tool calls that are open.
@@ -36,17 +36,17 @@ pub enum ClientMessages {
     Trusted,
 }
 
-/// What the messages of a client are compared with.
+/// The stored conversation, with which a client's messages are compared.
 pub(super) struct Known {
     stored: Vec<UiMessage>,
-    /// Ids of messages that turns are about to write.
+    /// Ids of messages that turns are going to write.
     reserved: HashSet<String>,
 }
 
 impl Known {
     /// Reads the conversation of an agent.
     pub(super) async fn load(agent: &AgentHandle<Erased>) -> Result<Self> {
-        // First the turns: one that ends in between has its message among those that are stored.
+        // Turns are read first: if one ends in between, its message is among the stored ones.
         let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
         let reserved = open.iter().map(|turn| turn.message_id().to_owned()).collect();
         Ok(Known { stored: agent.messages().await?, reserved })
@@ -63,8 +63,8 @@ impl Known {
 }
 
 impl ClientMessages {
-    /// The messages to store with a question. `None` if the message that it ends with is refused,
-    /// or there are more than a page would send.
+    /// The messages to store with a question. `None` if the last message is refused, or there are
+    /// more than a page would send.
     pub(super) fn question(self, known: &Known, sent: Vec<UiMessage>) -> Option<Vec<UiMessage>> {
         let places = known.places();
         let last = sent.len().saturating_sub(1);
@@ -89,12 +89,12 @@ impl ClientMessages {
         (!is_too_much).then_some(accepted)
     }
 
-    /// The messages to store in place of a conversation.
+    /// The messages to store in place of the conversation.
     pub(super) fn replacement(self, known: &Known, sent: Vec<UiMessage>) -> Vec<UiMessage> {
         let places = known.places();
         let mut seen = HashSet::new();
         let mut accepted = Vec::new();
-        // Where stored messages stand in `accepted`, and which they are: they keep their order.
+        // Positions of stored messages in `accepted`, and their numbers: they keep their order.
         let (mut at, mut kept) = (Vec::new(), Vec::new());
         for message in sent {
             if known.reserved.contains(&message.id) || !seen.insert(message.id.clone()) {
@@ -121,7 +121,7 @@ impl ClientMessages {
     }
 }
 
-/// A message as a user may write it; `None` if it is none, or nothing of it is left.
+/// A message as a user may write it; `None` if it is no user message, or nothing of it is left.
 pub(super) fn written_by_a_user(message: UiMessage) -> Option<UiMessage> {
     if message.role != Role::User || check_name(&message.id).is_err() {
         return None;
@@ -133,7 +133,7 @@ pub(super) fn written_by_a_user(message: UiMessage) -> Option<UiMessage> {
     }
     let metadata = message.metadata.map(harmless).map(|mut metadata| {
         if let Value::Object(fields) = &mut metadata {
-            // How a turn has ended is said there, by the server.
+            // The server records there how a turn has ended.
             fields.remove("forever");
         }
         metadata
@@ -143,7 +143,7 @@ pub(super) fn written_by_a_user(message: UiMessage) -> Option<UiMessage> {
 
 /// A part as a user may write it, with the fields that a user may write.
 ///
-/// Not `providerMetadata`, by which providers refer to what they have stored.
+/// They exclude `providerMetadata`, by which providers refer to stored data.
 fn part_of_a_user(part: &Part) -> Option<Part> {
     let is_text = |field: &str| part.get(field).is_some_and(Value::is_string);
     let fields: &[&str] = match part.kind() {
@@ -156,7 +156,7 @@ fn part_of_a_user(part: &Part) -> Option<Part> {
     Part::from_json(Value::Object(written.collect()))
 }
 
-/// A value without the keys that change what an object of a JavaScript program is.
+/// A value without the keys that would change the prototype of a JavaScript object.
 pub(super) fn harmless(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -168,12 +168,12 @@ pub(super) fn harmless(value: Value) -> Value {
     }
 }
 
-/// A message whose open tool calls are those that are stored.
+/// A message whose open tool calls are the stored ones.
 fn without_open_calls(message: UiMessage, stored: Option<&UiMessage>) -> UiMessage {
     let is_settled = |part: &Part| part.tool_state().is_some_and(crate::chat::message::ToolState::is_settled);
     let logged = |part: &Part| stored?.parts.iter().find(|there| there.is_tool() && there.get("toolCallId") == part.get("toolCallId"));
     let parts = message.parts.into_iter().filter_map(|part| match logged(&part) {
-        // What a turn's log has made stays as it is there, also when it is settled: it does not run
+        // A call of a turn's log stays as it is there, also when it is settled: it does not run
         // again.
         Some(logged) => Some(logged.clone()),
         None if part.is_tool() && !is_settled(&part) => None,

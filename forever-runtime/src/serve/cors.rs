@@ -1,5 +1,5 @@
-//! CORS headers for pages of other origins (<https://fetch.spec.whatwg.org/#http-cors-protocol>): the pages that the door lets
-//! in may read them.
+//! CORS headers for pages of other origins (<https://fetch.spec.whatwg.org/#http-cors-protocol>):
+//! pages that the door allows may read responses.
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::http::{Failed, Served};
 /// `Access-Control-Max-Age` in seconds; no browser keeps it longer than a day.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("86400");
 
-/// Says so in every answer, and answers browsers that ask before they ask.
+/// Adds the headers to every response, and answers preflight requests.
 pub(super) async fn tell(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let Some(origin) = headers.get(header::ORIGIN).cloned() else { return next.run(request).await };
@@ -24,7 +24,7 @@ pub(super) async fn tell(State(served): State<Arc<Served>>, request: Request, ne
     let page = match page {
         Ok(page) => page,
         Err(refused) if asks_first => return Failed::from(refused).into_response(),
-        // The door says so.
+        // The door refuses the request with a reason.
         Err(_) => return next.run(request).await,
     };
     let mut answer = if asks_first {
@@ -52,12 +52,12 @@ fn of_page(page: Page, origin: HeaderValue) -> Vec<(HeaderName, HeaderValue)> {
             (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
             (header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true")),
         ],
-        // `*` lets all pages in, but without the credentials of a person's browser.
+        // `*` allows all pages, but without the credentials of the browser.
         Page::Any => vec![(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"))],
     }
 }
 
-/// The same address is answered otherwise for others.
+/// Marks the response as dependent on the origin.
 fn vary(headers: &mut HeaderMap) {
     headers.append(header::VARY, HeaderValue::from_static("origin"));
 }

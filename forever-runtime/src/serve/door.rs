@@ -13,35 +13,36 @@ use crate::future::BoxFuture;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RequestKind {
-    /// A WebSocket, on which the conversation is shown.
+    /// A WebSocket connection, which shows the conversation.
     Connect,
-    /// The messages of the conversation.
+    /// Reading the messages of the conversation.
     ReadMessages,
-    /// The log of a turn.
+    /// Reading the log of a turn.
     Stream,
-    /// A POST, before its body is read. For what the body asks for it is asked again: [`Ask`](Self::Ask),
-    /// [`ToolResult`](Self::ToolResult), [`Approve`](Self::Approve).
+    /// A POST, before its body is read. Each request in the body is authorized again, as
+    /// [`Ask`](Self::Ask), [`ToolResult`](Self::ToolResult) or [`Approve`](Self::Approve).
     Post,
     /// A question.
     Ask,
-    /// The end of a turn.
+    /// Cancelling a turn.
     Cancel,
-    /// The end of all turns and messages.
+    /// Cancelling all turns and deleting all messages.
     Clear,
-    /// Messages in place of the conversation.
+    /// Replacing the messages of the conversation.
     ReplaceMessages,
     /// The result of a tool that runs at the client.
     ToolResult,
-    /// The answer to a question whether a tool may run.
+    /// Approval or refusal of a tool call.
     Approve,
-    /// The state of the agent.
+    /// Setting the state of the agent.
     SetState,
-    /// A call of the method of this name, made with [`Server::callable`](super::Server::callable).
+    /// A call of the method of this name, registered with
+    /// [`Server::callable`](super::Server::callable).
     Call(String),
 }
 
 impl RequestKind {
-    /// Whether it changes nothing.
+    /// Whether it only reads.
     pub fn is_read(&self) -> bool {
         matches!(self, RequestKind::Connect | RequestKind::ReadMessages | RequestKind::Stream)
     }
@@ -63,21 +64,21 @@ impl RequestKind {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Asking {
-    /// What is asked for.
+    /// Kind of the request.
     pub kind: RequestKind,
-    /// The class of the agent, as it was registered.
+    /// Class of the agent, as registered.
     pub class: String,
-    /// The agent's name.
+    /// Name of the agent.
     pub name: String,
-    /// What was asked for, with its query.
+    /// URI of the request, with its query.
     pub uri: Uri,
     /// The headers of the request.
     pub headers: HeaderMap,
-    /// From where, if that is known: the other end of the connection, which may be a proxy.
+    /// Address of the other end of the connection, if known; it may be a proxy.
     pub peer: Option<SocketAddr>,
     /// Address of the client.
     ///
-    /// As the proxies say that are [trusted](super::Server::trusted_proxies), else that of `peer`.
+    /// As reported by [trusted](super::Server::trusted_proxies) proxies, else that of `peer`.
     pub client: Option<IpAddr>,
 }
 
@@ -118,13 +119,13 @@ impl std::error::Error for Refused {}
 
 type Authorize = dyn Fn(Asking) -> BoxFuture<'static, Result<(), Refused>> + Send + Sync;
 
-/// Decides.
+/// Authorization of requests, by their origin, their address and the program's hook.
 #[derive(Default, Clone)]
 pub(super) struct Door {
     pub(super) anonymous: bool,
     pub(super) authorize: Option<Arc<Authorize>>,
     pub(super) origins: Vec<String>,
-    /// Proxies whose word is taken for where a request comes from.
+    /// Proxies that are trusted to report the address of a client.
     pub(super) proxies: Vec<Network>,
 }
 
@@ -134,19 +135,19 @@ impl fmt::Debug for Door {
     }
 }
 
-/// Origin of the page that asks.
+/// Origin of the page that sends a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
-    /// None, or one of the server's own.
+    /// No page, or one of the server's own origin.
     Own,
-    /// One that was named.
+    /// An origin that was allowed by name.
     Named,
-    /// One of all.
+    /// Any origin, since all are allowed.
     Any,
 }
 
-/// What proxies add to a request that they pass on, besides all that begin with `x-forwarded-`:
-/// that the proxy is on the same machine says nothing of them.
+/// Headers that proxies add to a forwarded request, besides all that begin with `x-forwarded-`.
+/// With one of them, a peer on the same machine is a proxy and does not tell where the client is.
 const FORWARDED: [&str; 9] = [
     "forwarded",
     "via",
@@ -159,13 +160,13 @@ const FORWARDED: [&str; 9] = [
     "cdn-loop",
 ];
 
-/// The headers in which a trusted proxy says where a request comes from, of which the first that is
-/// there counts.
+/// Headers in which a trusted proxy reports the address of a client; the first that is present
+/// counts.
 const ONE_ADDRESS: [&str; 6] =
     ["cf-connecting-ip", "true-client-ip", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "fastly-client-ip"];
 
 impl Door {
-    /// Whether the program has decided about authorization.
+    /// Whether the program has set an authorization.
     pub(super) fn is_decided(&self) -> bool {
         self.anonymous || self.authorize.is_some()
     }
@@ -178,22 +179,22 @@ impl Door {
         if self.anonymous || self.is_local(&asking.headers, asking.peer) {
             return Ok(());
         }
-        warn!(peer = ?asking.peer, "a client was refused: say `.authorize(..)` or `.allow_anonymous()` to serve other machines");
-        Err(Refused::forbidden("clients of other machines are not let in"))
+        warn!(peer = ?asking.peer, "a client was refused: call `.authorize(..)` or `.allow_anonymous()` to serve other machines");
+        Err(Refused::forbidden("clients of other machines are not allowed"))
     }
 
-    /// Pages of others are not let in: a browser that shows them sends cookies and reaches the
+    /// Refuses pages of other origins: a browser that shows them sends cookies and can reach the
     /// local machine.
     pub(super) fn page(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Page, Refused> {
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(Page::Own) };
-        let refused = || Refused::forbidden("pages of this origin are not let in");
+        let refused = || Refused::forbidden("pages of this origin are not allowed");
         let origin = origin.to_str().map_err(|_| refused())?;
         let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if host == Some(authority) {
             return Ok(Page::Own);
         }
-        // Of a development server on the same machine, too.
+        // A development server on the same machine is allowed as well.
         let local = names_this_machine(authority) && self.is_local(headers, peer) && host.is_some_and(names_this_machine);
         if local || self.origins.iter().any(|allowed| allowed == origin) {
             return Ok(Page::Named);
@@ -203,8 +204,8 @@ impl Door {
 }
 
 impl Door {
-    /// Whether it comes from the same machine, and means it. A page of another site whose name has
-    /// come to point here is asked for by that name.
+    /// Whether a request comes from the same machine, and names it. After DNS rebinding, a page of
+    /// another site reaches this machine by that site's name.
     fn is_local(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
         let meant = hosts.next().is_some_and(|host| hosts.next().is_none() && host.to_str().is_ok_and(names_this_machine));
@@ -213,8 +214,7 @@ impl Door {
         meant && from.is_some_and(is_loopback)
     }
 
-    /// The address of a client: what trusted proxies say of it, else the other end of the
-    /// connection.
+    /// Address of a client: as reported by trusted proxies, else the other end of the connection.
     pub(super) fn client(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Option<IpAddr> {
         self.forwarded(headers, peer).or(peer.map(|peer| peer.ip()))
     }
@@ -223,8 +223,8 @@ impl Door {
         peer.is_some_and(|peer| self.proxies.iter().any(|proxy| proxy.contains(peer.ip())))
     }
 
-    /// Where a request comes from that a trusted proxy has passed on: of a list of addresses the
-    /// last that is not a trusted proxy's, since a client may have written what stands before it.
+    /// Address of a request that a trusted proxy has forwarded. In a list it is the last address
+    /// that is not a trusted proxy's, since a client may have written the ones before it.
     fn forwarded(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Option<IpAddr> {
         if !self.is_trusted(peer) {
             return None;
@@ -238,7 +238,7 @@ impl Door {
             let values = values?.join(",");
             let hops = values.split(',').rev().map(|hop| address(if is_pairs { for_of(hop)? } else { hop }));
             for hop in hops {
-                // What cannot be read may be anybody.
+                // An unreadable hop may be any client.
                 let hop = hop?;
                 if !self.proxies.iter().any(|proxy| proxy.contains(hop)) {
                     return Some(hop);
@@ -251,7 +251,7 @@ impl Door {
     }
 }
 
-/// Whether a proxy has passed it on.
+/// Whether a proxy has forwarded the request.
 fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with("x-forwarded-") || FORWARDED.contains(&name.as_str()))
 }
@@ -271,7 +271,7 @@ fn address(text: &str) -> Option<IpAddr> {
     address.ok().map(|address| address.to_canonical())
 }
 
-/// Whether a name, with its port if it has one, means this machine to everybody.
+/// Whether a name, with or without a port, means this machine everywhere.
 fn names_this_machine(authority: &str) -> bool {
     let name = match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

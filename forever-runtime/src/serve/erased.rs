@@ -1,14 +1,14 @@
-//! An agent whose class is known by its name alone, as it stands in a URL.
+//! An agent whose class is known only by its name in a URL.
 use crate::agent::{Agent, AgentHandle, Agents, BoxError};
 use crate::chat::{ChatAgent, Turn};
 use crate::runtime::link::Link;
 use crate::store::AgentId;
 
-/// The type of such an agent; there is no value of it.
+/// Type of such an agent; it has no values.
 pub(super) enum Erased {}
 
 impl Agent for Erased {
-    // Never looked for: a handle has the class beside it.
+    // Never used for a lookup: the handle has the class beside it.
     const CLASS: &'static str = "";
     type State = serde_json::Value;
 }

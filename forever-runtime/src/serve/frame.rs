@@ -1,5 +1,5 @@
-//! The frames of the WebSocket, as the client's packages write and read them.
-//! docs/guide/src/reference/wire.md has them with their sources.
+//! The frames of the WebSocket, in the JSON of the client packages.
+//! docs/guide/src/reference/wire.md lists them with their sources.
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::door::RequestKind;
 use crate::chat::message::UiMessage;
 
-/// What a client sends.
+/// Frame from a client.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type")]
 pub(super) enum FromClient {
@@ -26,7 +26,7 @@ pub(super) enum FromClient {
     #[serde(rename = "cf_agent_stream_resume_ack")]
     ResumeAck {
         id: String,
-        /// Which chunk is wanted first; a field of ours, which other clients leave out.
+        /// Number of the first chunk to send; an extension, which other clients leave out.
         from: Option<u64>,
     },
     #[serde(rename = "cf_agent_tool_result", rename_all = "camelCase")]
@@ -43,7 +43,7 @@ pub(super) enum FromClient {
     ToolApproval {
         tool_call_id: String,
         approved: bool,
-        /// The input that was shown; a field of ours, which other clients leave out.
+        /// The input that was shown; an extension, which other clients leave out.
         #[serde(default, deserialize_with = "some")]
         input: Option<Value>,
         #[serde(default)]
@@ -63,7 +63,7 @@ pub(super) enum FromClient {
 }
 
 impl FromClient {
-    /// What it changes; `None` for a frame that changes nothing.
+    /// Kind of the change that the frame requests; `None` for a frame that changes nothing.
     pub(super) fn changes(&self) -> Option<RequestKind> {
         Some(match self {
             FromClient::Ask { .. } => RequestKind::Ask,
@@ -84,7 +84,7 @@ pub(super) struct Init {
     pub(super) body: Option<String>,
 }
 
-/// What of a frame can be read that is none of those above.
+/// The readable part of a frame that is none of those above.
 #[derive(Debug, Deserialize)]
 pub(super) struct Malformed<'a> {
     #[serde(borrow, rename = "type")]
@@ -117,12 +117,12 @@ fn text(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// A field that is there, `null` too.
+/// A field that is present, also with the value `null`.
 fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// The JSON in the body of a request.
+/// The JSON body of a request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Body {
@@ -131,12 +131,12 @@ pub(super) struct Body {
     pub(super) trigger: Option<String>,
     #[serde(default)]
     pub(super) client_tools: Vec<crate::chat::model::ToolSpec>,
-    /// Whatever else the program sends along.
+    /// Other fields of the program.
     #[serde(flatten)]
     pub(super) other: serde_json::Map<String, Value>,
 }
 
-/// What a client is sent.
+/// Frame to a client.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type")]
 pub(super) enum ToClient<'a> {
@@ -225,7 +225,7 @@ pub(super) struct Response<'a> {
     pub(super) replay: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub(super) replay_complete: bool,
-    /// Whether it is said on connecting, of a turn whose end the client may have missed.
+    /// Whether it is sent at the connect, about a turn whose end the client may have missed.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) connect: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
-//! Requests: connections that are upgraded, the messages of a chat, and logs of turns as
-//! server-sent events.
+//! HTTP routes: upgrades to WebSockets, the messages of a chat, and logs of turns as server-sent
+//! events.
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -30,17 +30,17 @@ use crate::error::{Error, ErrorKind, chain};
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 
-/// What all connections of a server share.
+/// State shared by all connections of a server.
 pub(super) struct Served {
     pub(super) forever: Forever,
     pub(super) door: Door,
     pub(super) limits: Limits,
     pub(super) calls: Calls,
-    /// What clients may write into a conversation.
+    /// Policy for the messages that clients send.
     pub(super) messages: ClientMessages,
-    /// The classes that are served, as they stand in URLs.
+    /// The served classes, by their form in URLs.
     classes: BTreeMap<String, &'static str>,
-    /// How much room there is for connections.
+    /// Limits and counts of connections.
     pub(super) rooms: Arc<Rooms>,
 }
 
@@ -60,29 +60,29 @@ impl Served {
 /// An agent that the client is authorized for.
 pub(super) struct At {
     pub(super) class: &'static str,
-    /// The class as it stands in the URL.
+    /// The class as written in the URL.
     pub(super) segment: String,
     pub(super) name: String,
-    /// The address of the client, if it is known.
+    /// Address of the client, if known.
     pub(super) client: Option<IpAddr>,
-    /// What the frames of a connection, and the parts of a POST, are authorized with, if they are.
+    /// The request for the authorization of frames, or of the parts of a POST, if there is a hook.
     pub(super) asking: Option<Box<Asking>>,
 }
 
 impl At {
-    /// The agent; a connection does not keep the runtime open.
+    /// Handle of the agent; a connection does not keep the runtime open.
     pub(super) fn agent(&self, agents: &Arc<Agents>) -> AgentHandle<Erased> {
         erased::agent(Link::from(agents), self.class, &self.name)
     }
 
-    /// Asks the program whether the client may do something beyond what it was let in for.
+    /// Asks the program's hook whether the client may do more than its request was authorized for.
     pub(super) async fn permits(&self, served: &Served, kind: RequestKind) -> Result<(), Refused> {
         let Some((authorize, asking)) = served.door.authorize.as_ref().zip(self.asking.as_ref()) else { return Ok(()) };
         authorize(Asking { kind, ..Asking::clone(asking) }).await
     }
 }
 
-/// Why a request is not answered.
+/// Error response: status and text.
 pub(super) struct Failed(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for Failed {
@@ -101,10 +101,10 @@ impl From<Refused> for Failed {
 impl From<Full> for Failed {
     fn from(full: Full) -> Self {
         match full {
-            Full::Agent => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has as many connections as it may have".to_owned()),
-            Full::Asked => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent is asked too much".to_owned()),
-            Full::Named => Failed(StatusCode::TOO_MANY_REQUESTS, "this address names too many agents".to_owned()),
-            Full::Server => Failed(StatusCode::SERVICE_UNAVAILABLE, "there are as many connections as there may be".to_owned()),
+            Full::Agent => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has too many connections".to_owned()),
+            Full::Asked => Failed(StatusCode::TOO_MANY_REQUESTS, "this agent has too many requests".to_owned()),
+            Full::Named => Failed(StatusCode::TOO_MANY_REQUESTS, "this address has too many new agents".to_owned()),
+            Full::Server => Failed(StatusCode::SERVICE_UNAVAILABLE, "the server has too many connections".to_owned()),
         }
     }
 }
@@ -117,7 +117,7 @@ impl From<Error> for Failed {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         warn!(error = %chain(&error), "a request failed");
-        // What went wrong inside is not for clients.
+        // Internal errors are not shown to clients.
         Failed(status, status.canonical_reason().unwrap_or_default().to_lowercase())
     }
 }
@@ -153,19 +153,19 @@ impl FromRequestParts<Arc<Served>> for At {
     }
 }
 
-/// What is kept for each connection to read into, and how much is written at once, in bytes: what
-/// clients say is short, and there are many.
+/// Size of the read buffer of a connection, and of its writes, in bytes. Frames of clients are
+/// short, and there are many connections.
 const READ: usize = 4 << 10;
 const WRITE: usize = 16 << 10;
 
-/// A connection, or a request that is none.
+/// Upgrades a request to a WebSocket connection, or refuses it.
 pub(super) async fn agent(
     State(served): State<Arc<Served>>,
     at: At,
     uri: Uri,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failed> {
-    // Another protocol that the npm package can be set to speak.
+    // Another protocol that the npm package can be configured to use.
     if uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with("__agents_transport="))) {
         return Err(Failed(StatusCode::BAD_REQUEST, "only the JSON transport is spoken here".to_owned()));
     }
@@ -179,7 +179,7 @@ pub(super) async fn agent(
         return Err(Error::closed().into());
     }
     let place = served.rooms.enter(&at)?;
-    // Frames that are a little too long are read, so that their sender can be answered.
+    // Frames that are slightly too long are read, so that their sender gets a reply.
     let limit = served.limits.frame.saturating_mul(2);
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit).read_buffer_size(READ).write_buffer_size(WRITE);
     Ok(upgrade.on_upgrade(move |socket| async move {
@@ -189,18 +189,18 @@ pub(super) async fn agent(
     }))
 }
 
-/// How much of a conversation is given to its connection at a time, in bytes.
+/// Size of the pieces in which a conversation is passed to its connection, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// `GET /agents/{class}/{name}/get-messages`: the conversation. It has a place until its last piece
-/// is given away.
+/// `GET /agents/{class}/{name}/get-messages`: the conversation. It occupies a place until its last
+/// piece is passed on.
 pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
     let reading = served.rooms.read(&at)?;
     let messages = at.agent(&served.forever.agents).messages().await?;
     let text =
         serde_json::to_vec(&messages).map_err(|why| Error::new(ErrorKind::Value, "a conversation cannot be written").with_source(why))?;
     let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json")), (header::CONTENT_LENGTH, text.len().into())];
-    // A connection that is given a whole body keeps all of it, however slowly its client takes it.
+    // A connection that gets a whole body buffers all of it, however slowly its client reads.
     let pieces = stream::unfold((Bytes::from(text), reading), async |(mut rest, reading)| {
         let piece = rest.split_to(rest.len().min(PIECE));
         (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (rest, reading)))
@@ -209,8 +209,8 @@ pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Resul
 }
 
 /// `GET /agents/{class}/{name}/stream/{turn}`: the log of a turn as server-sent events. The id of
-/// an event is the number of its chunk, and `Last-Event-ID` says behind which to begin; the last
-/// event, `end`, has no id.
+/// an event is the number of its chunk; the response begins after `Last-Event-ID`. The last event,
+/// `end`, has no id.
 pub(super) async fn stream(
     State(served): State<Arc<Served>>,
     at: At,
@@ -248,7 +248,7 @@ async fn event(mut follow: Follow) -> (Result<Event, Infallible>, Option<Follow>
             let said = json!({ "state": end.state().as_str(), "reason": end.client_text() });
             (Ok(Event::default().event("end").data(said.to_string())), None)
         }
-        // The client comes again, with the number of the last chunk that it has.
+        // The client reconnects, with the number of the last chunk that it has.
         Ok(None) | Err(_) => (Ok(Event::default().comment("the server is going away")), None),
     }
 }

@@ -1,7 +1,7 @@
-//! Taking connections off a listener until the runtime closes.
+//! Accepts connections from a listener until the runtime closes.
 //!
-//! `axum::serve` does that too, but lets a client take as long as it likes to send the head of a
-//! request, and does not wait for connections that were upgraded.
+//! `axum::serve` does that too, but it does not limit the time for the head of a request, and does
+//! not wait for connections that were upgraded.
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -21,24 +21,23 @@ use super::room::Rooms;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 
-/// How long clients have at the end to hear of it.
+/// Time for clients to receive the close at the end.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// How long the head of a request may be, in bytes.
+/// Maximum size of the head of a request, in bytes.
 const HEAD: usize = 64 << 10;
 
-/// How long is waited when there is nothing left to take a connection with, such as descriptors of
-/// files.
+/// Pause after a connection could not be accepted for lack of resources, such as file descriptors.
 const OUT_OF_ALL: Duration = Duration::from_millis(200);
 
 /// Serves `router` until the runtime closes and all connections have ended.
 pub(super) async fn serve(listener: TcpListener, router: Router, runtime: &Arc<Runtime>, rooms: &Rooms, head: Duration) {
-    // Each connection has one end of it until it is over.
+    // Each connection holds a receiver until it ends.
     let connections = watch::Sender::new(());
     while let Some(taken) = race(listener.accept(), runtime.closing()).await {
         match taken {
             Ok((socket, peer)) => serve_one(socket, peer, &router, runtime, connections.subscribe(), head),
-            // It was gone before it was taken.
+            // The client was gone before the connection was accepted.
             Err(why) if is_of_one(&why) => debug!(%why, "a connection was not taken"),
             Err(why) => {
                 warn!(%why, "no connection can be taken");
@@ -52,12 +51,12 @@ pub(super) async fn serve(listener: TcpListener, router: Router, runtime: &Arc<R
         rooms.are_empty().await;
     };
     if tokio::time::timeout(GOODBYE, all).await.is_err() {
-        warn!("clients are left that do not go away");
+        warn!("some clients did not disconnect in time");
     }
 }
 
 fn serve_one(socket: TcpStream, peer: SocketAddr, router: &Router, runtime: &Arc<Runtime>, open: watch::Receiver<()>, head: Duration) {
-    // Chunks are small, and are not to wait for each other.
+    // Chunks are small, and should not wait for each other.
     if let Err(why) = socket.set_nodelay(true) {
         debug!(%why, "the chunks of a connection may wait for each other");
     }

@@ -1,11 +1,12 @@
-//! Agents over HTTP and WebSocket: the URLs, routes and frames that the published npm packages
-//! speak (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for everybody else.
+//! Server of agents over HTTP and WebSocket: the URLs, routes and frames of the published npm
+//! packages (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for other clients.
 //!
-//! Nothing of a chat is kept here. A connection shows logs of turns (`watching`), which are the
-//! same for everybody, and hears from the chat what else happens; so it may break at any moment,
-//! and the next one goes on. `door` authorizes, `room` and `rate` bound how many and how much;
-//! `frame` has the wire's JSON, of which docs/guide/src/reference/wire.md is the reference;
-//! `transport` is the HTTP transport of the AI SDK.
+//! The server stores nothing of a chat. A connection shows logs of turns (`watching`), which are
+//! the same for all clients, and subscribes to the chat's other events. So it may break at any
+//! moment, and the next connection continues. `door` authorizes, `room` and `rate` limit
+//! connections and requests; `frame` has the JSON of the protocol, of which
+//! docs/guide/src/reference/wire.md is the reference; `transport` is the HTTP transport of the AI
+//! SDK.
 mod address;
 mod client_messages;
 mod connection;
@@ -50,8 +51,8 @@ use crate::future::BoxFuture;
 ///
 /// [`router`](Server::router) makes the routes, [`listen`](Server::listen) serves them.
 ///
-/// Authorization: unless [`authorize`](Server::authorize) or [`allow_anonymous`](Server::allow_anonymous) is set, only clients on the same
-/// machine only.
+/// Unless [`authorize`](Server::authorize) or [`allow_anonymous`](Server::allow_anonymous) is set,
+/// only clients on the same machine are authorized.
 #[must_use = "a server serves when `.router()` is served, or `.listen(..)` awaited"]
 pub struct Server {
     forever: Forever,
@@ -62,28 +63,28 @@ pub struct Server {
     others: Router,
 }
 
-/// How much is taken from clients.
+/// Limits for clients.
 #[derive(Debug, Clone)]
 struct Limits {
-    /// The longest frame, in bytes.
+    /// Maximum size of a frame, in bytes.
     frame: usize,
-    /// How many connections one agent may have.
+    /// Maximum number of connections of one agent.
     connections: usize,
-    /// How many there may be in all.
+    /// Maximum number of connections in all.
     connections_in_all: usize,
-    /// How many frames one connection may send.
+    /// Rate limit of one connection: frames.
     rate: Limit,
-    /// How much one agent may be asked: frames, connections and requests.
+    /// Rate limit of one agent: frames, connections and requests.
     agent_rate: Limit,
-    /// How many agents one address may name that are not named already.
+    /// Rate limit of new agents of one address.
     new_agents: Limit,
-    /// How many bytes of a conversation one client is sent at a time.
+    /// Maximum size of the conversation that is sent to a client, in bytes.
     conversation: usize,
-    /// How long a client may take to take a frame.
+    /// Maximum time for a client to receive a frame.
     send: Duration,
-    /// How often it is looked whether a client is still there.
+    /// Interval of pings.
     ping: Duration,
-    /// How long the head of a request may take.
+    /// Maximum time for the head of a request.
     head: Duration,
 }
 
@@ -106,7 +107,7 @@ impl Default for Limits {
 
 type Call = dyn Fn(&Forever, &str, Vec<Value>) -> BoxFuture<'static, Result<Value, BoxError>> + Send + Sync;
 
-/// What clients may call, by class and name.
+/// Methods that clients may call, by class and name.
 type Calls = BTreeMap<(&'static str, String), Arc<Call>>;
 
 /// Routes of a [`Server`] with all defaults, for clients on the same machine.
@@ -115,7 +116,7 @@ pub fn router(forever: &Forever) -> Router {
 }
 
 impl Server {
-    /// Serves the agents of a runtime.
+    /// A server of the agents of a runtime.
     pub fn new(forever: &Forever) -> Self {
         let (door, limits, calls) = (Door::default(), Limits::default(), Calls::new());
         let messages = ClientMessages::default();
@@ -128,13 +129,13 @@ impl Server {
         self
     }
 
-    /// Authorization hook of the program.
+    /// Sets the authorization hook of the program.
     ///
-    /// It is called before a connection is made, before a request is answered, and before a frame
-    /// changes something: [`Asking::kind`] is which of these it is.
+    /// It is called before a connection is accepted, before a request is answered, and before a
+    /// frame changes anything; [`Asking::kind`] says which.
     ///
-    /// With a frame come the headers of the request that made its connection. A frame that is
-    /// refused is answered with the reason, and the connection stays.
+    /// For a frame, the headers are those of the request that opened its connection. A refused
+    /// frame is answered with the reason, and the connection stays open.
     pub fn authorize<F, B>(mut self, ask: F) -> Self
     where
         F: Fn(Asking) -> B + Send + Sync + 'static,
@@ -144,20 +145,21 @@ impl Server {
         self
     }
 
-    /// Origins of pages that may connect besides the server's own; `*` allows all.
+    /// Allows pages of these origins besides the server's own; `*` allows all.
     ///
-    /// An origin is such as `https://app.example.com`.
+    /// An origin has the form `https://app.example.com`.
     pub fn allow_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
         self.door.origins.extend(origins.into_iter().map(Into::into));
         self
     }
 
-    /// Addresses or networks of proxies that may say where a request comes from.
+    /// Sets the addresses or networks of proxies that are trusted to report the address of a
+    /// client.
     ///
     /// The address is taken from `X-Forwarded-For`, else `Forwarded`, else `CF-Connecting-IP`,
-    /// `True-Client-IP` or `X-Real-IP`: a trusted proxy has to set it, or take away what its
-    /// clients have set. It counts for limits of an address, and for whether a request comes from
-    /// this machine. A request that another proxy has passed on never does.
+    /// `True-Client-IP` or `X-Real-IP`. A trusted proxy has to set the header, or remove one set by
+    /// its clients. The address is used for limits per address, and to decide whether a request
+    /// comes from this machine. A request forwarded by any other proxy never does.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -171,13 +173,13 @@ impl Server {
         self
     }
 
-    /// What clients may write into a conversation. Defaults to [`ClientMessages::UserOnly`].
+    /// Sets what clients may write into a conversation. Defaults to [`ClientMessages::UserOnly`].
     pub fn client_messages(mut self, policy: ClientMessages) -> Self {
         self.messages = policy;
         self
     }
 
-    /// Maximum size of a frame and of the body of a POST, in bytes. Defaults to 4 MiB.
+    /// Sets the maximum size of a frame and of the body of a POST, in bytes. Defaults to 4 MiB.
     ///
     /// A longer frame ends the connection with code 1009, a longer body is refused with 413.
     pub fn max_frame(mut self, bytes: usize) -> Self {
@@ -185,21 +187,22 @@ impl Server {
         self
     }
 
-    /// Maximum number of connections of one agent. Defaults to 256.
+    /// Sets the maximum number of connections of one agent. Defaults to 256.
     ///
-    /// `WebSocket`s and event streams count together. More are refused with 429.
+    /// `WebSocket`s and event streams count together. Further ones are refused with 429.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self
     }
 
-    /// Maximum number of connections in all. Defaults to 10 000. More are refused with 503.
+    /// Sets the maximum number of connections in all. Defaults to 10 000. Further ones are refused
+    /// with 503.
     pub fn max_connections_in_all(mut self, connections: usize) -> Self {
         self.limits.connections_in_all = connections;
         self
     }
 
-    /// Rate limit of one connection: frames per second, and burst. Defaults to 50 and 200.
+    /// Sets the rate limit of one connection: frames per second, and burst. Defaults to 50 and 200.
     ///
     /// A connection that sends more is closed with code 1008, after which the npm clients do not
     /// reconnect.
@@ -208,53 +211,55 @@ impl Server {
         self
     }
 
-    /// Rate limit of one agent: per second, and burst. Defaults to 500 and 2 000.
+    /// Sets the rate limit of one agent: per second, and burst. Defaults to 500 and 2 000.
     ///
     /// Frames, connections and requests of all its clients count.
     ///
-    /// What is more is answered with 429. A connection that sends more is closed with code 1013: it
-    /// may reconnect.
+    /// Beyond the limit, requests are answered with 429, and a connection is closed with code 1013:
+    /// it may reconnect.
     pub fn max_agent_rate(mut self, each_second: u32, at_once: u32) -> Self {
         self.limits.agent_rate = Limit { each_second, at_once };
         self
     }
 
-    /// Rate limit of new agents of one address: per second, and burst.
+    /// Sets the rate limit of new agents of one address: per second, and burst.
     ///
     /// Defaults to 100 and 2 000.
     ///
-    /// An agent counts that has no connection and was not asked anything in the last seconds. What
-    /// is more is refused with 429. Of an IPv6 address the first 64 bits count.
+    /// An agent is new if it has no connection and had no request in the last seconds. Beyond the
+    /// limit, requests are refused with 429. For an IPv6 address the first 64 bits count.
     pub fn max_new_agents(mut self, each_second: u32, at_once: u32) -> Self {
         self.limits.new_agents = Limit { each_second, at_once };
         self
     }
 
-    /// Bytes of a conversation that a client is sent at a time. Defaults to 8 MiB.
+    /// Sets how many bytes of a conversation a client is sent at a time. Defaults to 8 MiB.
     ///
-    /// Of a longer conversation the newest messages are sent that fit, and one at least, followed
-    /// by a frame `forever_truncated`. What was left out stays stored.
+    /// Of a longer conversation the newest messages that fit are sent, at least one, followed by a
+    /// frame `forever_truncated`. The other messages stay stored.
     pub fn max_conversation_bytes(mut self, bytes: usize) -> Self {
         self.limits.conversation = bytes;
         self
     }
 
-    /// Longest time for a client to receive a frame. Defaults to 20 s.
+    /// Sets the maximum time for a client to receive a frame. Defaults to 20 s.
     ///
-    /// A slower client is closed with code 1013, and asks for the rest when it reconnects. Nothing
-    /// is buffered for it meanwhile.
+    /// A slower client is disconnected with code 1013, and requests the rest when it reconnects.
+    /// Nothing is buffered for it meanwhile.
     pub fn send_timeout(mut self, time: Duration) -> Self {
         self.limits.send = time;
         self
     }
 
-    /// Interval of pings. Defaults to 25 s. Clients that miss three pings are disconnected.
+    /// Sets the interval of pings. Defaults to 25 s. Clients that miss three pings are
+    /// disconnected.
     pub fn ping_interval(mut self, time: Duration) -> Self {
         self.limits.ping = time.max(Duration::from_millis(1));
         self
     }
 
-    /// Longest time for the head of a request, with [`listen`](Server::listen). Defaults to 10 s.
+    /// Sets the maximum time for the head of a request, with [`listen`](Server::listen). Defaults
+    /// to 10 s.
     pub fn header_timeout(mut self, time: Duration) -> Self {
         self.limits.head = time;
         self
@@ -266,10 +271,10 @@ impl Server {
         self
     }
 
-    /// Method of a class that clients may call, as `agent.call(name, args)`.
+    /// Adds a method of a class that clients may call, as `agent.call(name, args)`.
     ///
-    /// A client receives the reason of an error that is a [`Refused`]; of any other, only that
-    /// there was one.
+    /// If it returns a [`Refused`], the client receives the reason; for any other error, only that
+    /// the call failed.
     pub fn callable<A, F, B>(mut self, name: impl Into<String>, call: F) -> Self
     where
         A: ChatAgent,
@@ -281,7 +286,7 @@ impl Server {
         self
     }
 
-    /// Routes, to be served by the program.
+    /// Returns the routes, to be served by the program.
     ///
     /// Serve them with `into_make_service_with_connect_info::<SocketAddr>()`: clients without a
     /// known address count as not on the same machine.
@@ -304,7 +309,7 @@ impl Server {
 
     /// Serves the routes until the runtime closes.
     ///
-    /// Clients receive code 1012, upon which they reconnect, and are waited for.
+    /// Clients receive code 1012, upon which they reconnect. The call returns when they are gone.
     ///
     /// # Errors
     /// Kind [`Value`](ErrorKind::Value) if other machines reach the listener and neither

@@ -1,16 +1,16 @@
-//! Addresses and networks, for proxies that are trusted and for limits of addresses.
+//! Addresses and networks, for trusted proxies and for limits per address.
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An address, or all addresses that begin as it does: `10.0.0.7`, `10.0.0.0/8`, `fd00::/8`.
+/// An address, or a network: `10.0.0.7`, `10.0.0.0/8`, `fd00::/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     bits: u32,
 }
 
-/// A text that is no address or network.
+/// Error of a text that is no address or network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotANetwork(String);
 
@@ -44,15 +44,15 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// Whether it has this address.
+    /// Whether the network contains this address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         length(address) == length(self.address) && first_bits(address, self.bits) == first_bits(self.address, self.bits)
     }
 }
 
-/// What one client is taken for that may have several addresses: an IPv4 address, or the first half
-/// of an IPv6 address.
+/// The unit for limits per address, since one client may have several: an IPv4 address, or the
+/// first half of an IPv6 address.
 pub(super) fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),

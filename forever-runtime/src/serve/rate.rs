@@ -3,14 +3,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many in a second, and so many at once.
+/// Rate limit: refill per second, and burst.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
     pub(super) each_second: u32,
     pub(super) at_once: u32,
 }
 
-/// What is left of a limit.
+/// State of a token bucket.
 #[derive(Debug)]
 pub(super) struct Rate {
     limit: Limit,
@@ -23,7 +23,7 @@ impl Rate {
         Rate { limit, left: f64::from(limit.at_once.max(1)), since: Instant::now() }
     }
 
-    /// Takes one, if there is one.
+    /// Takes a token, if there is one.
     pub(super) fn takes_one(&mut self) -> bool {
         self.fill();
         if self.left < 1.0 {
@@ -33,7 +33,7 @@ impl Rate {
         true
     }
 
-    /// Whether nothing was taken for so long that it is as new.
+    /// Whether the bucket is full again, so that it can be forgotten.
     pub(super) fn is_full(&mut self) -> bool {
         self.fill();
         self.left >= f64::from(self.limit.at_once)

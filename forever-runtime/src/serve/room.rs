@@ -1,4 +1,4 @@
-//! How much room there is: connections of an agent and of all, and how much one agent is asked.
+//! Limits of connections, of one agent and of all, and of requests per agent.
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,32 +12,31 @@ use super::http::At;
 use super::network::neighbourhood;
 use super::rate::Rate;
 
-/// Agents are looked through for those of which nothing is left, when there are twice as many as
-/// after the last time; not before there are these.
+/// Unused agents are removed when there are twice as many agents as after the last removal, but not
+/// below this number.
 const FEW: usize = 1024;
 
-/// How often it is looked whether something is left of agents and addresses, for as long as there
-/// are some.
+/// Interval at which unused agents and addresses are removed, while there are any.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// What the connections of a server take.
+/// Counts of the connections of a server.
 pub(super) struct Rooms {
     limits: Limits,
     state: Mutex<State>,
-    /// How many connections there are.
+    /// Number of connections.
     taken: watch::Sender<usize>,
 }
 
 #[derive(Default)]
 struct State {
     agents: HashMap<Key, Room>,
-    /// Conversations of all agents that are being sent.
+    /// Number of conversations, over all agents, that are being sent.
     readings: usize,
-    /// How many agents each address may still name.
+    /// Rate limits of new agents, by address.
     addresses: HashMap<Option<IpAddr>, Rate>,
-    /// Whether a task looks for what is left of nothing.
+    /// Whether the task that removes unused entries runs.
     is_swept: bool,
-    /// How many agents there were when they were looked through.
+    /// Number of agents after the last removal.
     kept: usize,
 }
 
@@ -47,7 +46,7 @@ impl State {
         self.addresses.retain(|_, rate| !rate.is_full());
         self.kept = self.agents.len();
         if self.is_empty() {
-            // What a crowd has taken is given back when it has left.
+            // Memory that many clients have used is freed when they are gone.
             *self = State { is_swept: self.is_swept, readings: self.readings, ..State::default() };
         }
     }
@@ -67,21 +66,21 @@ type Key = (&'static str, String);
 
 struct Room {
     connections: usize,
-    /// Conversations that are being sent to clients that have asked for them.
+    /// Number of conversations that are being sent to clients.
     readings: usize,
     rate: Rate,
 }
 
-/// There is no room.
+/// Reason why a connection or request exceeds a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Full {
-    /// The agent has as many connections as it may have.
+    /// The agent has its maximum number of connections.
     Agent,
-    /// The agent is asked more than it may be.
+    /// The agent exceeds its rate of requests.
     Asked,
-    /// The address names more agents than it may.
+    /// The address exceeds its rate of new agents.
     Named,
-    /// The server has as many connections as it may have.
+    /// The server has its maximum number of connections.
     Server,
 }
 
@@ -90,7 +89,7 @@ impl Rooms {
         Rooms { limits, state: Mutex::default(), taken: watch::Sender::new(0) }
     }
 
-    /// A place among the connections, until it is dropped.
+    /// Takes a place among the connections, until it is dropped.
     pub(super) fn enter(self: &Arc<Self>, at: &At) -> Result<Place, Full> {
         self.ask(at)?;
         self.with(at, |room| {
@@ -108,9 +107,9 @@ impl Rooms {
         Ok(Place { rooms: Arc::clone(self), key: key(at) })
     }
 
-    /// A place for a conversation that is sent as a response, until it is dropped.
+    /// Takes a place for a conversation that is sent as a response, until it is dropped.
     ///
-    /// There are as many as for connections, and they are others: a page reads the conversation
+    /// There are as many as for connections, but counted apart: a page reads the conversation
     /// before it connects.
     pub(super) fn read(self: &Arc<Self>, at: &At) -> Result<Reading, Full> {
         self.ask(at)?;
@@ -119,7 +118,7 @@ impl Rooms {
         if *readings >= self.limits.connections_in_all {
             return Err(Full::Server);
         }
-        // It was there a moment ago, and is not forgotten while it is asked something.
+        // It existed a moment ago, and is not removed while it has a request.
         let Some(room) = agents.get_mut(&key(at)) else { return Err(Full::Asked) };
         if room.readings >= self.limits.connections {
             return Err(Full::Agent);
@@ -130,12 +129,13 @@ impl Rooms {
         Ok(Reading { rooms: Arc::clone(self), key: key(at) })
     }
 
-    /// Counts something that an agent is asked.
+    /// Counts a request to an agent.
     pub(super) fn ask(self: &Arc<Self>, at: &At) -> Result<(), Full> {
         self.with(at, |room| if room.rate.takes_one() { Ok(()) } else { Err(Full::Asked) })?
     }
 
-    /// Looks at the room of an agent; one that has none gets one, if the address may name it.
+    /// Accesses the counts of an agent. An unknown agent gets an entry, if the rate limit of the
+    /// address allows it.
     fn with<T>(self: &Arc<Self>, at: &At, look: impl FnOnce(&mut Room) -> T) -> Result<T, Full> {
         let mut state = self.state();
         self.sweep_soon(&mut state);
@@ -158,13 +158,12 @@ impl Rooms {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees to it that rooms and addresses of which nothing is left are forgotten, also if nothing
-    /// else is asked.
+    /// Makes sure that unused agents and addresses are removed, even if no more requests come.
     fn sweep_soon(self: &Arc<Self>, state: &mut State) {
         if state.is_swept {
             return;
         }
-        // Where there is no runtime there are no connections.
+        // Without a tokio runtime there are no connections.
         let Ok(runtime) = Handle::try_current() else { return };
         state.is_swept = true;
         let rooms = Arc::downgrade(self);
@@ -193,7 +192,7 @@ fn key(at: &At) -> Key {
     (at.class, at.name.clone())
 }
 
-/// A connection's place.
+/// Place of a connection.
 pub(super) struct Place {
     rooms: Arc<Rooms>,
     key: Key,
@@ -209,7 +208,7 @@ impl Drop for Place {
     }
 }
 
-/// The place of a conversation that is being sent.
+/// Place of a conversation that is being sent.
 pub(super) struct Reading {
     rooms: Arc<Rooms>,
     key: Key,

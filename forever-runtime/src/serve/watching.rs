@@ -1,5 +1,4 @@
-//! The logs that one connection is shown: each from its first chunk, or from a later one, to its
-//! end.
+//! The logs that one connection shows: each from a chunk on to its end.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +9,16 @@ use futures_util::stream::{self, BoxStream, SelectAll, StreamExt};
 use crate::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnStatus};
 use crate::error::{Error, Result};
 
-/// No log has so many chunks.
+/// A number greater than that of any chunk.
 const BEHIND_ALL: u64 = u64::MAX >> 1;
 
-/// Batch read from a log: at most so many entries, and no more when they have so many bytes.
+/// Limits of a batch read from a log: entries, and bytes.
 const BATCH: (usize, usize) = (64, 256 << 10);
 
 /// One log that is shown.
 pub(super) struct Watched {
     pub(super) status: TurnStatus,
-    /// Whether the client sent its question on this connection: it has the messages.
+    /// Whether the client sent its question on this connection, and so has the messages.
     pub(super) own: bool,
     /// Whether the client was sent the first chunk.
     begun: AtomicBool,
@@ -36,28 +35,28 @@ impl Watched {
     }
 }
 
-/// What comes next of a log.
+/// Next item of a log.
 pub(super) enum Shown {
-    /// A chunk, with its number, and whether it was there before it was asked for.
+    /// A chunk with its number, and whether it existed before the client requested the log.
     Chunk { number: u64, chunk: StoredChunk, replay: bool },
-    /// Everything that was there has been shown.
+    /// All earlier chunks have been shown.
     CaughtUp,
-    /// The end, and whether it was there before it was asked for.
+    /// The end, and whether it existed before the client requested the log.
     End { end: TurnEnd, replay: bool },
-    /// It cannot be read any further.
+    /// The log cannot be read any further.
     Failed(Error),
 }
 
-/// News of one log.
+/// New items of one log.
 type News = (Arc<Watched>, Vec<Shown>);
 
 /// The logs that are shown at the moment.
 #[derive(Default)]
 pub(super) struct Watching {
-    /// By the id of their turns, which of the watches counts.
+    /// The current watch of each turn, by the turn's id.
     current: HashMap<String, Arc<Watched>>,
-    /// Whether there have been several at a time since the client was last sent the conversation
-    /// behind them.
+    /// Whether several turns have overlapped since the client was last sent the conversation after
+    /// them.
     overlapped: bool,
     news: SelectAll<BoxStream<'static, News>>,
 }
@@ -86,7 +85,7 @@ impl Watching {
         self.start(turn, BEHIND_ALL, false, false).await
     }
 
-    /// Shows a log from a chunk on, in place of an earlier watch of it.
+    /// Shows a log from a chunk on, replacing an earlier watch of it.
     pub(super) async fn start(&mut self, turn: &TurnHandle, from: u64, replays: bool, own: bool) -> Result<()> {
         let (status, follow) = (turn.status().await?, turn.follow(from).await?);
         self.stop(turn.id());
@@ -98,31 +97,31 @@ impl Watching {
         Ok(())
     }
 
-    /// Shows it no more.
+    /// Stops showing a log.
     pub(super) fn stop(&mut self, turn: &str) {
         if let Some(watched) = self.current.remove(turn) {
             watched.stopped.store(true, Ordering::Relaxed);
         }
     }
 
-    /// What comes next of any of them.
+    /// New items of any of the logs.
     pub(super) fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<News> {
         loop {
             match self.news.poll_next_unpin(context) {
                 Poll::Ready(Some((watched, _))) if watched.stopped.load(Ordering::Relaxed) => {}
                 Poll::Ready(Some(news)) => return Poll::Ready(news),
-                // There is none, or nothing of any.
+                // There are no logs, or no new items.
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             }
         }
     }
 }
 
-/// Reads one log.
+/// Reader of one log.
 struct Reader {
     watched: Arc<Watched>,
     follow: Follow,
-    /// Whether what comes was there before it was asked for.
+    /// Whether the next items existed before the client requested the log.
     replays: bool,
     /// Whether a chunk of it has been read.
     begun: bool,
@@ -130,7 +129,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Waits for something, and takes what else is there.
+    /// Waits for an item, and takes all others that are there.
     async fn read(mut self) -> Option<(News, Self)> {
         let (mut shown, mut bytes) = (Vec::new(), 0);
         while !self.over && shown.len() < BATCH.0 && bytes < BATCH.1 {
@@ -155,7 +154,7 @@ impl Reader {
                     shown.push(Shown::CaughtUp);
                 }
                 Ok(None) => {
-                    // Behind the end, if it was waited for.
+                    // After the end, if it was waited for.
                     self.over = waits;
                     break;
                 }
@@ -168,9 +167,9 @@ impl Reader {
         (!shown.is_empty()).then(|| ((Arc::clone(&self.watched), shown), self))
     }
 
-    /// Whether the client is to hear when it has all that was there before it asked.
+    /// Whether to report that the client has all earlier chunks.
     ///
-    /// Not yet if the turn adds to an answer and nothing was shown: a replayed first chunk is what
+    /// Not yet if the turn is a continuation and no chunk was shown: a replayed first chunk is what
     /// makes a client add to its last message.
     fn tells_what_is_there(&self) -> bool {
         self.replays && (self.begun || !self.watched.status.is_continuation())

@@ -1,4 +1,4 @@
-//! Time that stands still until a test moves it.
+//! A clock that stands still until a test moves it.
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,10 +11,11 @@ use crate::clock::Clock;
 
 /// Clock that a test drives.
 ///
-/// Sleeps, timeouts, schedules and retention end when the test says so, in no time.
+/// Sleeps, timeouts, schedules and retention end when the test moves the clock, without real
+/// waiting.
 ///
-/// It starts at 2024-01-01 00:00:00 UTC. Clones are the same clock, so a runtime that is opened
-/// again goes on where the last one stopped.
+/// It starts at 2024-01-01 00:00:00 UTC. Clones share the time, so a runtime that is opened again
+/// continues at the time of the last one.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -34,10 +35,10 @@ pub struct VirtualClock {
 #[derive(Debug, Default)]
 struct Shared {
     passed: Duration,
-    /// How far the clock was set ahead and back, in all.
+    /// Total times that the clock was set ahead and back.
     ahead: Duration,
     back: Duration,
-    /// Who sleeps until when; the second number tells sleepers of one time apart.
+    /// Sleepers by wake-up time; the second number separates equal times.
     sleepers: BTreeMap<(Duration, u64), Sleeper>,
     made: u64,
 }
@@ -45,12 +46,12 @@ struct Shared {
 #[derive(Debug)]
 struct Sleeper {
     wake: oneshot::Sender<()>,
-    /// Whether it waits for a time, and looks again when the clock is set.
+    /// Whether it waits for a time, and checks again when the clock is set.
     looks: bool,
 }
 
 impl Shared {
-    /// Wakes those that wait for a time.
+    /// Wakes the sleepers that wait for a time.
     fn look_again(&mut self) {
         let all = std::mem::take(&mut self.sleepers);
         for (at, sleeper) in all {
@@ -72,7 +73,7 @@ impl VirtualClock {
         Self::default()
     }
 
-    /// Lets time pass, and wakes all sleepers until then, the earliest first.
+    /// Advances the time, and wakes all sleepers up to then, the earliest first.
     pub fn advance(&self, by: Duration) {
         let mut shared = self.shared();
         shared.passed += by;
@@ -80,7 +81,7 @@ impl VirtualClock {
         while let Some(sleeper) = shared.sleepers.first_entry()
             && sleeper.key().0 <= passed
         {
-            // A sleeper that is gone needs no waking.
+            // A sleeper that was dropped needs no waking.
             let _ = sleeper.remove().wake.send(());
         }
     }
@@ -103,7 +104,7 @@ impl VirtualClock {
         shared.look_again();
     }
 
-    /// Time until the next sleeper wakes, if there is one.
+    /// Time until the next sleeper wakes; `None` without sleepers.
     pub fn next_sleeper(&self) -> Option<Duration> {
         let mut shared = self.shared();
         shared.sleepers.retain(|_, sleeper| !sleeper.wake.is_closed());
@@ -123,7 +124,7 @@ impl VirtualClock {
         drop(shared);
         let clock = self.clone();
         Box::pin(async move {
-            // The clock has the sender, so the wait ends when its time has come and not before.
+            // The clock owns the sender, so the wait ends at its time and not before.
             let _ = woken.await;
             drop(clock);
         })

@@ -1,5 +1,5 @@
-//! Chance that is the same on every machine: splitmix64 (Steele, Lea and Flood, "Fast splittable
-//! pseudorandom number generators", 2014).
+//! Random numbers that are the same on every machine: splitmix64 (Steele, Lea and Flood, "Fast
+//! splittable pseudorandom number generators", 2014).
 
 /// Numbers drawn from a seed.
 #[derive(Debug, Clone)]

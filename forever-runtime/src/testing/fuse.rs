@@ -1,4 +1,4 @@
-//! Ending the world at a chosen write.
+//! `Fuse`: stops a runtime at a chosen write.
 use std::fmt;
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,11 @@ use crate::store::sqlite::{Pages, Witness};
 
 /// Stops a runtime before or after a chosen write to its database.
 ///
-/// What comes after is as if the process had died there.
+/// Afterwards everything is as if the process had died there.
 ///
-/// Given to the [builder](crate::Builder::fuse). From the moment at which it has blown, no write of
-/// that runtime is carried out, and no caller hears of one that was or of anything that is read; a
-/// test then drops the runtime and opens the file anew, with its write-ahead log as a killed
-/// process leaves it.
+/// Give it to the [builder](crate::Builder::fuse). Once it has blown, no write of that runtime is
+/// carried out, and no caller gets an answer, not even to a read. A test then drops the runtime and
+/// opens the file again, with the write-ahead log as a killed process leaves it.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -29,22 +28,21 @@ use crate::store::sqlite::{Pages, Witness};
 pub struct Fuse(Arc<Inner>);
 
 struct Inner {
-    /// The write at which it blows, from 1.
+    /// Number of the write at which it blows, from 1.
     at: u64,
     after: bool,
     seen: Mutex<Seen>,
     blown: watch::Sender<bool>,
 }
 
-/// What it has seen of the writes, in the order in which they are carried out.
+/// Observed writes, in the order in which they are carried out.
 #[derive(Debug, Default)]
 struct Seen {
     writes: Vec<&'static str>,
-    /// How many have asked for something, and how many of those wait no longer.
+    /// Number of calls, and how many of them wait no longer.
     asked: u64,
     left: u64,
-    /// The write-ahead log after the last commit, and after the one before it, whose callers have
-    /// their answers.
+    /// Length of the write-ahead log after the last commit, and after the last acknowledged one.
     last: Option<Pages>,
     heard: Option<Pages>,
 }
@@ -71,32 +69,30 @@ impl Fuse {
         Fuse::new(n, true)
     }
 
-    /// How many writes have begun.
+    /// Number of writes that have begun.
     pub fn writes(&self) -> u64 {
         self.seen().writes.len() as u64
     }
 
-    /// What the writes were that have begun, in the order of their commits.
+    /// Names of the writes that have begun, in the order of their commits.
     pub(super) fn what(&self) -> Vec<&'static str> {
         self.seen().writes.clone()
     }
 
-    /// How many writes have begun; `None` while a caller waits for an answer.
+    /// Number of writes that have begun; `None` while a caller waits for an answer.
     pub(super) fn idle(&self) -> Option<u64> {
         let seen = self.seen();
         (seen.asked == seen.left).then_some(seen.writes.len() as u64)
     }
 
-    /// The write-ahead log as it was at the last acknowledged commit, and as it is; `None` if that
-    /// is not known.
+    /// Length of the write-ahead log at the last acknowledged commit, and now; `None` if not known.
     pub(super) fn log(&self) -> Option<(Pages, Pages)> {
         let seen = self.seen();
-        // Before the first commit that changes something, what earlier processes have left in it is
-        // not known.
+        // Before the first commit with changes, the part left by earlier processes is not known.
         Some((seen.heard.filter(|pages| *pages > 0)?, seen.last?))
     }
 
-    /// Ready when it has blown.
+    /// Resolves when it has blown.
     pub async fn blown(&self) {
         // The sender is in `self`, so the wait cannot fail.
         let _ = self.0.blown.subscribe().wait_for(|blown| *blown).await;
@@ -126,7 +122,7 @@ impl Witness for Fuse {
         let left = self.0.at.saturating_sub(1).saturating_sub(seen.writes.len() as u64);
         if !self.0.after && left < through as u64 {
             through = usize::try_from(left).unwrap_or(through);
-            // Here, so that those that share its commit are not acknowledged either.
+            // Here, so that writes in the same commit are not acknowledged either.
             self.blow();
         }
         seen.writes.extend(&writes[..through]);

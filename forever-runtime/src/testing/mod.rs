@@ -1,4 +1,5 @@
-//! What tests of fibers need: time that the test drives, and fibers that run without a database.
+//! Testing kit: time that the test drives, crashes at every write, and fibers that run without a
+//! database.
 mod clock;
 mod crash;
 mod dice;

@@ -1,8 +1,8 @@
-//! Running a fiber without a database, to a chosen checkpoint.
+//! Runs a fiber without a database, to a chosen checkpoint.
 //!
-//! A [`Stage`] holds the resources; [`Stage::play`] runs a fiber on it until it ends or until a
-//! given checkpoint has been reached, at which point it is dropped the way a killed process drops
-//! it: nothing of it goes on. The snapshots are the texts that a database would hold.
+//! A [`Stage`] holds the resources. [`Stage::play`] runs a fiber on it until it ends, or until a
+//! given checkpoint, where it is dropped as by a killed process. The snapshots are the texts that a
+//! database would hold.
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,10 +27,10 @@ use crate::runtime::exit::Exit;
 use crate::store::{BranchResult, NewFiber, PendingMessage, SnapshotRows};
 use crate::{Error, ErrorKind, exact};
 
-/// Where a fiber is played: its resources.
+/// Stage on which fibers run: their resources.
 ///
-/// It remembers what a database would: how many checkpoints led to each snapshot, and the records
-/// of unfinished operations.
+/// It remembers what a database would: the number of checkpoints before each snapshot, and the
+/// records of unfinished operations.
 #[derive(Debug, Default)]
 pub struct Stage {
     resources: Resources,
@@ -38,10 +38,10 @@ pub struct Stage {
     kept: Arc<Mutex<Kept>>,
 }
 
-/// Runs a child, by the stored name of its function.
+/// Runs a child.
 type RunChild = dyn Fn(Stage, Box<dyn Any + Send>) -> BoxFuture<'static, Exit> + Send + Sync;
 
-/// The fibers that others may start.
+/// Functions that fibers may spawn, by stored name.
 #[derive(Clone, Default)]
 struct Children(BTreeMap<&'static str, (TypeId, Arc<RunChild>)>);
 
@@ -51,47 +51,47 @@ impl fmt::Debug for Children {
     }
 }
 
-/// What outlives a play.
+/// State that outlives a play.
 #[derive(Debug, Default)]
 struct Kept {
-    /// What a database would hold of each snapshot.
+    /// Stored data of each snapshot.
     made: BTreeMap<String, Made>,
     ledger: Arc<MemoryLedger>,
-    /// Results of steps side by side, by the checkpoint before them and their branch.
+    /// Branch results, by the last checkpoint and the branch.
     branch_results: BTreeMap<(u64, String), String>,
-    /// What was sent, with its number and its topic.
+    /// Sent messages, with number and topic.
     messages: Vec<(i64, String, String)>,
     /// Children that were stored, all of which have ended.
     ended: BTreeMap<String, Exit>,
 }
 
-/// A snapshot as a database would hold it.
+/// Stored data of a snapshot.
 #[derive(Debug, Clone)]
 struct Made {
-    /// The number of its checkpoint.
+    /// Number of its checkpoint.
     number: u64,
     text: String,
     beside: SnapshotRows,
 }
 
-/// How long a local is that is kept beside the main text: short, so that tests meet many.
+/// Minimum length of a part: short, so that tests cover many.
 const PART: usize = 24;
 
-/// Where a play begins.
+/// Starting point of a play.
 #[derive(Debug)]
 pub enum From<F> {
-    /// At the start, with these arguments.
+    /// From the start, with these arguments.
     Start(F),
-    /// At the start again, after an earlier play that was killed before its first checkpoint.
+    /// From the start again, after an earlier play that was killed before its first checkpoint.
     Restart(F),
-    /// In the middle, from the text of a snapshot.
+    /// From the text of a snapshot.
     Snapshot(String),
 }
 
-/// Where a play is killed. Checkpoints of a play count from 1.
+/// End of a play. Its checkpoints count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kill {
-    /// It runs to its end.
+    /// Runs to its end.
     Never,
     /// Right after this checkpoint is stored.
     After(usize),
@@ -99,7 +99,7 @@ pub enum Kill {
     Before(usize),
 }
 
-/// What a play came to.
+/// Result of a play.
 #[derive(Debug)]
 pub struct Played<T> {
     /// The snapshots made, in order.
@@ -108,7 +108,7 @@ pub struct Played<T> {
     pub outcome: Outcome<T>,
 }
 
-/// How a play ended.
+/// Outcome of a play.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
     /// The function returned `Ok`.
@@ -118,7 +118,7 @@ pub enum Outcome<T> {
     Failed(String),
     /// The snapshot does not fit the code.
     Parked(String),
-    /// It was killed at the checkpoint that was asked for.
+    /// It was killed at the chosen checkpoint.
     Killed,
     /// It waits for a message that was not sent.
     Waiting,
@@ -139,7 +139,7 @@ impl Stage {
     /// Registers `F`, so that fibers can `spawn!` it.
     ///
     /// A child runs to its end, on a stage with the same resources, when the checkpoint that stores
-    /// it is made, and is not killed.
+    /// it is made. It is never killed.
     pub fn fiber<F: Fiber>(mut self) -> Self {
         let run = |stage: Stage, call: Box<dyn Any + Send>| -> BoxFuture<'static, Exit> {
             Box::pin(async move {
@@ -158,7 +158,7 @@ impl Stage {
 
     /// Sends a message, as `forever.send` does.
     ///
-    /// It is there for every play from now on, until one has received it.
+    /// It is pending for all later plays, until one has received it.
     ///
     /// # Panics
     /// When the value cannot be saved.
@@ -243,11 +243,11 @@ impl Stage {
     }
 }
 
-/// Keeps the snapshots of a play and ends it when its time has come.
+/// Stores the snapshots of a play, and ends it at the chosen checkpoint.
 struct Tape {
     kill: Kill,
     snapshots: Mutex<Vec<String>>,
-    /// What is stored beside the last snapshot.
+    /// Rows beside the last snapshot.
     beside: Mutex<SnapshotRows>,
     kept: Arc<Mutex<Kept>>,
     ledger: Arc<MemoryLedger>,
@@ -256,7 +256,7 @@ struct Tape {
 }
 
 impl Tape {
-    /// Runs what a checkpoint has stored.
+    /// Runs the children that a checkpoint has stored.
     async fn run_children(&self, children: Vec<(NewFiber, Box<dyn Any + Send>)>) {
         for (new, call) in children {
             let stage = Stage { resources: self.resources.clone(), children: self.children.clone(), kept: Arc::default() };

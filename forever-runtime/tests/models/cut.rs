@@ -61,7 +61,7 @@ fn an_answer_that_is_cut_off_is_its_beginning_and_an_error_or_all_of_it() {
                     Err(error) if whole.end.as_ref() == Err(error) => assert_eq!(told, whole, "{}", at()),
                     Err(error) => {
                         assert_eq!(error.kind(), ModelErrorKind::Transient, "{}", at());
-                        assert_eq!(error.to_string(), if ended { "the provider's answer ends in the middle" } else { "lost" });
+                        assert_eq!(error.to_string(), if ended { "the provider's answer was cut off" } else { "lost" });
                     }
                 }
             }

@@ -88,7 +88,7 @@ async fn an_answer_that_is_no_stream_is_an_error() {
     let json = "content-type: application/json\r\n";
     for error in errors(|| Reply::Plain(200, json, r#"{"id":"x","choices":[]}"#.into())).await {
         assert_eq!(error.kind(), ModelErrorKind::Invalid);
-        assert_eq!(error.to_string(), "the provider has answered with something that is no stream of events");
+        assert_eq!(error.to_string(), "the provider's response is not an event stream");
     }
     for error in errors(|| Reply::Plain(200, json, r#"{"error":{"code":429,"message":"busy"}}"#.into())).await {
         assert_eq!(error.kind(), ModelErrorKind::RateLimited);

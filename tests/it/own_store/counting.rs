@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use forever::store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, ChunkBatch, Claim,
-    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone,
-    IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber,
-    NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender,
-    ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, Suspension, TurnFilter,
-    TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, Claim, ClaimResult,
+    CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone, IncidentRow,
+    InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage,
+    NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender,
+    ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, StreamBatch, Suspension,
+    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult,
+    WorkerId,
 };
 use forever::{Error, ErrorKind, FiberState, Result};
 use tokio::sync::{Notify, oneshot};
@@ -283,7 +284,7 @@ impl ChatStore for Counting {
         fn release_turn(&self, claim: Claim, turn: TurnSeq) -> ();
         fn park_turn(&self, claim: Claim, turn: TurnSeq, why: String, now_ms: i64) -> bool;
         fn store_incident(&self, claim: Claim, turn: TurnSeq, incident: IncidentRow, now_ms: i64) -> ();
-        fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> TurnWrite;
+        fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> TurnWrite;
         fn stash_turn(&self, claim: Claim, turn: TurnSeq, stash: String) -> TurnWrite;
         fn settle_turn(&self, by: TurnSettler, turn: TurnSeq, settlement: TurnSettlement) -> TurnWrite;
         fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> Option<TurnRow>;
@@ -293,7 +294,7 @@ impl ChatStore for Counting {
         fn turns(&self, chat: AgentId, filter: TurnFilter, after: TurnSeq, limit: u32) -> Vec<TurnRow>;
         fn turn_fiber(&self, turn: TurnSeq) -> Option<FiberState>;
         fn turn_request(&self, turn: TurnSeq) -> TurnRequest;
-        fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> Vec<ChunkBatch>;
+        fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> Vec<StreamBatch>;
         fn chat_messages(&self, chat: AgentId, up_to: i64) -> Vec<MessageRow>;
         fn pending_interactions(&self, query: InteractionQuery, after: Option<InteractionCursor>, limit: u32) -> Vec<InteractionRow>;
         fn continuation_target(&self, chat: AgentId) -> Option<String>;

@@ -374,8 +374,17 @@ fn owners(sql: &Connection, cell: &Cell) -> BTreeSet<String> {
         // All of a chat, and no other.
         "chats" => all.extend([of("agent")]),
         "chat_messages" | "turns" => add("SELECT agent FROM chats WHERE seq = CAST(?1 AS INTEGER)", &[&of("chat")]),
-        "turn_requests" | "turn_chunks" | "turn_tail" | "incidents" => {
+        "turn_requests" | "incidents" => {
             add("SELECT agent FROM turns JOIN chats ON chat = chats.seq WHERE turns.seq = CAST(?1 AS INTEGER)", &[&of("turn")]);
+        }
+        "streams" => {
+            add("SELECT agent FROM turns JOIN chats ON chat = chats.seq WHERE turns.seq = CAST(?1 AS INTEGER)", &[&of("turn")]);
+            add("SELECT id FROM fibers WHERE seq = CAST(?1 AS INTEGER)", &[&of("fiber")]);
+        }
+        "stream_chunks" | "stream_tail" => {
+            let owner = "FROM streams s LEFT JOIN turns ON turns.seq = s.turn LEFT JOIN chats ON chats.seq = turns.chat";
+            add(&format!("SELECT agent {owner} WHERE s.seq = CAST(?1 AS INTEGER) AND agent IS NOT NULL"), &[&of("stream")]);
+            add("SELECT id FROM fibers WHERE seq = (SELECT fiber FROM streams s WHERE s.seq = CAST(?1 AS INTEGER))", &[&of("stream")]);
         }
         _ => add("SELECT id FROM fibers WHERE seq = CAST(?1 AS INTEGER)", &[&of("fiber")]),
     }

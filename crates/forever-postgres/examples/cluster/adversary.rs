@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::audit::{Findings, audit};
 use crate::journal::{Journal, Line, Reader};
@@ -188,7 +188,8 @@ impl Stage<'_> {
                 self.journal.write("closes", &process.to_string(), "");
                 println!("worker {number} is asked to close");
                 self.places[at].victim.terminate()?;
-                self.places[at].victim.wait()?;
+                let status = self.places[at].victim.closed()?;
+                ensure!(status.success(), "worker {number} closed with {status}");
                 self.deaths.closes += 1;
                 self.replace(at)
             }
@@ -262,7 +263,7 @@ impl Stage<'_> {
             place.victim.terminate()?;
         }
         for place in &mut self.places {
-            let status = place.victim.wait()?;
+            let status = place.victim.closed()?;
             if !status.success() {
                 let errors = fs::read_to_string(self.dir.join("errors")).unwrap_or_default();
                 bail!("worker {} closed with {status}: {errors}", place.number);

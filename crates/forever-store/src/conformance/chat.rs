@@ -2,8 +2,8 @@
 use super::Told;
 use super::claims::is_lost;
 use crate::{
-    AcceptTurnResult, Admission, AgentId, ChunkBatch, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery,
-    MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, Store, Suspension, TurnFilter, TurnKind, TurnRow, TurnSettlement,
+    AcceptTurnResult, Admission, AgentId, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery, MessageRow,
+    MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, Store, StreamBatch, Suspension, TurnFilter, TurnKind, TurnRow, TurnSettlement,
     TurnSettler, TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 
@@ -88,8 +88,8 @@ async fn ids(store: &impl Store, of: &str, up_to: i64) -> Vec<String> {
     store.chat_messages(chat(of), up_to).await.unwrap().into_iter().map(|message| message.id).collect()
 }
 
-fn chunks(first: u64, lines: &[&str]) -> ChunkBatch {
-    ChunkBatch { first, count: lines.len() as u64, data: lines.join("\n"), stored_ms: 5 }
+fn chunks(first: u64, lines: &[&str]) -> StreamBatch {
+    StreamBatch { first, count: lines.len() as u64, data: lines.join("\n"), stored_ms: 5 }
 }
 
 pub(super) async fn accepts_a_turn_once(store: &impl Store) {
@@ -236,7 +236,7 @@ pub(super) async fn cancels_a_turn_that_waits_and_asks_one_that_runs(store: &imp
     assert_eq!((row.state, row.settled_ms), (TurnState::Aborted, Some(12)));
     let row = store.cancel_turn(second.seq, "late".into(), 13).await.unwrap().unwrap();
     assert_eq!((row.reason.as_deref(), row.settled_ms), (Some("enough"), Some(12)));
-    assert!(store.cancel_turn(99, "nobody".into(), 13).await.unwrap().is_none());
+    assert!(store.cancel_turn(99, "unknown".into(), 13).await.unwrap().is_none());
     assert_eq!(store.turn_fiber(first.seq).await.unwrap(), Some(FiberState::Running));
     assert_eq!(store.turn_fiber(99).await.unwrap(), None);
     let open = TurnFilter { states: vec![TurnState::Queued, TurnState::Running], ..TurnFilter::default() };
@@ -474,7 +474,7 @@ pub(super) async fn replaces_and_clears_messages(store: &impl Store) {
         TurnWrite::NotRunning
     );
     assert!(ids(store, "a", i64::MAX).await.is_empty());
-    assert!(store.clear_chat(chat("nobody"), 8).await.unwrap().is_empty());
+    assert!(store.clear_chat(chat("unknown"), 8).await.unwrap().is_empty());
 }
 
 pub(super) async fn holds_a_continuation_for_the_message_that_wants_it(store: &impl Store) {

@@ -11,13 +11,13 @@ use crate::{AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, S
 /// A schedule that may be claimed, if its class is among the ones in the JSON array `?1`.
 const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND +class IN (SELECT value FROM json_each(?1))";
 
-/// A schedule that is due later than it can be: `?1` is now, `?2` how much later is no matter.
+/// A schedule that is due implausibly late: `?1` is now, `?2` the tolerance.
 const FAR: &str = "next_ms > ?1 + ?2 AND running_ms IS NULL AND (
     kind = 'every' AND attempts = 0 AND every_ms > 0 AND due_ms > ?1 + every_ms + ?2
     OR kind = 'delay' AND attempts = 0 AND created_ms > ?1 + ?2
     OR attempts > 0 AND next_ms > due_ms)";
 
-/// Whether one that has seen deaths is being tried alone.
+/// Whether a schedule with deaths runs, which it does alone.
 const SUSPECT_RUNS: &str = "EXISTS (SELECT 1 FROM schedules WHERE running_ms IS NOT NULL AND deaths > 1)";
 
 impl AgentStore for Sqlite {
@@ -182,8 +182,8 @@ impl AgentStore for Sqlite {
     }
 }
 
-/// What a clean close says of schedules that run and agents that are being woken: their process has
-/// not died.
+/// Takes back the deaths that were counted in advance for running schedules and agents that are
+/// being woken: at a clean close the process has not died.
 pub(super) fn close(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute("UPDATE schedules SET running_ms = NULL, deaths = max(deaths - 1, 0) WHERE running_ms IS NOT NULL", ())?;
     conn.execute("UPDATE agents SET deaths = 0 WHERE heartbeat_ms IS NOT NULL AND deaths > 0", ()).map(drop)
@@ -194,8 +194,7 @@ pub(super) fn array(names: &[String]) -> String {
     serde_json::to_string(names).unwrap_or_else(|_| "[]".to_owned())
 }
 
-/// A text that somebody may have damaged: what is wrong with one row must not keep others from
-/// being found.
+/// A text column that may be damaged: one bad row must not hide the others.
 fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
     row.get_ref(column).map(|value| String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned())
 }
@@ -257,8 +256,8 @@ fn add(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<(ScheduleRow
     Ok((added, true))
 }
 
-/// The first schedule that is the same as a new one: of the same kind, name and payload, and for
-/// cron of the same pattern.
+/// The first schedule that a new one repeats: same kind, name and payload, and for cron the same
+/// pattern.
 fn like(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<Option<(i64, ScheduleRow)>> {
     let mut found =
         conn.prepare_cached("SELECT * FROM schedules WHERE class = ?1 AND agent = ?2 AND name = ?3 AND kind = ?4 ORDER BY seq")?;
@@ -267,7 +266,7 @@ fn like(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<Option<(i64
         let seq = there.get("seq")?;
         let there = row(there)?;
         if !new.timing.repeats() && new.begun.contains(&there.id) {
-            // It goes when its run ends, and what is asked for is to come after that.
+            // It is deleted when its run ends; the new one must come after that.
             continue;
         }
         let same_pattern = !matches!(new.timing, ScheduleTiming::Cron(_)) || there.timing == new.timing;
@@ -278,9 +277,8 @@ fn like(conn: &Connection, new: &NewScheduleRow) -> rusqlite::Result<Option<(i64
     Ok(None)
 }
 
-/// Brings a schedule up to date that was asked for again: another interval takes effect, and one
-/// that was set aside because it failed is to run again. One that was set aside because it kills
-/// the process stays so.
+/// Renews a schedule. A new interval takes effect, and a schedule that was suspended for its errors
+/// runs again. One that was suspended for deaths stays suspended.
 fn renew(conn: &Connection, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> rusqlite::Result<ScheduleRow> {
     let failed = there.next_ms.is_none() && there.deaths == 0;
     if !failed && there.timing == new.timing {
@@ -347,7 +345,7 @@ fn end_run(conn: &Connection, run: &ScheduleRow, ran: &RunResult) -> rusqlite::R
         RunResult::Retry { next_ms, error } => (run.due_ms, Some(*next_ms), run.attempts.saturating_add(1), Some(error)),
         RunResult::Suspended { error } => (run.due_ms, None, run.attempts.saturating_add(1), Some(error)),
     };
-    // One that was asked for anew meanwhile comes when it was asked for.
+    // A schedule that was renewed meanwhile keeps its new times.
     conn.prepare_cached("UPDATE schedules SET due_ms = ?3, next_ms = ?4, attempts = ?5, error = ?6 WHERE id = ?1 AND due_ms = ?2")?
         .execute(params![run.id, run.due_ms, due_ms, next_ms, attempts, error])
         .map(drop)

@@ -1,9 +1,9 @@
-//! A copy of a database that is in use: one moment of it, complete and on the disk before anybody
-//! is told.
+//! Backup of a database that is in use: a copy of one moment, complete and synced before the call
+//! returns.
 //!
-//! `VACUUM INTO` reads in a transaction of its own, on a connection of its own where there is a
-//! file: commits go on meanwhile. It writes to a file beside the place of the copy, which gets its
-//! name at the end and takes no other file's.
+//! `VACUUM INTO` reads in a transaction of its own, and for a file on a connection of its own, so
+//! commits do not wait for it. The copy is written beside its target and gets its name at the end.
+//! An existing file is never replaced.
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl Sqlite {
         let made = Made::begin(path.as_ref(), part)?;
         let part = made.part.clone();
         if self.is_in_memory {
-            // There is no other way to it than its one connection.
+            // The one connection is the only way to a database in memory.
             self.writer.call("copy the database", Scope::Alone, move |conn| copy(conn, &part)).await?;
             return finished(made).await;
         }
@@ -37,12 +37,12 @@ impl Sqlite {
             return Err(Error::new(ErrorKind::DatabaseLost, format!("failed to copy the database: {why}")));
         }
         let conn = open::reader(lock.path())?;
-        // A caller that waits no longer ends it.
+        // A caller that stops waiting interrupts the copy.
         let given_up = GivenUp(conn.get_interrupt_handle());
         let copied = tokio::task::spawn_blocking(move || {
             let copied = copy(&conn, &part);
             drop(conn);
-            // Until here the database is in use.
+            // The database is in use until here.
             drop(lock);
             copied.map(|()| made)
         });
@@ -75,7 +75,7 @@ impl Drop for GivenUp {
     }
 }
 
-/// A copy under another name, which is removed unless it is finished.
+/// A copy under a temporary name, removed unless it is finished.
 struct Made {
     path: PathBuf,
     part: PathBuf,
@@ -94,7 +94,7 @@ impl Made {
         Ok(Made { path, part })
     }
 
-    /// Gives it its name when all of it is on the disk.
+    /// Renames the copy once all of it is on the disk.
     fn finish(self) -> Result<()> {
         let because = |why: &'static str| {
             let path = &self.path;
@@ -104,7 +104,7 @@ impl Made {
         match std::fs::hard_link(&self.part, &self.path) {
             Ok(()) => std::fs::remove_file(&self.part).map_err(because("its first name cannot be removed"))?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(failed(&self.path, THERE)),
-            // Not every file system has links; on those, a file that is made in this moment is
+            // Some file systems have no links. There, a file that is created in this very moment is
             // replaced.
             Err(_) if self.path.symlink_metadata().is_ok() => return Err(failed(&self.path, THERE)),
             Err(_) => std::fs::rename(&self.part, &self.path).map_err(because("it cannot be given its name"))?,
@@ -115,7 +115,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Gone already, if it has its name.
+        // Gone already, once the copy has its name.
         let _ = std::fs::remove_file(&self.part);
         let mut journal = self.part.clone().into_os_string();
         journal.push("-journal");

@@ -1,5 +1,5 @@
-//! Runs the jobs that a worker has taken from its queue: the writes among them in one transaction,
-//! of which one that fails takes back its own changes only.
+//! Runs the jobs that a worker has taken from its queue. The writes share one transaction, and a
+//! job that fails takes back only its own changes.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use super::sync::atomic::{AtomicBool, Ordering};
 use super::worker::Witness;
 use crate::error::Result;
 
-/// A connection with what jobs need to run on it: held by one thread at a time.
+/// A connection with everything that jobs need; one thread holds it at a time.
 pub(super) struct Served {
-    /// The write-ahead log, of a connection that writes. Its copier is gone before the connection
-    /// is closed.
+    /// The write-ahead log, of a connection that writes. Its copier ends before the connection is
+    /// closed.
     log: Option<Log>,
     conn: Connection,
     fence: Option<Fence>,
-    /// Set by each commit that begins.
+    /// Set by each commit that starts to write.
     commits: Option<Arc<AtomicBool>>,
     witness: Option<Arc<dyn Witness>>,
-    /// Let go of after the connection.
+    /// Released after the connection.
     kept: Box<dyn Kept + Send>,
 }
 
@@ -34,13 +34,12 @@ impl Served {
         Served { log, conn, fence, commits, witness, kept }
     }
 
-    /// Whether the next commit returns without a sync, and leaves no copy of the log to be made
-    /// behind it.
+    /// Whether the next commit returns without a sync, and the log needs no copy after it.
     pub(super) fn commits_without_sync(&self) -> bool {
         self.log.as_ref().is_some_and(Log::commits_without_sync)
     }
 
-    /// Counts the last commit. The log is copied later, by the thread that may wait for it.
+    /// Counts the last commit. The log is copied later, on a thread that can afford to wait.
     fn count_commit(&mut self) {
         if let Some(log) = &mut self.log {
             log.count();
@@ -56,17 +55,17 @@ impl Served {
         }
     }
 
-    /// Fails if there is nothing to read or write any more.
+    /// Fails if the database is lost.
     pub(super) fn is_there(&self) -> Result<(), Failure> {
         self.kept.lost().map_or(Ok(()), |why| Err(Failure::Lost { why, committed: false }))
     }
 
-    /// Fails if what is written now would be written into another's database.
+    /// Fails if a write would go into a database that has another owner.
     fn may_write(&self) -> Result<(), Failure> {
         self.fence.as_ref().map_or(Ok(()), |fence| fence.holds(&*self.kept, &self.conn))
     }
 
-    /// Fails if what was committed is lost.
+    /// Fails if the last commit is not in the files of the database.
     fn has_stored(&self) -> Result<(), Failure> {
         self.fence.as_ref().map_or(Ok(()), |fence| fence.still_holds(&*self.kept, &self.conn, || self.settle_log()))
     }
@@ -77,22 +76,22 @@ impl Served {
         }
     }
 
-    /// No commit has begun.
+    /// Forgets any commit that has started.
     fn begins_nothing(&self) {
         if let Some(commits) = &self.commits {
             commits.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Why a transaction failed that began after [`begins_nothing`](Served::begins_nothing).
+    /// Why a transaction failed that ran after [`begins_nothing`](Served::begins_nothing).
     fn failure(&self, why: rusqlite::Error) -> Failure {
-        // What a job says of itself, it says behind its statement.
+        // An error of the job itself comes after its statement.
         let of_sqlite = matches!(why, rusqlite::Error::SqliteFailure(..));
         let began = of_sqlite && self.commits.as_ref().is_some_and(|commits| commits.load(Ordering::Relaxed));
         if began { Failure::Unknown(Arc::new(why)) } else { Failure::from(why) }
     }
 
-    /// Leaves out the jobs that the witness does not let through; says whether there are any.
+    /// Removes the jobs that the witness does not let through; returns whether there are any.
     pub(super) fn ends_before(&self, batch: &mut Vec<Box<dyn Job>>) -> bool {
         let Some(witness) = &self.witness else { return false };
         let writes: Vec<_> = batch.iter().filter(|job| job.scope().writes()).map(|job| job.what()).collect();
@@ -106,7 +105,7 @@ impl Served {
         ends
     }
 
-    /// So many writes are stored, and nobody has been answered.
+    /// Reports to the witness that so many writes are stored, before any caller has its answer.
     fn stored(&self, writes: usize) {
         if let Some(witness) = self.witness.as_ref().filter(|_| writes > 0) {
             witness.stored(self.log.as_ref().map(Log::pages).unwrap_or_default());
@@ -140,7 +139,7 @@ pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
         }
         return;
     }
-    // Failures are rare, so the jobs are not kept apart until one of them has failed.
+    // Failures are rare, so jobs get savepoints only after one of them has failed.
     let ran = together(on, batch, false).or_else(|lost| match lost {
         Lost::Job => together(on, batch, true),
         lost => Err(lost),
@@ -158,8 +157,8 @@ pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
                 job.answer(Err(why.clone()));
             }
         }
-        // One job cost the others their transaction: nothing of it is stored, so each tries again
-        // by itself.
+        // One job cost the others their transaction. Nothing of it is stored, so each runs again by
+        // itself.
         Err(Lost::Job | Lost::Transaction) => {
             for mut job in batch.drain(..) {
                 let ran = alone(on, job.as_mut());
@@ -170,8 +169,8 @@ pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
     }
 }
 
-/// Runs a job of the thread's own, which waits for no other process. `None` if another one writes
-/// now: then nothing has been done.
+/// Runs a job on the caller's thread, without waiting for another process. `None` if another
+/// process writes now: then nothing was done.
 pub(super) fn run_inline(on: &mut Served, job: &mut dyn Job) -> Option<Result<(), Failure>> {
     let waits = on.conn.busy_timeout(Duration::ZERO);
     let ran = waits.map_err(Failure::from).and_then(|()| run_alone(on, job));
@@ -186,9 +185,8 @@ pub(super) fn run_inline(on: &mut Served, job: &mut dyn Job) -> Option<Result<()
 fn run_alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.is_there()?;
     at_rest(&on.conn)?;
-    // The look behind the previous commit is at most 200 us old. A look before the statement would
-    // leave a gap as well, and the epoch of the claim refuses a write into a database that has a
-    // new owner.
+    // The last check of the files is at most 200 us old. A check before the statement would leave a
+    // gap too, and the epoch of the claim refuses a write into a database that has a new owner.
     let ran = if job.scope() == Scope::One { one_statement(on, job) } else { alone(on, job) };
     // If it fails, it is tried again before the next job.
     let _ = at_rest(&on.conn);
@@ -199,22 +197,21 @@ fn is_busy(why: &rusqlite::Error) -> bool {
     matches!(why.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Ends a transaction that a job has left open: one whose own end has failed. Until then every read
-/// would see the snapshot in which it began, and no write would be committed.
+/// Ends a transaction that a job has left open because its own end failed. Otherwise every later
+/// read would see the snapshot in which it began, and no write would be committed.
 fn at_rest(conn: &Connection) -> rusqlite::Result<()> {
     if conn.is_autocommit() { Ok(()) } else { execute(conn, ROLLBACK) }
 }
 
-/// Why a transaction of several jobs came to nothing.
+/// Why a transaction of several jobs was lost.
 enum Lost {
     Commit(Failure),
-    /// A job of several statements failed, and what it had changed cannot be told from what the
-    /// others have.
+    /// A job of several statements failed, and its changes cannot be separated from the others'.
     Job,
     Transaction,
 }
 
-/// Runs a statement, which is its own transaction.
+/// Runs a job of one statement, which is its own transaction.
 fn by_itself(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.may_write()?;
     one_statement(on, job)
@@ -226,8 +223,8 @@ fn one_statement(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     on.has_stored()
 }
 
-/// Runs the jobs in one transaction; with `savepoints`, one that fails takes back its own changes
-/// only.
+/// Runs the jobs in one transaction. With `savepoints`, a job that fails takes back only its own
+/// changes.
 fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result<Vec<rusqlite::Result<()>>, Lost> {
     let conn = &on.conn;
     let failed = |e| Lost::Commit(Failure::from(e));
@@ -251,7 +248,7 @@ fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result
             return Err(Lost::Job);
         }
         if ran.is_err() && !several {
-            // Alone in its transaction, it takes everything back with it.
+            // Alone in its transaction, it takes everything back.
             let _ = execute(conn, ROLLBACK);
         }
         outcomes.push(ran);
@@ -262,8 +259,8 @@ fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result
         if !conn.is_autocommit() {
             let _ = execute(conn, ROLLBACK);
         }
-        // A constraint that is looked at when all is done: one of the program's tables, and one
-        // job's fault.
+        // A deferred constraint, checked at the commit: it belongs to a table of the program, and
+        // one job violated it.
         let one_is_at_fault = several && why.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
         return Err(if one_is_at_fault { Lost::Transaction } else { Lost::Commit(on.failure(why)) });
     }
@@ -278,7 +275,7 @@ fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
     }
     let back = if ran.is_err() { execute(conn, ROLLBACK_TO_JOB) } else { Ok(()) };
     if back.and_then(|()| execute(conn, RELEASE_JOB)).is_err() {
-        // It cannot be told apart from the others any more, so all of them begin anew.
+        // Which job it was is unknown, so all of them run again.
         let _ = execute(conn, ROLLBACK);
     }
     ran
@@ -300,8 +297,8 @@ fn alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     ran.and_then(|()| on.has_stored())
 }
 
-// Prepared statements are kept by their text, and code of the program may prepare statements too:
-// it must not be given these.
+// Prepared statements are cached by their text, and code of the program prepares statements too. It
+// must not get these from the cache.
 const BEGIN: &str = "BEGIN IMMEDIATE /* forever */";
 const COMMIT: &str = "COMMIT /* forever */";
 const ROLLBACK: &str = "ROLLBACK /* forever */";

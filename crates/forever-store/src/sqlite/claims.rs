@@ -1,7 +1,7 @@
 //! Claims: which worker runs a fiber, and at which epoch.
 //!
-//! A fiber is claimed while it is `running`; then `snapshots.worker` names the worker and
-//! `snapshots.epoch` the claim. Every write of an activation asks for its epoch first, in its own
+//! A fiber is claimed while it is `running`: `snapshots.worker` names the worker and
+//! `snapshots.epoch` the claim. Every write of an activation checks its epoch first, in its own
 //! transaction.
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -20,8 +20,8 @@ pub(super) fn check(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
     if claim_of(conn, claim.fiber)?.is_some_and(|stored| stored.epoch == claim.epoch) { Ok(()) } else { Err(lost(claim)) }
 }
 
-/// Fails unless a claim is in force and its fiber is running: what is left of an activation that
-/// has stopped, in a task of the program, must not write any more.
+/// Fails unless a claim is in force and its fiber is running. Tasks of the program may outlive an
+/// activation, and must not write after it has stopped.
 pub(super) fn check_running(conn: &Connection, claim: Claim) -> rusqlite::Result<()> {
     let runs = conn
         .prepare_cached(
@@ -32,8 +32,8 @@ pub(super) fn check_running(conn: &Connection, claim: Claim) -> rusqlite::Result
     runs.ok_or_else(|| lost(claim))
 }
 
-/// The epoch and the worker of a fiber; none once it has completed. The epoch of a fiber whose row
-/// in `snapshots` is gone is 0: it can be parked, and nothing else.
+/// The epoch and the worker of a fiber; `None` once it has completed. Epoch 0 for a fiber whose row
+/// in `snapshots` is gone: it can only be parked.
 pub(super) fn claim_of(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option<StoredClaim>> {
     const OF_SNAPSHOT: &str = "SELECT epoch, worker FROM snapshots WHERE fiber = ?1";
     const WITHOUT: &str = "SELECT 0, NULL FROM fibers WHERE seq = ?1 AND finished_ms IS NULL";
@@ -47,7 +47,7 @@ pub(super) fn claim_of(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option
     Ok(None)
 }
 
-/// Ends every claim of a fiber, also one that an activation is about to ask for.
+/// Ends every claim of a fiber, also one that an activation is about to request.
 pub(super) fn void(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
     conn.prepare_cached("UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([fiber]).map(drop)
 }
@@ -69,7 +69,7 @@ pub(super) fn claim(
     let Some((state, cancelled, owner, has_ops)) = row else { return Ok(ClaimResult::Refused) };
     let free = match state {
         FiberState::Pending | FiberState::Interrupted | FiberState::Parked => true,
-        // A worker that could not store that a fiber of its own was interrupted runs it again.
+        // A worker that failed to store an interruption of its own fiber claims it again.
         FiberState::Running => owner == Some(worker),
         _ => false,
     };
@@ -82,7 +82,7 @@ pub(super) fn claim(
         return Ok(ended.map_or(ClaimResult::Refused, ClaimResult::Ended));
     }
     if has_ops {
-        // What an activation before this one has left; if it is damaged, the load says so.
+        // Effects that an earlier activation left. If the text is damaged, the load reports it.
         recent_ops::fold_readable(conn, seen.fiber)?;
     }
     let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
@@ -103,11 +103,11 @@ pub(super) fn join(conn: &Connection, now_ms: i64) -> rusqlite::Result<WorkerId>
     Ok(worker)
 }
 
-/// Of a row that has no snapshot nothing can be claimed; it is called interrupted all the same, and
-/// parked when it is looked at.
+/// A row without a snapshot cannot be claimed. It is marked `interrupted` all the same, and parked
+/// when it is loaded.
 pub(super) fn take_over(conn: &Connection, by: WorkerId, now_ms: i64) -> rusqlite::Result<()> {
-    // Where a number was made so large by hand that nothing can be added to it, that must not keep
-    // all others waiting.
+    // A number at its maximum, written by hand, must not make the statement fail for all the
+    // others.
     conn.execute(
         "UPDATE snapshots SET deaths = min(deaths, 4294967294) + 1, epoch = min(epoch, 9223372036854775806) + 1, worker = NULL
          WHERE fiber IN (SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running') AND worker IS NOT ?1",
@@ -117,8 +117,8 @@ pub(super) fn take_over(conn: &Connection, by: WorkerId, now_ms: i64) -> rusqlit
     conn.execute("DELETE FROM workers WHERE id <> ?1", [by]).map(drop)
 }
 
-/// Interrupts the fibers that a worker has claimed, and ends its claims: what an activation of it
-/// still writes is refused.
+/// Interrupts the fibers that a worker has claimed, and ends its claims, so that later writes of
+/// their activations are refused.
 pub(super) fn close(conn: &Connection, worker: WorkerId, now_ms: i64) -> rusqlite::Result<()> {
     conn.execute(
         "UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1
@@ -128,7 +128,7 @@ pub(super) fn close(conn: &Connection, worker: WorkerId, now_ms: i64) -> rusqlit
     release(conn, worker, true, "the runtime was closed", now_ms)
 }
 
-/// Calls running fibers interrupted: those that a worker has claimed, or those of all others.
+/// Marks running fibers as interrupted: those that `worker` has claimed, or those of all others.
 fn release(conn: &Connection, worker: WorkerId, own: bool, reason: &str, now_ms: i64) -> rusqlite::Result<()> {
     conn.execute(
         "UPDATE fibers SET state = 'interrupted', reason = ?3, changed_ms = ?4

@@ -1,11 +1,11 @@
-//! A copy of a database file to look at, also while a process owns the file.
+//! A copy of a database file for inspection, also while a process owns the file.
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A copy in a folder of its own, which is removed with it.
+/// A copy in a temporary folder, removed on drop.
 #[derive(Debug)]
 pub struct Copied {
     folder: PathBuf,
@@ -21,7 +21,7 @@ impl Copied {
             if !from.is_file() {
                 return Err(failed("there is no such file"));
             }
-            std::fs::create_dir(&folder).map_err(|e| failed("there is no room for a copy").with_source(e))?;
+            std::fs::create_dir(&folder).map_err(|e| failed("a folder for the copy cannot be made").with_source(e))?;
             let copied = Copied { folder };
             copy(&from, &copied.path()).map_err(|e| failed("it cannot be copied").with_source(e))?;
             Ok(copied)

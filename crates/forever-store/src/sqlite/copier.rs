@@ -1,9 +1,9 @@
-//! Copies the write-ahead log into the database while the writer commits: on a thread and a
-//! connection of its own, of which there is one for a file.
+//! Copies the write-ahead log into the database (a checkpoint in SQLite's terms) while the writer
+//! commits. Each file has one copier, with a thread and a connection of its own.
 //!
-//! A copy syncs the log, writes pages and syncs the database, some milliseconds in which no commit
-//! should wait. SQLite lets it run beside commits, but begins the log anew only where all of it is
-//! copied, and what is committed meanwhile is not. So the writer copies the short rest itself.
+//! A copy syncs the log, writes pages and syncs the database: some milliseconds in which no commit
+//! should wait. SQLite allows it beside commits, but restarts the log only when all of it is
+//! copied, and pages committed meanwhile are not. So the writer copies the short rest itself.
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,28 +11,28 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tracing::warn;
 
-/// The first SQLite in which a copy beside a commit that begins the log anew cannot damage the
+/// The first SQLite version in which a copy beside a commit that restarts the log cannot damage the
 /// database: <https://sqlite.org/wal.html#walresetbug>.
 const FIRST_SAFE: i32 = 3_051_003;
 
-/// A rest of more pages than this is copied here as well, once, so that the writer's is short.
+/// A rest longer than this is copied here as well, once, so that the writer's share is short.
 const SHORT_REST: u32 = 64;
 
-/// Copies the log when it is asked to.
+/// Copies the log on request.
 #[derive(Debug)]
 pub(super) struct Copier {
     shared: Arc<Shared>,
-    /// Before the thread is started, which is when it is asked for the first time.
+    /// `Some` until the thread is started, by the first request.
     conn: Option<Connection>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// State shared by the thread and the one who asks.
+/// State shared by the thread and the writer.
 #[derive(Debug)]
 struct Shared {
     task: Mutex<Task>,
     changed: Condvar,
-    /// How many pages are in the log, as the writer has it.
+    /// Number of pages in the log, as the writer counts them.
     pages: Arc<AtomicU32>,
 }
 
@@ -76,21 +76,22 @@ impl Shared {
     }
 }
 
-/// Copies what no reader needs to find in the log; says how many of its pages are copied by now.
+/// Copies the pages that no reader needs in the log; returns how many of its pages are copied.
 pub(super) fn copy(conn: &Connection) -> rusqlite::Result<u32> {
     let copied: i64 = conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row((), |row| row.get(2))?;
     Ok(u32::try_from(copied).unwrap_or(0))
 }
 
 impl Copier {
-    /// One for the log that `conn` has open and another connection writes; `None` where SQLite is
-    /// too old for it.
+    /// Copier for the log that `conn` has open and another connection writes; `None` where SQLite
+    /// is too old.
     pub(super) fn new(conn: Connection, pages: &Arc<AtomicU32>) -> Option<Self> {
         let shared = Shared { task: Mutex::new(Task::None), changed: Condvar::new(), pages: Arc::clone(pages) };
         (rusqlite::version_number() >= FIRST_SAFE).then(|| Copier { shared: Arc::new(shared), conn: Some(conn), thread: None })
     }
 
-    /// Asks for a copy of what is in the log now. False if there is no thread to make it.
+    /// Requests a copy of the pages that are in the log now. `false` if the thread cannot be
+    /// started.
     pub(super) fn ask(&mut self) -> bool {
         if let Some(conn) = self.conn.take() {
             let shared = Arc::clone(&self.shared);
@@ -102,7 +103,7 @@ impl Copier {
         self.thread.is_some()
     }
 
-    /// Whether no copy is under way: one that was asked for is over, for better or worse.
+    /// Whether no copy is under way: the last request is done or has failed.
     pub(super) fn is_done(&self) -> bool {
         *self.shared.task() != Task::Copy
     }
@@ -114,13 +115,13 @@ impl Copier {
     }
 }
 
-/// Ends the thread behind the copy that it makes, and closes its connection.
+/// Ends the thread after its current copy, and closes its connection.
 impl Drop for Copier {
     fn drop(&mut self) {
         *self.shared.task() = Task::Stop;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed by then and leaves nothing to do.
+            // The panic was printed already, and nothing is left to do.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! Whether the files that a connection has open are still the database, and the lock still this
-//! runtime's: asked before each transaction that writes, and behind its commit.
+//! Checks that the files that a connection has open are still the database, and that this runtime
+//! still has the lock. Runs before each write transaction and after its commit.
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -10,35 +10,35 @@ use tracing::warn;
 use super::job::Failure;
 use super::pace::BUSY_TIMEOUT;
 
-/// What is held beside a connection.
+/// Resource held beside a connection.
 pub(crate) trait Kept {
-    /// Whether the lock beside the database is still its holder's.
+    /// Whether the holder still has the lock beside the database.
     fn is_ours(&self) -> bool {
         true
     }
 
-    /// Whether the files that SQLite has open are still those of the database.
+    /// Checks whether the files that SQLite has open are still those of the database.
     fn look(&self) -> Files {
         Files::Same
     }
 
-    /// Whether all files were in their places at the last look, and no file of their folder was
-    /// added, removed or renamed since. Says no now and then although it is so.
+    /// Whether all files were in their places at the last check, and no file of their folder was
+    /// added, removed or renamed since. May return `false` although nothing has moved.
     fn is_unmoved(&self) -> bool {
         false
     }
 
-    /// Takes the lock again whose file is gone; says whether nobody else has it.
+    /// Takes the lock again after its file was removed; returns whether no other process has it.
     fn take_again(&self) -> bool {
         true
     }
 
-    /// Why nothing may be asked of the database any more.
+    /// Why the database is lost, if it is.
     fn lost(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// From now on nothing may be asked of it.
+    /// Marks the database as lost.
     fn lose(&self, why: String) -> Arc<str> {
         why.into()
     }
@@ -72,34 +72,34 @@ impl<K: Kept + ?Sized> Kept for Arc<K> {
     }
 }
 
-/// What was found where the files of a database were.
+/// Result of a check of the files of a database.
 #[derive(Debug)]
 pub(crate) enum Files {
     Same,
     /// The lock file is not the one that was locked.
     NoLock,
-    /// There is no log: what is in it can still be copied into the database.
+    /// There is no write-ahead log: SQLite's open one can still be copied into the database.
     NoLog(String),
-    /// Another file, or no database.
+    /// Another file, or none, is in the place of the database.
     Gone(String),
 }
 
-/// Keeps an owner from writing into what is not its database any more, and from telling that
-/// something is stored which is not there for whoever opens the database next.
+/// Keeps an owner from writing to a database that it no longer owns, and from reporting a write as
+/// stored that the next process to open the database would not find.
 #[derive(Debug, Default)]
 pub(super) struct Fence {
-    /// SQLite's number that changes when another connection has committed: <https://sqlite.org/pragma.html#pragma_data_version>.
+    /// SQLite's number that changes when another connection commits: <https://sqlite.org/pragma.html#pragma_data_version>.
     seen: Cell<Option<i64>>,
 }
 
 const TAKEN: &str = "its lock file was removed or replaced, and another process has written to it";
 
 impl Fence {
-    /// Fails if the database is another's by now. Inside a transaction that writes, nobody can make
-    /// it so before its end.
+    /// Fails if another process owns the database by now. Inside a write transaction this cannot
+    /// change before its end.
     pub(super) fn holds(&self, lock: &dyn Kept, conn: &Connection) -> Result<(), Failure> {
-        // With the lock in its place no other process can own the database. That is one question to
-        // the system, and the version four.
+        // With the lock in its place no other process can own the database. This check costs one
+        // system call, the version four.
         if lock.is_unmoved() {
             return Ok(());
         }
@@ -110,26 +110,26 @@ impl Fence {
         if !lock.is_ours() {
             return Err(lose(lock, conn, TAKEN.into(), false));
         }
-        // A person's tool has written, or this is the first look.
+        // A person's tool has written, or this is the first check.
         self.seen.set(Some(version));
         Ok(())
     }
 
-    /// Fails if what was committed just now is not in the files that are found where the database
-    /// is. `settle_log` waits until no other copy of the log is under way.
+    /// Fails if the last commit is not in the files where the database is. `settle_log` waits until
+    /// no other copy of the log is under way.
     pub(super) fn still_holds(&self, lock: &dyn Kept, conn: &Connection, settle_log: impl FnOnce()) -> Result<(), Failure> {
         let why = match lock.look() {
             Files::Same => return Ok(()),
             Files::NoLock => {
-                // Taken by nobody, and nobody has had it in between.
+                // Still free, and no other process had the lock in between.
                 if lock.take_again() && Some(data_version(conn)?) == self.seen.get() {
                     return Ok(());
                 }
                 TAKEN.to_owned()
             }
             Files::NoLog(why) => {
-                // The log is read where it was, whatever its name. This is worth a wait for readers
-                // on any thread.
+                // SQLite still reads the log that it has open, whatever its name. Waiting for
+                // readers on any thread is worth it here.
                 settle_log();
                 let _ = conn.busy_timeout(BUSY_TIMEOUT);
                 let copied = conn.prepare_cached("PRAGMA wal_checkpoint(FULL) /* forever */").and_then(|mut s| s.query_row((), |_| Ok(())));
@@ -145,7 +145,7 @@ impl Fence {
 }
 
 fn lose(lock: &dyn Kept, conn: &Connection, why: String, committed: bool) -> Failure {
-    // SQLite would remove the log of whoever has the database now.
+    // SQLite would remove the log of the new owner.
     let _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     Failure::Lost { why: lock.lose(why), committed }
 }

@@ -1,4 +1,4 @@
-//! A piece of work for the thread of a [`worker`](super::worker), and its answer.
+//! A unit of work for the thread of a [`worker`](super::worker), and its answer.
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -6,16 +6,16 @@ use rusqlite::Connection;
 use super::sync::oneshot;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a job changes.
+/// What a job changes, which decides the transaction that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Nothing.
     Read,
-    /// Nothing, and it is run by itself: no transaction may be open around it.
+    /// Nothing, and no transaction may be open around it.
     Alone,
-    /// One statement, which SQLite takes back by itself when it fails.
+    /// One statement, which SQLite rolls back by itself when it fails.
     One,
-    /// Several statements, taken back together when one fails.
+    /// Several statements, rolled back together when one fails.
     Many,
 }
 
@@ -27,28 +27,28 @@ impl Scope {
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T>>;
 
-/// Something to do on a connection, possibly twice: a transaction that is lost is run again.
+/// A unit of work on a connection. It may run twice: after a lost transaction it runs again.
 pub(super) trait Job: Send {
     /// Completes "failed to ..".
     fn what(&self) -> &'static str;
     fn scope(&self) -> Scope;
-    /// Runs it and keeps what came out.
+    /// Runs the work and keeps the result.
     fn run(&mut self, conn: &Connection) -> rusqlite::Result<()>;
-    /// Tells the caller: what came out, or why not.
+    /// Sends the caller the result, or the reason why there is none.
     fn answer(self: Box<Self>, ran: Result<(), Failure>);
 }
 
-/// Why a job failed; a lost commit is the reason of many.
+/// Why a job failed. One lost commit may be the cause for many jobs.
 pub(super) type Cause = Arc<rusqlite::Error>;
 
-/// What became of a job that has no result.
+/// Failure of a job.
 #[derive(Debug, Clone)]
 pub(super) enum Failure {
     /// Nothing of it is stored, and nothing will be.
     Failed(Cause),
-    /// Its commit failed. What it wrote is in the log in part or as a whole, and whoever reads the
-    /// log next may find it there; whoever has it open does not, and writes over it with the next
-    /// commit.
+    /// Its commit failed. Its pages may be in the log, in part or as a whole. This process does not
+    /// see them and overwrites them with the next commit, but another process that reads the log
+    /// first may find them.
     Unknown(Cause),
     /// A file of the database is gone.
     Lost { why: Arc<str>, committed: bool },
@@ -81,7 +81,7 @@ pub(super) struct Call<T, F, A, U> {
     pub(super) scope: Scope,
     pub(super) work: F,
     pub(super) out: Option<T>,
-    /// Runs behind the commit, before the caller is answered, also if the caller is gone.
+    /// Runs after the commit and before the answer, also if the caller is gone.
     pub(super) then: A,
     pub(super) answer: Answer<U>,
 }
@@ -108,7 +108,7 @@ where
 
     fn answer(self: Box<Self>, ran: Result<(), Failure>) {
         let Call { what, work, out, then, answer, .. } = unboxed(self);
-        // Freed before the caller goes on: two threads that allocate and free at the same time wait
+        // Freed before the caller resumes: two threads that allocate and free at the same time wait
         // for each other.
         drop(work);
         let result = match (ran, out) {
@@ -121,17 +121,17 @@ where
     }
 }
 
-/// What was in a box, which is freed.
+/// Moves a value out of its box, and frees the box.
 #[allow(clippy::boxed_local, reason = "the box is to be freed here, and not where its content goes out of scope")]
 fn unboxed<T>(boxed: Box<T>) -> T {
     *boxed
 }
 
-/// A row that holds something else than it should is not the store's failure: to try again is no
-/// help.
+/// The kind of a job's error. A row with a damaged value is not a failure of the store: a retry
+/// would not help.
 fn kind_of(why: &rusqlite::Error) -> ErrorKind {
     match why {
-        // A job that was refused says why with an error of ours.
+        // A job that was refused gives the reason as an `Error` of this library.
         rusqlite::Error::ToSqlConversionFailure(why) => why.downcast_ref().map_or(ErrorKind::Store, Error::kind),
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)

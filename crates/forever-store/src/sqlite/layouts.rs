@@ -1,4 +1,4 @@
-//! The table of layouts: each is stored once, and stays.
+//! The table of layouts. Each layout is stored once and never deleted.
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::LayoutRow;
@@ -21,7 +21,7 @@ pub(super) fn save<'a>(conn: &Connection, layouts: impl IntoIterator<Item = &'a 
     Ok(())
 }
 
-/// The layouts with these hashes, which stand with a space between them.
+/// The layouts with these hashes, which are separated by spaces.
 pub(super) fn with_hashes(conn: &Connection, hashes: &str) -> rusqlite::Result<Vec<LayoutRow>> {
     let mut statement = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM layouts l WHERE l.hash = ?1"))?;
     hashes.split_whitespace().filter_map(|hash| statement.query_row([hash], of).optional().map(Option::flatten).transpose()).collect()

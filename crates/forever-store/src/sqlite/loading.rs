@@ -1,4 +1,4 @@
-//! What a fiber is entered with is all of one moment, whoever writes while it is read.
+//! A load reads all data of a fiber from one moment, whatever is written meanwhile.
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::{Durability, open, rows};
 use crate::{LoadedFiber, Seq};
 
-/// Two moments of one fiber, in everything that is read of it.
+/// Puts a fiber into one of its moments: every value that a load reads is of that moment.
 fn be(conn: &mut Connection, fiber: Seq, moment: u32) {
     let tx = conn.transaction().unwrap();
     let data = format!(r#"{{"at":"{moment}","locals":{{"part":{{"$part":"p"}}}},"call":null}}"#);
@@ -24,7 +24,7 @@ fn be(conn: &mut Connection, fiber: Seq, moment: u32) {
     tx.commit().unwrap();
 }
 
-/// The moments that are in what was read, of each of its pieces.
+/// The moment that each piece of the loaded data is of.
 fn moments(stored: &LoadedFiber) -> Vec<String> {
     let at: serde_json::Value = serde_json::from_str(stored.snapshot.as_deref().unwrap()).unwrap();
     let mut moments = vec![stored.number.to_string(), at["at"].as_str().unwrap().to_owned()];
@@ -70,7 +70,7 @@ fn a_fiber_is_loaded_as_it_was_at_one_moment() {
             break;
         }
     }
-    // What is committed before the first look at a table is seen, what comes later is not.
+    // A commit before the first read of a table is seen, a later one is not.
     assert!(seen.contains(&"2".to_owned()) && seen.len() > 5, "{seen:?}");
     assert_eq!(seen.last().unwrap(), "1");
 }

@@ -1,10 +1,10 @@
-//! Who owns a database: locks of the operating system, which the kernel frees when their holder
-//! dies, however it dies.
+//! Ownership of a database by locks of the operating system, which the kernel frees however their
+//! holder dies.
 //!
-//! There are two of them. One is on the database file itself, so that it holds whatever name the
-//! file was opened by. The other is on `<database>.lock` beside it, which holds the owner's process
-//! id; earlier versions know only that one, and it is the only one where a lock on the database
-//! would be in the way of SQLite's own. Within a process, a table says who owns which file.
+//! There are two locks. One is on the database file itself, so it holds under every name of the
+//! file. The other is on `<database>.lock` beside it, which contains the owner's process id.
+//! Earlier versions know only the second one, and it is the only one where a lock on the database
+//! would block SQLite's own. Within a process, a table records the owner of each file.
 //!
 //! **Invariant:** no descriptor of a database is closed while SQLite may have the file open in this
 //! process. Closing any of them would free all locks that SQLite holds on the file:
@@ -21,16 +21,16 @@ use tracing::{error, warn};
 use super::file_guard::{Files, Kept};
 use crate::error::{Error, ErrorKind, Result};
 
-/// So many descriptors of databases that nobody owns any more stay open: a program may have
-/// connections of its own to them.
+/// How many descriptors of databases without an owner stay open. The program may have connections
+/// of its own to such a database.
 const KEPT: usize = 64;
 
-/// Which file it is, whatever it is called.
+/// Identity of a file, whatever its name.
 #[cfg(unix)]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct FileId(u64, u64);
-/// The standard library does not say which file it is; an open file can be neither renamed nor
-/// removed.
+/// The standard library gives no identity of a file here. An open file can be neither renamed nor
+/// removed on these systems, so its path will do.
 #[cfg(not(unix))]
 type FileId = PathBuf;
 
@@ -45,7 +45,7 @@ fn file_id(_: &Metadata, path: &Path) -> FileId {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// How many names a file has.
+/// Number of names (hard links) of a file.
 fn names(found: &Metadata) -> u64 {
     #[cfg(unix)]
     return std::os::unix::fs::MetadataExt::nlink(found);
@@ -61,20 +61,20 @@ static OPEN: Mutex<Table> = Mutex::new(Table { files: BTreeMap::new(), freed: 0 
 
 struct Table {
     files: BTreeMap<FileId, Entry>,
-    /// How many owners have gone.
+    /// Number of owners that are gone.
     freed: u64,
 }
 
 struct Entry {
     file: Arc<File>,
     owner: Weak<Ownership>,
-    /// After how many others its last owner has gone.
+    /// Value of `Table::freed` when its last owner went.
     freed: u64,
-    /// Opened although there was a descriptor already.
+    /// Descriptors that were opened although there was one already.
     spare: Vec<File>,
 }
 
-/// What an owner says to those who come after it.
+/// What an owner leaves for the next process or runtime that tries to open the file.
 #[derive(Debug, Default)]
 struct Ownership {
     /// Whether its runtime was closed.
@@ -99,7 +99,7 @@ impl Table {
         }
     }
 
-    /// Closes the descriptors of files that are gone, and the oldest ones where there are many.
+    /// Closes the descriptors of deleted files, and the oldest ones where there are too many.
     fn tidy(&mut self) {
         let is_free = |entry: &Entry| entry.owner.strong_count() == 0;
         self.files.retain(|_, entry| !is_free(entry) || entry.file.metadata().is_ok_and(|found| names(&found) > 0));
@@ -111,10 +111,10 @@ impl Table {
     }
 }
 
-/// A database file that this process alone has, as far as the file itself says.
+/// A database file that this process has locked.
 #[derive(Debug)]
 pub(crate) struct DatabaseFile {
-    /// What its user calls it.
+    /// The path that the user gave.
     given: PathBuf,
     path: PathBuf,
     id: FileId,
@@ -124,8 +124,8 @@ pub(crate) struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Opens the file at `given`, made if it is not there, and takes its lock. What is in it is not
-    /// looked at.
+    /// Opens the file at `given`, creates it if it does not exist, and takes its lock. Its content
+    /// is not checked.
     ///
     /// # Errors
     /// Kind `Busy` when a runtime has it; kind `Format` when it is a directory; kind `Store` when
@@ -133,7 +133,7 @@ impl DatabaseFile {
     pub(crate) fn open(given: &Path) -> Result<Self> {
         let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", given.display()));
         let unreadable = |e: io::Error| refused(ErrorKind::Store, "it cannot be read".into()).with_source(e);
-        // The working directory may be another one later.
+        // The working directory may change later.
         let at = std::path::absolute(given).map_err(unreadable)?;
         let mut table = table();
         table.tidy();
@@ -186,7 +186,7 @@ impl DatabaseFile {
         entry.owner = Arc::downgrade(&ownership);
         let taken = DatabaseFile { given: given.to_owned(), path, id, file: Arc::clone(&entry.file), ownership, is_locked };
         drop(table);
-        // Freed, it waits for the table.
+        // Once freed, it waits for the table.
         match std::fs::metadata(&taken.path) {
             Ok(found) if file_id(&found, &taken.path) == taken.id => Ok(taken),
             _ => Err(refused(ErrorKind::Store, "it was replaced while it was opened".into())),
@@ -197,12 +197,12 @@ impl DatabaseFile {
         &self.given
     }
 
-    /// Where it is, without symbolic links.
+    /// Its path, without symbolic links.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its first hundred bytes, or what there is of them.
+    /// Its first hundred bytes, or fewer if it is shorter.
     pub(crate) fn header(&self) -> io::Result<Vec<u8>> {
         let (mut file, mut header) = (&*self.file, Vec::new());
         file.seek(SeekFrom::Start(0))?;
@@ -215,7 +215,7 @@ impl Drop for DatabaseFile {
     fn drop(&mut self) {
         let mut table = table();
         if self.is_locked {
-            // A process that another thread is starting has a copy of the descriptor for a moment.
+            // A process that another thread is spawning has a copy of the descriptor for a moment.
             let _ = self.file.unlock();
         }
         table.freed += 1;
@@ -238,8 +238,8 @@ fn is_mounted_by_itself(_: &Path) -> bool {
     false
 }
 
-/// Locks a database file, where that lock and those of SQLite do not know of each other; says
-/// whether it did.
+/// Locks a database file where that lock does not interfere with SQLite's own; returns whether it
+/// did.
 #[cfg(target_os = "linux")]
 fn lock_itself(file: &File, path: &Path) -> Result<bool, TryLockError> {
     let apart = super::mounts::Mount::of(path).is_none_or(|mount| mount.has_own_locks());
@@ -249,14 +249,14 @@ fn lock_itself(file: &File, path: &Path) -> Result<bool, TryLockError> {
     Ok(apart)
 }
 
-/// BSD has one kind of lock, whichever way it is taken, and Windows lets nobody else read what is
-/// locked.
+/// BSD has one kind of lock, however it is taken, and Windows lets no other handle read a locked
+/// range.
 #[cfg(not(target_os = "linux"))]
 fn lock_itself(_: &File, _: &Path) -> Result<bool, TryLockError> {
     Ok(false)
 }
 
-/// Makes an empty file; where a symbolic link leads to no file, at its end.
+/// Creates an empty file; for a symbolic link that leads to no file, at its target.
 fn make(given: &Path, at: &Path) -> Result<File> {
     let refused = |why: String| Error::new(ErrorKind::Store, format!("failed to open database `{}`: {why}", given.display()));
     if given.file_name().is_none() {
@@ -273,13 +273,13 @@ fn make(given: &Path, at: &Path) -> Result<File> {
         .map_err(|e| refused("it cannot be made".into()).with_source(e))
 }
 
-/// A database that is owned, freed on drop.
+/// Ownership of a database, released on drop.
 #[derive(Debug)]
 pub(crate) struct Lock {
     beside: Mutex<File>,
     watch: OnceLock<Watch>,
     lost: OnceLock<Arc<str>>,
-    /// Freed last.
+    /// Released last.
     database: DatabaseFile,
 }
 
@@ -302,12 +302,12 @@ impl Lock {
         Ok(Lock { beside: Mutex::new(file), watch: OnceLock::new(), lost: OnceLock::new(), database })
     }
 
-    /// Where the database is, without symbolic links.
+    /// Path of the database, without symbolic links.
     pub(crate) fn path(&self) -> &Path {
         &self.database.path
     }
 
-    /// Says that the runtime was closed: what still has the lock is what is left of it.
+    /// Marks the runtime as closed: from now on only what is left of it has the lock.
     pub(crate) fn close(&self) {
         self.database.ownership.closed.store(true, Ordering::Release);
     }
@@ -358,16 +358,16 @@ impl Kept for Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         let beside = self.beside();
-        // So that nobody is told of an owner that has let go.
+        // So that no error names an owner that has released the database.
         let _ = beside.set_len(0);
-        // Closing the file would not do: a process that another thread is starting has its own copy
-        // of it for a moment.
+        // Closing the file would not be enough: a process that another thread is spawning has a
+        // copy of the descriptor for a moment.
         let _ = beside.unlock();
     }
 }
 
-/// The files of a database that SQLite has open, and how they are known to be still where they
-/// were.
+/// The files of a database that SQLite has open, and what is needed to check that they are still in
+/// their places.
 #[derive(Debug)]
 struct Watch {
     log: PathBuf,
@@ -379,17 +379,17 @@ struct Watch {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When the folder was last changed, if all files were in their places since.
+    /// Modification time of the folder, if all files have been in their places since.
     folder: Option<[i64; 4]>,
-    /// How often only that was looked at.
+    /// Number of checks in a row that looked at the folder alone.
     looks: u8,
 }
 
 impl Lock {
-    /// From now on says when one of the files is not in its place any more; SQLite has them open.
+    /// Starts to watch the files of the database, which SQLite has open.
     ///
     /// # Errors
-    /// When one is not there now.
+    /// When one of them is not in its place now.
     pub(crate) fn watch(&self) -> Result<()> {
         let unreadable =
             |e| Error::new(ErrorKind::Store, format!("failed to watch the files of `{}`", self.path().display())).with_source(e);
@@ -408,23 +408,23 @@ impl Lock {
 }
 
 impl Watch {
-    /// A folder says when a file in it was added, removed or renamed, so that one look is enough
-    /// for most commits.
+    /// The times of a folder change when a file in it is added, removed or renamed, so one system
+    /// call is enough for most commits.
     #[cfg(unix)]
     fn look(&self, lock: &Lock) -> Files {
         use std::os::unix::fs::MetadataExt;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = self.folder_times();
         seen.looks = seen.looks.wrapping_add(1);
-        // A folder further up may have been renamed, which this one does not say.
+        // A parent folder may have been renamed, which this one does not show.
         if changed.is_some() && changed == seen.folder && !seen.looks.is_multiple_of(LOOKS) {
             return Files::Same;
         }
         seen.folder = None;
         let log = std::fs::metadata(&self.log);
         let files = self.look_at_all(lock, &log);
-        // Within the grain of the file system's clock the folder may be changed again and say the
-        // same.
+        // Within the resolution of the file system's clock, the folder may change again and keep
+        // its times.
         if let (Files::Same, Ok(log), Some([modified, modified_ns, inode, inode_ns])) = (&files, &log, changed) {
             let folder = (modified, modified_ns).max((inode, inode_ns));
             if is_later_by_a_grain((log.mtime(), log.mtime_nsec()), folder) {
@@ -440,7 +440,7 @@ impl Watch {
         seen.folder.is_some() && !seen.looks.is_multiple_of(LOOKS) && self.folder_times() == seen.folder
     }
 
-    /// When the folder was last changed.
+    /// Modification and status times of the folder.
     #[cfg(unix)]
     fn folder_times(&self) -> Option<[i64; 4]> {
         use std::os::unix::fs::MetadataExt;
@@ -475,15 +475,15 @@ impl Watch {
     }
 }
 
-/// After so many looks at the folder alone all files are looked at.
+/// After so many checks of the folder alone, all files are checked.
 #[cfg(unix)]
 const LOOKS: u8 = 64;
 
-/// Whether a change of the folder at the time of `log`, which is the file system's clock, would
-/// show in the times of the folder.
+/// Whether a change of the folder at the time of `log`, by the file system's clock, would show in
+/// the times of the folder.
 ///
-/// Times are in seconds and nanoseconds. A file system whose times have digits below a millisecond
-/// takes them from the kernel's clock, which moves at least a hundred times a second. The coarsest,
+/// Times are seconds and nanoseconds. A file system whose times have digits below a millisecond
+/// takes them from the kernel's clock, which ticks at least a hundred times a second. The coarsest,
 /// FAT, counts in steps of two seconds.
 #[cfg(unix)]
 fn is_later_by_a_grain(log: (i64, i64), folder: (i64, i64)) -> bool {
@@ -493,7 +493,7 @@ fn is_later_by_a_grain(log: (i64, i64), folder: (i64, i64)) -> bool {
     ns(log) > ns(folder) + grain_ns
 }
 
-/// What is where a file was.
+/// What is now at the path of a file.
 enum Place {
     Same,
     Empty,
@@ -505,12 +505,12 @@ fn place_of(found: &io::Result<Metadata>, path: &Path, id: &FileId) -> Place {
         Ok(found) if file_id(found, path) == *id => Place::Same,
         Ok(_) => Place::Another,
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Place::Empty,
-        // It may be there, and cannot be asked for now.
+        // It may be there, but cannot be checked now.
         Err(_) => Place::Same,
     }
 }
 
-/// Opens the file beside a database, locks it, and writes down who has it.
+/// Opens the file beside a database, locks it, and writes the process id into it.
 fn lock_beside(path: &Path) -> Result<File, TryLockError> {
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(TryLockError::Error)?;
     file.try_lock()?;
@@ -518,7 +518,7 @@ fn lock_beside(path: &Path) -> Result<File, TryLockError> {
     Ok(file)
 }
 
-/// Who has the lock of a database, as the end of a sentence.
+/// Owner of a database, as the end of a sentence.
 fn owner(beside: &Path) -> String {
     match std::fs::read_to_string(beside).ok().and_then(|pid| pid.trim().parse::<u32>().ok()) {
         Some(pid) if pid == std::process::id() => format!("owned by this process ({pid})"),
@@ -527,7 +527,7 @@ fn owner(beside: &Path) -> String {
     }
 }
 
-/// The file with the lock of a database.
+/// Path of the lock file of a database.
 pub(super) fn lock_path(path: &Path) -> PathBuf {
     beside(path, ".lock")
 }

@@ -1,10 +1,11 @@
-//! When the write-ahead log is copied into the database, so that it stays short and can begin anew.
+//! Decides when the write-ahead log is copied into the database, so that it stays short and can
+//! restart.
 //!
-//! SQLite would do it inside a commit, while callers wait; here a [`Copier`] does it beside the
-//! commits, and the writer copies the rest between two of them. A long log costs at the next open
-//! after a crash, which reads all of it; a short one costs syncs. So it is copied when it is long
-//! in pages or in commits: many small checkpoints make a log that is read in milliseconds, and
-//! large ones do not pay for more copies than SQLite's own rule.
+//! SQLite would copy inside a commit, while callers wait. Here a [`Copier`] copies beside the
+//! commits, and the writer copies the rest between two of them. A long log costs time at the next
+//! open after a crash, which reads all of it. A short one costs syncs. So it is copied when it is
+//! long in pages or in commits. Many small checkpoints make a log that is read in milliseconds, and
+//! large ones do not justify more copies than SQLite's own rule.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -17,13 +18,12 @@ use super::open::Durability;
 use super::worker::Pages;
 use crate::error::{Error, ErrorKind, Result};
 
-/// SQLite's own limit: 1000 pages of the size that it chooses by itself.
+/// SQLite's own limit: 1000 pages of its default size.
 const BYTES: u32 = 1000 * 4096;
 
-/// After how many commits the log is copied although it is not long. Where no commit waits for the
-/// disk, the syncs of a copy are most of what commits cost, so that the log is only as short there
-/// as SQLite itself keeps it. A copy beside the commits costs more syncs, for which no commit
-/// waits.
+/// Number of commits after which the log is copied although it is short. Where commits do not sync,
+/// the syncs of a copy are most of their cost, so the log is kept only as short as SQLite itself
+/// would. A copy beside the commits costs more syncs, but no commit waits for them.
 fn most_commits(durability: Durability, longest: u32, beside: bool) -> u32 {
     match durability {
         Durability::Power if beside => 1024,
@@ -32,38 +32,38 @@ fn most_commits(durability: Durability, longest: u32, beside: bool) -> u32 {
     }
 }
 
-/// A log that has become so many times as long as it should be while it is copied waits for the
-/// copy: the disk does not keep up.
+/// If the log grows to so many times its limit while it is copied, the writer waits for the copy:
+/// the disk does not keep up.
 const OVERLONG: u32 = 4;
 
 /// The log of one connection that writes.
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// How many pages are in the log since it began anew, set by each commit.
+    /// Number of pages in the log since it restarted, set by each commit.
     pages: Arc<AtomicU32>,
-    /// Of these, how many were there when it was last copied.
+    /// How many of them were there at the last copy.
     copied: u32,
-    /// After so many more pages it is copied.
+    /// Number of further pages after which it is copied.
     longest: u32,
-    /// After so many commits it is copied.
+    /// Number of commits after which it is copied.
     most_commits: u32,
     commits: u32,
     seen: u32,
     /// Whether a commit waits for the disk.
     syncs: bool,
-    /// Whether it was copied since the last commit. The next one begins it anew, and waits for the
-    /// disk at any durability.
+    /// Whether it was copied since the last commit. The next commit restarts it, and syncs at any
+    /// durability.
     begins_anew: bool,
-    /// Set when a commit begins to write.
+    /// Set when a commit starts to write.
     began: Arc<AtomicBool>,
     /// Copies beside the commits.
     copier: Option<Copier>,
-    /// Whether it was asked for a copy, and the rest is not copied yet.
+    /// Whether a copy was requested, and the rest is not copied yet.
     copying: bool,
 }
 
 impl Log {
-    /// Takes over from SQLite's own rule. With another connection to the same database, the log is
+    /// Takes over from SQLite's own rule. With a second connection to the same database, the log is
     /// copied beside the commits.
     pub(crate) fn watch(conn: &mut Connection, durability: Durability, beside: Option<Connection>) -> Result<Self> {
         let pages = Arc::new(AtomicU32::new(0));
@@ -90,17 +90,17 @@ impl Log {
         Ok(Log { pages, copied: 0, longest, most_commits, commits: 0, seen: 0, syncs, begins_anew: true, began, copier, copying: false })
     }
 
-    /// Becomes true when a commit begins to write, whatever becomes of it.
+    /// Becomes `true` when a commit starts to write, whether or not it succeeds.
     pub(crate) fn commits(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.began)
     }
 
-    /// How long it is.
+    /// Length of the log.
     pub(crate) fn pages(&self) -> Pages {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// Whether the next commit neither waits for the disk nor has the log copied behind it.
+    /// Whether the next commit neither syncs nor is followed by a copy of the log.
     pub(crate) fn commits_without_sync(&self) -> bool {
         !self.syncs && !self.begins_anew && !self.is_due()
     }
@@ -117,7 +117,7 @@ impl Log {
         }
     }
 
-    /// Counts the last commit, if there was one since the last time.
+    /// Counts the last commit, if there was one since the last call.
     pub(crate) fn count(&mut self) {
         let pages = self.pages.load(Ordering::Relaxed);
         if pages == self.seen {
@@ -152,8 +152,8 @@ impl Log {
         }
         self.settle();
         self.copying = false;
-        // A reader may keep part of the log from being copied. It is tried again when as much has
-        // been added.
+        // A reader may keep part of the log from being copied. The next try is after as many
+        // further commits.
         self.commits = 0;
         self.copied = self.seen;
         self.begins_anew = true;

@@ -1,8 +1,8 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 //!
-//! [`Sqlite`], [`Durability`] and [`Tx`](user::Tx) are for everybody. All else that is public here is
-//! hidden, because it is for the runtime alone: transactions, migrations and the hold on the file,
-//! which no other store has, and the witness of the commits, which the kit for tests is.
+//! [`Sqlite`], [`Durability`] and [`Tx`](user::Tx) are the public API. All other public items are
+//! hidden, because only the runtime and the test kit use them: transactions, migrations, ownership
+//! of the file, and the witness of commits.
 mod agents;
 mod backup;
 mod batch;
@@ -31,6 +31,7 @@ mod recent_ops;
 mod rows;
 mod schema;
 mod snapshot_rows;
+mod streams;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -57,7 +58,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::future::BoxFuture;
 
-/// How often an owned database is tried again: it is free the moment its owner dies.
+/// Interval between attempts to open an owned database: it is free the moment its owner dies.
 const LOCK_POLL: Duration = Duration::from_millis(5);
 
 /// Store in an SQLite file, or in memory.
@@ -76,9 +77,9 @@ pub struct Sqlite {
     /// Stopped first, so that the writer's connection is the last and tidies up the log.
     reader: Option<Worker>,
     writer: Worker,
-    /// Told of fibers that a commit has made ready.
+    /// Notified of the fibers that a commit has made ready.
     ready: OnceLock<ReadySender>,
-    /// Held by the two, and by tasks that run.
+    /// Held by both threads, and by tasks that run.
     lock: Weak<lock::Lock>,
     is_in_memory: bool,
     ownership: Ownership,
@@ -89,13 +90,14 @@ pub struct Sqlite {
 pub struct Ownership(Weak<dyn Any + Send + Sync>);
 
 impl Ownership {
-    /// Ownership by what frees the database when it is dropped.
+    /// Ownership of a database that is freed when `lock` is dropped.
     fn of<T: Any + Send + Sync>(lock: &Arc<T>) -> Self {
         let lock: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(lock);
         Ownership(Arc::downgrade(&lock))
     }
 
-    /// Keeps the database until this is dropped; `None` if another process may own it by now.
+    /// Keeps the database owned until the result is dropped; `None` if another process may own it
+    /// by now.
     pub fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.0.upgrade()
     }
@@ -150,7 +152,7 @@ impl Sqlite {
         let (witness, seen) = (seen_by.clone(), seen_by.is_some());
         let writer = Worker::start("forever-writer", seen_by, move || {
             let mut conn = open::writer(lock.path(), durability, seen)?;
-            // A witness counts on a log that is copied at the same commits each time.
+            // A witness needs the log copied at the same commits each time.
             let beside = if seen { None } else { Some(open::copier(lock.path(), durability)?) };
             let log = Some(log::Log::watch(&mut conn, durability, beside)?);
             lock.watch()?;
@@ -199,9 +201,8 @@ impl Sqlite {
         self.writer.call_short(what, scope, work)
     }
 
-    /// A write that may make fibers ready: they are told of on the writer's thread, behind the
-    /// commit and before the caller is answered, so that a caller that is gone by then changes
-    /// nothing.
+    /// A write that may make fibers ready. The notification is sent on the writer's thread, after
+    /// the commit and before the answer, so it is sent even if the caller is gone.
     fn write_ready<T, F>(&self, what: &'static str, mut work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
@@ -235,7 +236,7 @@ impl Sqlite {
         self.write("limit the size of the database", Scope::Read, move |c| c.pragma_update(None, "max_page_count", pages)).await
     }
 
-    /// What holds the lock from now on is what is left of the runtime.
+    /// Marks the lock: from now on only what is left of the closed runtime holds it.
     fn closes(&self) {
         if let Some(lock) = self.lock.upgrade() {
             lock.close();
@@ -343,7 +344,7 @@ impl FiberStore for Sqlite {
     }
 
     fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write_short("store what a step has given", Scope::Many, move |c| rows::save_branch(c, claim, number, &result)))
+        Box::pin(self.write_short("store a branch result", Scope::Many, move |c| rows::save_branch(c, claim, number, &result)))
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {

@@ -1,11 +1,10 @@
-//! What Linux says of where a path is mounted: `/proc/self/mountinfo`, as described in
-//! `proc_pid_mountinfo(5)`.
+//! The mount of a path on Linux: `/proc/self/mountinfo`, as described in `proc_pid_mountinfo(5)`.
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// File systems that turn `flock` into a range lock on the server. Such a lock is in the way of
-/// those that SQLite takes on the same file.
+/// File systems that turn `flock` into a range lock on the server, which would block the locks that
+/// SQLite takes on the same file.
 const SHARED_LOCKS: [&str; 7] = ["nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "9p"];
 
 /// The mount that a file is on.
@@ -16,14 +15,14 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    /// The mount of a path without symbolic links; none where the system does not say.
+    /// The mount of a path without symbolic links; `None` where the system does not say.
     pub(super) fn of(path: &Path) -> Option<Self> {
         Self::find(&std::fs::read(TABLE).ok()?, path)
     }
 
     fn find(table: &[u8], path: &Path) -> Option<Self> {
         let mounts = table.split(|byte| *byte == b'\n').filter_map(Self::parse).filter(|mount| path.starts_with(&mount.point));
-        // Of two at one place the later one is seen.
+        // Of two mounts at one place, the later one is visible.
         mounts.max_by_key(|mount| mount.point.components().count())
     }
 
@@ -35,12 +34,12 @@ impl Mount {
         Some(Mount { point, kind: String::from_utf8_lossy(fields.next()?).into_owned() })
     }
 
-    /// Whether this file by itself is mounted, and not the folder that it is in.
+    /// Whether the file itself is mounted, and not its folder.
     pub(super) fn is_of_one_file(&self, path: &Path) -> bool {
         self.point == path
     }
 
-    /// Whether a lock on a file is a matter of this machine, and of no concern to SQLite's own.
+    /// Whether a lock on a file stays on this machine and does not interfere with SQLite's own.
     pub(super) fn has_own_locks(&self) -> bool {
         !SHARED_LOCKS.contains(&&*self.kind)
     }

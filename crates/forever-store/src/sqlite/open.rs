@@ -1,4 +1,4 @@
-//! Opening a file: what is refused before anything is touched, and how a connection is set up.
+//! Opening a file: the checks before anything is changed, and the settings of a connection.
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::lock::{self, DatabaseFile};
 use super::pace::BUSY_TIMEOUT;
-use super::{chat, schema, user};
+use super::{schema, streams, user};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A log that one huge snapshot has made long is cut back to this many bytes.
+/// A log that one huge snapshot has made long is truncated to this many bytes.
 const LOG_LIMIT: i64 = 16 << 20;
 
-/// The size of a page of a new database. A commit writes whole pages, and most rows are shorter
-/// than a page of this size: half of SQLite's own choice is half the bytes.
+/// Page size of a new database. A commit writes whole pages, and most rows are shorter than one of
+/// these, so half of SQLite's default halves the bytes written.
 const PAGE_BYTES: i64 = 2048;
 
 /// What a commit survives.
@@ -24,8 +24,8 @@ pub enum Durability {
     /// Power loss: every commit is synced to the disk (`synchronous=FULL`).
     #[default]
     Power,
-    /// Process death: on power loss the newest commits may be lost, older ones and the database's
-    /// health are not (`synchronous=NORMAL`).
+    /// Process death. After a power loss the newest commits may be missing; older ones are there,
+    /// and the database is undamaged (`synchronous=NORMAL`).
     Process,
 }
 
@@ -39,12 +39,12 @@ impl Durability {
     }
 }
 
-/// How often a file is opened before it counts as damaged.
+/// Number of attempts to open a file before it counts as damaged.
 const ATTEMPTS: u32 = 3;
 
-/// Opens a file, and again where SQLite calls it damaged: a read that fails with `EIO` is reported
-/// in the same way (`SQLITE_IOERR_CORRUPTFS` becomes `SQLITE_CORRUPT`). A file is damaged if it can
-/// be read from its beginning to its end and SQLite says so each time.
+/// Opens a file, and retries where SQLite reports damage: it reports a read that fails with `EIO`
+/// in the same way (`SQLITE_IOERR_CORRUPTFS` becomes `SQLITE_CORRUPT`). A file counts as damaged if
+/// it can be read from beginning to end and SQLite reports damage each time.
 fn readable<T>(path: &Path, mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let mut attempts = 1;
     loop {
@@ -79,7 +79,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Refuses what is not a database of ours, and changes nothing.
+/// Refuses a file that is not a database of this library, and changes nothing.
 pub(crate) fn check(file: &DatabaseFile) -> Result<()> {
     readable(file.path(), || check_once(file))
 }
@@ -108,7 +108,7 @@ fn check_once(file: &DatabaseFile) -> Result<()> {
     if application != 0 {
         return fits(application, version).map_err(|why| refused(ErrorKind::Format, why));
     }
-    // Somebody else's, or ours from before its first page was copied out of the log.
+    // The database of another program, or one of ours whose first page is still in the log alone.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let foreign = Connection::open_with_flags(real, flags).and_then(|conn| {
         conn.busy_timeout(BUSY_TIMEOUT)?;
@@ -116,15 +116,15 @@ fn check_once(file: &DatabaseFile) -> Result<()> {
         is_ours(&conn)
     });
     match foreign {
-        // Its process was killed while it made the database, and had the lock by then. Whoever only
-        // reads cannot take back what is half done; the writer can, and looks again.
+        // Its process was killed while it created the database, so it had the lock. A read-only
+        // connection cannot roll back the unfinished transaction; the writer can, and checks again.
         Err(e) if is_half_done(&e) && lock::lock_path(real).exists() => Ok(()),
         Err(e) => Err(refused(kind_of(&e), "it cannot be read".into()).with_source(e)),
         Ok(ours) => ours.map_err(|why| refused(ErrorKind::Format, why)),
     }
 }
 
-/// Whether a transaction has to be taken back before the file can be read.
+/// Whether a transaction has to be rolled back before the file can be read.
 fn is_half_done(error: &rusqlite::Error) -> bool {
     error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
 }
@@ -143,7 +143,7 @@ fn fits(application: i32, version: i32) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the database is one of ours or empty; says why not.
+/// Whether the database is one of ours or empty; otherwise the reason why not.
 fn is_ours(conn: &Connection) -> rusqlite::Result<Result<(), String>> {
     let application: i32 = conn.pragma_query_value(None, "application_id", |r| r.get(0))?;
     let version: i32 = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
@@ -155,9 +155,9 @@ fn is_ours(conn: &Connection) -> rusqlite::Result<Result<(), String>> {
     Ok(fits(application, version))
 }
 
-/// Opens the one connection that writes; `path` has passed [`check`], and the caller holds the
-/// lock. One that `dies` leaves the write-ahead log as it is when it is closed, as a killed process
-/// does.
+/// Opens the one connection that writes. `path` has passed [`check`], and the caller holds the
+/// lock. A connection that `dies` leaves the write-ahead log as it is when it is closed, as a
+/// killed process does.
 pub(crate) fn writer(path: &Path, durability: Durability, dies: bool) -> Result<Connection> {
     readable(path, || writer_once(path, durability, dies))
 }
@@ -173,22 +173,22 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
     is_ours(&conn).map_err(sqlite)?.map_err(|why| Error::new(ErrorKind::Format, failed(&why).to_string()))?;
     leave_log(&conn, dies).map_err(sqlite)?;
 
-    // Says nothing to a database that is there already, which may be in its log alone.
+    // No effect on an existing database, whose pages may be in its log alone.
     conn.pragma_update(None, "page_size", PAGE_BYTES).map_err(sqlite)?;
     let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |r| r.get(0)).map_err(sqlite)?;
     if mode != "wal" {
         return Err(failed(&format!("its journal mode stays `{mode}` where `wal` is needed")));
     }
     set(&conn, "synchronous", durability.level()).map_err(sqlite)?.map_err(|why| failed(&why))?;
-    // Where the system has a stronger sync than the usual one (macOS), power loss asks for it;
-    // elsewhere these do nothing.
+    // Where the system has a stronger sync than the usual one (macOS), durability against power
+    // loss uses it. Elsewhere these pragmas have no effect.
     let strong = i64::from(durability == Durability::Power);
     set(&conn, "fullfsync", strong).map_err(sqlite)?.map_err(|why| failed(&why))?;
     set(&conn, "checkpoint_fullfsync", strong).map_err(sqlite)?.map_err(|why| failed(&why))?;
     set(&conn, "journal_size_limit", LOG_LIMIT).map_err(sqlite)?.map_err(|why| failed(&why))?;
     prepare(&mut conn).map_err(sqlite)?;
-    // A file that cannot be opened for writing at this moment SQLite opens for reading, and says so
-    // at the first write, also when it could be written by then.
+    // A file that cannot be opened for writing at this moment is opened for reading by SQLite. It
+    // reports that at the first write only, also if the file could be written by then.
     conn.execute_batch("BEGIN IMMEDIATE; ROLLBACK").map_err(sqlite)?;
     if new {
         sync_folder(path).map_err(|e| failed("its folder cannot be synced").with_source(e))?;
@@ -196,8 +196,8 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
     Ok(conn)
 }
 
-/// Opens a connection that only reads, of a database that the writer has opened: what fails now is
-/// not its format.
+/// Opens a connection that only reads. The writer has opened the database already, so an error here
+/// is not one of its format.
 pub(crate) fn reader(path: &Path) -> Result<Connection> {
     let sqlite = |e| not_opened(path, e);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -207,13 +207,13 @@ pub(crate) fn reader(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a connection that copies the write-ahead log of the database that the writer has opened,
-/// and has the same files open from now on, whatever takes their places.
+/// Opens a connection that copies the write-ahead log of a database that the writer has opened. It
+/// has the same files open from now on, even if others take their places.
 pub(crate) fn copier(path: &Path, durability: Durability) -> Result<Connection> {
     let sqlite = |e| not_opened(path, e);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
-    // The writer's connection is the last to be closed, and tidies up.
+    // The writer's connection is closed last, and tidies up.
     leave_log(&conn, true).map_err(sqlite)?;
     let set = |pragma, value| conn.pragma_update(None, pragma, value).map_err(sqlite);
     set("synchronous", durability.level())?;
@@ -223,17 +223,17 @@ pub(crate) fn copier(path: &Path, durability: Durability) -> Result<Connection> 
     Ok(conn)
 }
 
-/// Why a further connection to the database that the writer has opened could not be made.
+/// Error of a further connection to a database that the writer has opened.
 fn not_opened(path: &Path, why: rusqlite::Error) -> Error {
     Error::new(ErrorKind::Store, format!("failed to open database `{}`", path.display())).with_source(why)
 }
 
-/// Opens a database that lives as long as its connection; one with a name is the same for all
-/// connections of this process that are open at a time.
+/// Opens a database that lives as long as its connection. All connections of this process that are
+/// open at a time share the database of one name.
 pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
     let sqlite = |e: rusqlite::Error| Error::new(ErrorKind::Store, "failed to open a database in memory").with_source(e);
     let mut conn = match name {
-        // What begins with a slash is shared: https://sqlite.org/src/file/src/memdb.c
+        // Names that begin with a slash are shared: https://sqlite.org/src/file/src/memdb.c
         Some(name) => Connection::open(format!("file:/{name}?vfs=memdb")).map_err(sqlite)?,
         None => Connection::open_in_memory().map_err(sqlite)?,
     };
@@ -242,12 +242,11 @@ pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
     Ok(conn)
 }
 
-/// More than there are different statements, so that none is parsed twice.
+/// Capacity of the statement cache: more than there are statements, so none is parsed twice.
 const STATEMENTS: usize = 256;
 
-/// Keeps statements as they were parsed: SQLite would parse most of them anew each time they are
-/// given other values, to see whether there is a better plan for those
-/// (<https://sqlite.org/queryplanner-ng.html#qpstab>).
+/// Keeps statements as they were parsed. By default SQLite parses most of them again when they get
+/// other values, in search of a better plan (<https://sqlite.org/queryplanner-ng.html#qpstab>).
 fn keep_statements(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
@@ -259,20 +258,20 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "temp_store", "memory")?;
     let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
     schema::migrate(conn, version)?;
-    chat::open_logs(conn)?;
+    streams::open(conn)?;
     user::guard(conn)
 }
 
-/// Sets a pragma and reads it back; the inner error says that it did not take.
+/// Sets a pragma and reads it back; the inner error means that it had no effect.
 fn set(conn: &Connection, pragma: &str, value: i64) -> rusqlite::Result<Result<(), String>> {
-    // Some pragmas answer with a row when set, some do not.
+    // Some pragmas return a row when set, some do not.
     conn.pragma_update(None, pragma, value)?;
     let got: i64 = conn.pragma_query_value(None, pragma, |r| r.get(0))?;
     Ok(if got == value { Ok(()) } else { Err(format!("`{pragma}` stays {got} where {value} is needed")) })
 }
 
-/// Whether closing the connection leaves the write-ahead log as it is; a file that is not ours is
-/// not tidied up.
+/// Sets whether closing the connection leaves the write-ahead log as it is. Files that are not ours
+/// are not tidied up.
 fn leave_log(conn: &Connection, leave: bool) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave).map(drop)
 }
@@ -284,7 +283,7 @@ fn kind_of(error: &rusqlite::Error) -> ErrorKind {
     }
 }
 
-/// SQLite syncs the file but not the entry of a new file in its folder.
+/// Syncs the folder of a new file: SQLite syncs the file, but not its entry in the folder.
 pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
     match path.parent() {
         #[cfg(unix)]

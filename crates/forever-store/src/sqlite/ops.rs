@@ -28,7 +28,7 @@ impl OpStore for Sqlite {
             }
             claims::check_running(c, claim)?;
             if let Some(new) = &in_row {
-                // There may have been no room for it.
+                // The snapshot row may have had no room for it.
                 recent_ops::fold(c, claim.fiber)?;
                 if recent_ops::begin(c, claim, new)? {
                     return Ok(());
@@ -49,7 +49,7 @@ impl OpStore for Sqlite {
 
     fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         let seq = claim.fiber;
-        Box::pin(self.write_short("store what an operation has so far", Scope::Many, move |c| {
+        Box::pin(self.write_short("append to the log of an operation", Scope::Many, move |c| {
             claims::check_running(c, claim)?;
             save(c, seq, &record, now_ms)?;
             for data in &items {
@@ -64,7 +64,7 @@ impl OpStore for Sqlite {
     }
 
     fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(self.read("load what an operation has so far", move |c| {
+        Box::pin(self.read("load the log of an operation", move |c| {
             c.prepare_cached("SELECT data FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3 ORDER BY n")?
                 .query_map(params![seq, at(number), id], |r| r.get(0))?
                 .collect()
@@ -96,8 +96,7 @@ impl OpStore for Sqlite {
                 }
                 Ok(None)
             };
-            // Most that are asked for are of fibers that have not completed, of which there are
-            // few.
+            // Most lookups are for fibers that have not completed, of which there are few.
             let open = "SELECT f.seq FROM fibers f WHERE f.state <> 'completed'
                               AND (EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND o.id = ?1)
                                    OR EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND instr(s.ops, ?2) > 0)
@@ -141,15 +140,15 @@ fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
     })
 }
 
-/// Where operations by hand stand.
+/// Value of `number` for operations by hand.
 const BY_HAND: i64 = -1;
 
-/// Where an operation stands.
+/// The stored value of an operation's number.
 pub(super) fn at(number: Option<u64>) -> i64 {
     number.map_or(BY_HAND, |number| i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// What a fiber began since checkpoint `number`, whose snapshot has this layout.
+/// Operations that a fiber began since checkpoint `number`, whose snapshot has this layout.
 pub(super) fn since(conn: &Connection, seq: Seq, number: u64, layout: Option<&LayoutRow>) -> rusqlite::Result<Vec<OpRecord>> {
     let mut since = recent_ops::since(conn, seq, number, layout)?;
     let sql = format!(
@@ -216,14 +215,14 @@ pub(super) fn settle(conn: &Connection, seq: Seq, settled: &[OpOutcome], now_ms:
     Ok(())
 }
 
-/// An operation of a fiber of which nobody knows whether it was carried out.
+/// Id of an operation of the fiber that is in doubt, if there is one.
 pub(super) fn in_doubt(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<String>> {
     conn.prepare_cached("SELECT id FROM ops WHERE fiber = ?1 AND kind IN ('effect', 'op') AND state = 'started' LIMIT 1")?
         .query_row([seq], |r| r.get(0))
         .optional()
 }
 
-/// What is kept from checkpoint `number` to the next one goes.
+/// Deletes what is stored only from checkpoint `number` to the next one.
 pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<()> {
     conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND number = ?2 AND kind IN ('step', 'transaction')")?
         .execute(params![seq, at(Some(number))])
@@ -253,7 +252,7 @@ fn resolve(
     if op.state != OpState::Started {
         return Ok(CommandResult::Done(ResolveOpResult::Known(op.state)));
     }
-    // What is to be run again goes on with what it has so far.
+    // An operation that is to run again keeps its stash.
     let stash = op.stash.filter(|_| how.state == OpState::NotExecuted);
     conn.prepare_cached(
         "UPDATE ops SET state = ?4, outcome = ?5, resolved = 1, stash = ?6, changed_ms = ?7 WHERE fiber = ?1 AND number = ?2 AND id = ?3",
@@ -265,7 +264,7 @@ fn resolve(
     if fiber.state == FiberState::Parked {
         ready.extend(rows::make_ready(conn, seq, now_ms)?);
     } else {
-        // An activation that has read the operation as it was must not begin with it.
+        // An activation that has loaded the operation as it was must not start with it.
         claims::void(conn, seq)?;
     }
     Ok(CommandResult::Done(ResolveOpResult::Done))

@@ -1,41 +1,41 @@
 //! How long the callers of a worker wait, and whether one spins for its answer.
 //!
-//! To put a task to sleep and to wake it takes about as long as a commit that does not wait for the
-//! disk, and half as long as one that does. So a caller that is alone, and comes back as soon as it
-//! has its answer, spins: a fiber whose steps do next to nothing. One whose steps ask a model comes
-//! back late and sleeps, and so do callers that come together, since their threads can serve each
+//! Putting a task to sleep and waking it takes about as long as a commit that does not sync, and
+//! half as long as one that does. So a caller spins if it is alone and comes back as soon as it has
+//! its answer, as a fiber whose steps do almost nothing does. A fiber whose steps ask a model comes
+//! back late, and sleeps. So do callers that come together, since their threads can serve each
 //! other.
 use std::time::{Duration, Instant};
 
 use super::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::sync::now;
 
-/// The longest that an answer may be expected to take if a caller is to spin for it.
+/// Maximum time that an answer is expected to take if a caller is to spin for it.
 const LONGEST_ANSWER: Duration = Duration::from_micros(400);
 
-/// How soon after an answer the next call comes from a caller that spins.
+/// Maximum pause between an answer and the next call of a caller that spins.
 const SOON: Duration = Duration::from_micros(200);
 
-/// How long a statement on a worker's thread waits for a person's own SQLite tool to let go of the
-/// database.
+/// How long a statement on a worker's thread waits while another SQLite tool has the database
+/// locked.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Spins for a little longer than an answer is expected to take.
+/// Time to spin beyond the expected time of an answer.
 pub(super) const SLACK: Duration = Duration::from_micros(20);
 
-/// How long callers may spin before other tasks of their thread have a turn.
+/// How long callers may spin before other tasks of their thread get a turn.
 pub(super) const LONGEST_SPIN: Duration = Duration::from_millis(1);
 
-/// What the callers of one worker have seen; all times in nanoseconds.
+/// Measurements of the callers of one worker; all times in nanoseconds.
 #[derive(Debug)]
 pub(super) struct Pace {
     begun: Instant,
     callers: AtomicUsize,
-    /// When a caller had its answer last, since `begun`.
+    /// Time of the last answer, since `begun`.
     answered: AtomicU64,
-    /// How long a caller that is alone waits for its answer: a moving average.
+    /// Time that a caller waits for its answer when it is alone: a moving average.
     expected: AtomicU64,
-    /// How long callers have spun since the last one that slept.
+    /// Time that callers have spun since the last one that slept.
     pub(super) spun: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Pace {
         Pace { begun: now(), callers: AtomicUsize::new(0), answered: zero(), expected: zero(), spun: zero() }
     }
 
-    /// Whether other tasks are to have a turn. Asked before each spin.
+    /// Whether other tasks should get a turn; checked before each spin.
     pub(super) fn has_spun_long(&self) -> bool {
         let long = self.spun.load(Ordering::Relaxed) >= ns(LONGEST_SPIN);
         if long {
@@ -76,7 +76,7 @@ impl<'a> Caller<'a> {
         if self.is_alone { spin_limit(pause, expected) } else { None }
     }
 
-    /// The answer is there.
+    /// Records that the answer has arrived.
     pub(super) fn answered(&self, by_spinning: bool) {
         let (pace, now) = (self.pace, now());
         pace.answered.store(ns(now - pace.begun), Ordering::Relaxed);
@@ -100,8 +100,7 @@ impl Drop for Caller<'_> {
     }
 }
 
-/// How long a caller spins that comes so long after the last answer, and may expect its own in so
-/// long.
+/// How long a caller spins, given its pause since the last answer and the expected time of its own.
 pub(super) fn spin_limit(pause: Duration, expected: Duration) -> Option<Duration> {
     (pause < SOON && expected < LONGEST_ANSWER).then_some(expected * 3 / 2 + SLACK)
 }

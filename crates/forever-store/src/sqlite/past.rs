@@ -1,5 +1,5 @@
-//! Deleting fibers that have ended, and what is remembered of them: the ids and keys that the
-//! program gave.
+//! Deletion of fibers that have ended, and the tombstones of the ids and keys that the program
+//! gave.
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params, params_from_iter};
 
@@ -10,8 +10,7 @@ use crate::{DeleteCursor, DeleteResult, Deletion, FiberRef, FiberTombstone, Seq,
 struct Candidate {
     seq: Seq,
     finished_ms: i64,
-    /// What is remembered of it, if anything is; an error if that cannot be read, and the fiber is
-    /// kept then.
+    /// Its tombstone, if it leaves one. If that cannot be read, the fiber is not deleted.
     past: rusqlite::Result<Option<FiberTombstone>>,
 }
 
@@ -30,8 +29,8 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
     if remove(conn, &free)? {
         deleted = free;
     } else {
-        // One of them is held by something else: a table that refers to what goes with it, a
-        // trigger.
+        // A constraint protects one of them: a table of the program with a reference to its rows,
+        // or a trigger.
         for candidate in free {
             if remove(conn, &[candidate])? {
                 deleted.push(candidate);
@@ -45,8 +44,8 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
     Ok(DeleteResult { count: deleted.len() as u64, held: (candidates.len() - deleted.len()) as u64, next })
 }
 
-/// A page of what the filter asks for, in the order of the index, so that each page finds its rows
-/// at once.
+/// A page of the fibers that the query selects, in the order of the index, so that each page finds
+/// its rows at once.
 fn candidates(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Vec<Candidate>> {
     let (condition, mut values) = condition(&deletion.query);
     let after = match deletion.after {
@@ -73,7 +72,7 @@ fn candidates(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Vec<Ca
         .collect()
 }
 
-/// Deletes fibers, all or, if a constraint keeps one of them, none; says which.
+/// Deletes all these fibers, or none if a constraint protects one of them; returns which.
 fn remove(conn: &Connection, fibers: &[&Candidate]) -> rusqlite::Result<bool> {
     if fibers.is_empty() {
         return Ok(true);
@@ -95,8 +94,8 @@ fn remove(conn: &Connection, fibers: &[&Candidate]) -> rusqlite::Result<bool> {
     Ok(!held)
 }
 
-/// Questions, each with the number of a fiber, whether a table of the program's has a foreign key
-/// that keeps the fiber. One that is looked at only at the commit would cost all of them.
+/// Queries, each with the number of a fiber, for a foreign key in a table of the program that
+/// protects the fiber. A deferred foreign key would fail the commit for all of them.
 fn references(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut keys = conn.prepare_cached(
         "SELECT m.name, k.id, k.\"from\", coalesce(k.\"to\", 'seq') FROM sqlite_schema m JOIN pragma_foreign_key_list(m.name) k
@@ -147,19 +146,19 @@ fn past_fiber(row: &Row<'_>) -> rusqlite::Result<FiberTombstone> {
     })
 }
 
-/// What is remembered of a fiber.
+/// The tombstone of a fiber.
 pub(super) fn find(conn: &Connection, which: &FiberRef) -> rusqlite::Result<Option<FiberTombstone>> {
     let (column, value) = match which {
         FiberRef::Id(id) => ("id", id),
         FiberRef::Key(key) => ("key", key),
-        // Numbers are not remembered: they mean nothing outside of the store.
+        // Tombstones have no numbers: they mean nothing outside of the store.
         FiberRef::Seq(_) => return Ok(None),
     };
     conn.prepare_cached(&format!("{PAST} WHERE {column} = ?1"))?.query_row([value], past_fiber).optional()
 }
 
-/// Forgets what agrees with a filter, at most `limit` of it, deleted before a time if there is one;
-/// says how many.
+/// Deletes at most `limit` tombstones that the query selects, deleted before a time if one is
+/// given; returns how many.
 pub(super) fn forget(conn: &Connection, deletion: &Deletion, deleted_before_ms: Option<i64>) -> rusqlite::Result<u64> {
     let which = &deletion.query;
     let mut terms = vec!["1".to_owned()];

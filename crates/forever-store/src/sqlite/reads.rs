@@ -1,11 +1,11 @@
-//! Reads that fail leave no snapshot behind that later reads would see.
+//! A read that fails leaves no open snapshot that later reads would see.
 use std::time::Duration;
 
 use super::{Durability, Sqlite};
 use crate::FiberStore;
 
-/// What a read that stops halfway leaves: SQLite does not end a savepoint in which a statement
-/// fails, and to release it can fail as well.
+/// What a read that stops halfway leaves behind: SQLite does not end a savepoint in which a
+/// statement fails, and releasing it can fail as well.
 const HALF: &str = "SAVEPOINT half; SELECT count(*) FROM workers";
 
 async fn last_worker(sqlite: &Sqlite) -> i64 {

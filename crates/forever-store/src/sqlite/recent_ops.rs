@@ -1,14 +1,13 @@
 //! The newest effects of a fiber, which stand in its snapshot row, and the settled ones that were
 //! moved out of it.
-//!
-//! A commit writes whole pages, and the checkpoint behind an effect replaces the snapshot row
-//! anyway. So an effect begins and ends in that row. When the row becomes long, the settled ones
+//! A commit writes whole pages, and the checkpoint after an effect replaces the snapshot row
+//! anyway. So an effect begins and ends in that row. When the row becomes long, the settled effects
 //! are appended to `settled_ops`, several as one row, and never change again.
 //!
-//! Only [`begin`] and [`pass`] know the column. All other writes of effects [`fold`] it first, in
-//! their own transaction: what a later run of the fiber has to see goes to `ops`, one operation a
-//! row. An operation is in one of the three places. A damaged text is never written over, as
-//! whatever it says of an effect would be lost.
+//! Only [`begin`] and [`pass`] write the column. All other writes of effects [`fold`] it first, in
+//! their own transaction: operations that a later run of the fiber has to see go to `ops`, one per
+//! row. An operation is in exactly one of the three places. A damaged text is never overwritten,
+//! because that would lose the record of an effect.
 use std::sync::Arc;
 
 use rusqlite::types::Type;
@@ -19,16 +18,15 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::{layouts, ops};
 use crate::{Claim, LayoutRow, OpKind, OpOutcome, OpRecord, OpState, Seq};
 
-/// The longest that the texts of a row with effects may be together, in bytes. With the numbers
-/// beside them it stays on one page of 2 KiB, of which SQLite gives 2 013 bytes to a row.
+/// Maximum length in bytes of all texts of a row with effects. With the numbers beside them the row
+/// stays on one page of 2 KiB, of which SQLite gives 2 013 bytes to a row.
 const ROW_BYTES: usize = 1980;
 
 /// Whether one of the effects in a snapshot row `s` of a fiber `f` is in doubt. The end of a fiber
-/// moves them out, so what is still there cannot be read.
+/// moves them out, so any that are still there cannot be read.
 pub(super) const IN_DOUBT: &str = r#"s.ops IS NOT NULL AND (f.finished_ms IS NOT NULL OR instr(s.ops, ',"started",') > 0)"#;
 
-/// An effect as the JSON has it: an array in the order of these fields, without the ones at its end
-/// that have no value.
+/// An effect in the JSON text: an array of these fields in order, without empty ones at its end.
 #[derive(Debug, PartialEq, Deserialize)]
 struct Recent {
     number: u64,
@@ -43,7 +41,7 @@ struct Recent {
     outcome: Option<String>,
     #[serde(default)]
     key: Option<String>,
-    /// Hash of the layout that it began under, if that is not the snapshot's.
+    /// Hash of the layout that it began under, if it is not the snapshot's.
     #[serde(default)]
     layout: Option<String>,
 }
@@ -78,7 +76,7 @@ impl Recent {
         self.took_ms = now_ms.saturating_sub(self.started_ms);
     }
 
-    /// About how long the text of one like it is when it begins.
+    /// Approximate length of the text of a similar effect that begins.
     fn begun_bytes(&self) -> usize {
         64 + self.id.len() + self.function.len() + self.step.len() + self.key.as_ref().map_or(0, String::len)
     }
@@ -103,11 +101,11 @@ fn write<T: Serialize + ?Sized>(value: &T) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|why| rusqlite::Error::ToSqlConversionFailure(why.into()))
 }
 
-/// How long the other texts of a snapshot row are.
+/// Length of the other texts of a snapshot row.
 const OTHERS: &str = "coalesce(octet_length(at), 0) + coalesce(octet_length(layout), 0) + coalesce(octet_length(callees), 0)";
 
-/// The column of a fiber that has a snapshot row, the number of its checkpoints, and the length of
-/// the other texts.
+/// The column of a fiber that has a snapshot row, its number of checkpoints, and the length of the
+/// other texts.
 fn column(conn: &Connection, seq: Seq) -> rusqlite::Result<(Option<String>, u64, usize)> {
     let row = conn
         .prepare_cached(&format!("SELECT ops, number, {OTHERS} FROM snapshots WHERE fiber = ?1"))?
@@ -116,13 +114,13 @@ fn column(conn: &Connection, seq: Seq) -> rusqlite::Result<(Option<String>, u64,
     Ok(row.unwrap_or_default())
 }
 
-/// What the text of an operation begins with, and that of no other one has in it: a string in it
-/// has its quotes escaped.
+/// Start of the text of an operation. No other text contains it, since quotes in strings are
+/// escaped.
 fn beginning(number: u64, id: &str) -> rusqlite::Result<String> {
     Ok(format!("[{number}{}", with_id(id)?))
 }
 
-/// What stands in the text of an operation with this id, and seldom in any other.
+/// A part of the text of an operation with this id, rarely of any other.
 pub(super) fn with_id(id: &str) -> rusqlite::Result<String> {
     Ok(format!(",{},", write(id)?))
 }
@@ -132,7 +130,7 @@ pub(super) fn with_id(id: &str) -> rusqlite::Result<String> {
 pub(super) struct Beginning {
     number: i64,
     id: String,
-    /// Its text, under the layout of the snapshot and under another one.
+    /// Its text under the layout of the snapshot, and under another one.
     text: String,
     of_callee: Option<String>,
     key: String,
@@ -140,7 +138,7 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// `None` for what needs a row of its own from the start.
+    /// `None` for an operation that needs a row of its own from the start.
     pub(super) fn of(op: &OpRecord, now_ms: i64) -> Option<Self> {
         let OpRecord { kind: OpKind::Effect, number: Some(number), state: OpState::Started, .. } = *op else { return None };
         if op.outcome.is_some() || op.resolved || op.failed > 0 || op.retry.is_some() || op.stash.is_some() {
@@ -166,7 +164,7 @@ impl Beginning {
     }
 }
 
-/// Stores that an effect begins, in one statement. Gives `false`, and has done nothing, where the
+/// Stores the start of an effect, in one statement. Returns `false`, having done nothing, where the
 /// claim is not in force, the operation is stored already, the row has no room for it, or its
 /// layout is none of the snapshot's.
 pub(super) fn begin(conn: &Connection, claim: Claim, new: &Beginning) -> rusqlite::Result<bool> {
@@ -183,15 +181,15 @@ pub(super) fn begin(conn: &Connection, claim: Claim, new: &Beginning) -> rusqlit
     Ok(begun > 0)
 }
 
-/// What is to stand in the column behind a checkpoint.
+/// New value of the column after a checkpoint.
 #[derive(Debug)]
 pub(super) enum Column {
     Same,
     New(Option<String>),
 }
 
-/// Settles operations at checkpoint `number`, whose main text has so many bytes. Those that are in
-/// the column stay there while there is room for another one like them.
+/// Settles operations at checkpoint `number`, whose main text has `bytes` bytes. Effects stay in
+/// the column while it has room for another one like them.
 pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, settled: &[OpOutcome], bytes: usize, now_ms: i64) -> rusqlite::Result<Column> {
     if settled.is_empty() {
         return Ok(Column::Same);
@@ -213,7 +211,7 @@ pub(super) fn pass(conn: &Connection, seq: Seq, number: u64, settled: &[OpOutcom
     Ok(Column::New(None))
 }
 
-/// Moves effects of a fiber that has made so many checkpoints.
+/// Moves effects out of the row of a fiber that has made `number` checkpoints.
 fn move_out(conn: &Connection, seq: Seq, number: u64, recent: Vec<Recent>) -> rusqlite::Result<()> {
     let (settled, open): (Vec<_>, Vec<_>) = recent.into_iter().partition(|op| op.state != OpState::Started && op.number < number);
     if !settled.is_empty() {
@@ -222,7 +220,7 @@ fn move_out(conn: &Connection, seq: Seq, number: u64, recent: Vec<Recent>) -> ru
     open.iter().try_for_each(|op| insert(conn, seq, op))
 }
 
-/// Gives an effect a row of its own.
+/// Stores an effect in a row of its own.
 fn insert(conn: &Connection, seq: Seq, op: &Recent) -> rusqlite::Result<()> {
     conn.prepare_cached(
         "INSERT INTO ops (fiber, number, id, kind, function, step, key, state, outcome, started_ms, changed_ms, layout)
@@ -252,7 +250,7 @@ pub(super) fn fold(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
     conn.prepare_cached("UPDATE snapshots SET ops = NULL WHERE fiber = ?1")?.execute([seq]).map(drop)
 }
 
-/// The same, where a damaged text stays as it is and keeps nothing else from happening.
+/// As [`fold`], but a damaged text stays as it is and is no error.
 pub(super) fn fold_readable(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
     match fold(conn, seq) {
         Err(rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..) | rusqlite::Error::Utf8Error(..)) => {
@@ -262,11 +260,11 @@ pub(super) fn fold_readable(conn: &Connection, seq: Seq) -> rusqlite::Result<()>
     }
 }
 
-/// Brings an effect, whose record is to be replaced, to `ops` if it is stored elsewhere.
+/// Moves an effect to `ops` if it is stored elsewhere, before its record is replaced.
 pub(super) fn unfold(conn: &Connection, seq: Seq, op: &OpRecord) -> rusqlite::Result<()> {
     fold(conn, seq)?;
     let Some(number) = op.number.filter(|_| op.kind == OpKind::Effect) else { return Ok(()) };
-    // Rows that are settled are behind a checkpoint, and no program comes back to those.
+    // Rows of `settled_ops` are behind a checkpoint, and no program comes back to them.
     if number >= column(conn, seq)?.1 {
         return Ok(());
     }
@@ -279,7 +277,7 @@ pub(super) fn unfold(conn: &Connection, seq: Seq, op: &OpRecord) -> rusqlite::Re
     conn.prepare_cached("DELETE FROM settled_ops WHERE seq = ?1")?.execute([row]).map(drop)
 }
 
-/// What stands in the column and began since checkpoint `number`, behind a snapshot of this layout.
+/// Effects in the column that began since checkpoint `number`, after a snapshot of this layout.
 pub(super) fn since(conn: &Connection, seq: Seq, number: u64, layout: Option<&LayoutRow>) -> rusqlite::Result<Vec<OpRecord>> {
     let (Some(text), ..) = column(conn, seq)? else { return Ok(Vec::new()) };
     let record = |mut op: Recent| {

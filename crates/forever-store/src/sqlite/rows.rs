@@ -74,7 +74,7 @@ const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, 
                             WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL) AS retry
                    FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN fibers p ON p.seq = f.parent";
 
-/// A fiber by something of which there is one.
+/// Finds a fiber by a unique value.
 pub(super) fn find(conn: &Connection, which: &FiberRef) -> rusqlite::Result<Option<FiberRow>> {
     let (column, value): (_, &dyn ToSql) = match which {
         FiberRef::Id(id) => ("id", id),
@@ -106,8 +106,8 @@ pub(super) fn list(conn: &Connection, which: &FiberQuery, after: Seq, limit: u32
     }
 }
 
-/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what
-/// is left of it. `None` if not even its state can be read.
+/// A row as a list shows it. A damaged value hides neither the other rows nor the rest of its own.
+/// `None` if not even its state can be read.
 fn listed(row: &Row<'_>) -> Option<FiberRow> {
     let text = |column| match row.get_ref(column) {
         Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -136,13 +136,13 @@ fn listed(row: &Row<'_>) -> Option<FiberRow> {
     })
 }
 
-/// The `WHERE` of a filter, with its values in order.
+/// The `WHERE` clause of a query, with its values in order.
 pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
     let mut terms = vec!["1".to_owned()];
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if !which.states.is_empty() {
-        // Words of ours, so they can stand in the text; where all are of the index, SQLite has to
-        // be told so.
+        // The words are ours, so they may stand in the text. Where the index covers all of them,
+        // SQLite needs the condition spelled out.
         let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
         terms.push(format!("f.state IN ({})", words.join(", ")));
         if !which.states.contains(&FiberState::Completed) {
@@ -197,7 +197,7 @@ fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
     })
 }
 
-/// The step that is retried. It only informs, so what is damaged is left out.
+/// The step that is retried. It is for information only, so a damaged one is left out.
 fn retry(row: &Row<'_>) -> Option<FiberRetry> {
     let text: String = row.get("retry").ok()?;
     let (step, failed, error, next_ms) = serde_json::from_str(&text).ok()?;
@@ -214,7 +214,7 @@ fn agent(row: &Row<'_>) -> rusqlite::Result<Option<AgentId>> {
     Ok(Option::zip(class, name).map(|(class, name)| AgentId { class, name }))
 }
 
-/// Checkpoints made; a fiber that has completed has no snapshot row any more.
+/// Number of checkpoints; a fiber that has completed has no snapshot row any more.
 fn count(row: &Row<'_>) -> rusqlite::Result<u64> {
     let number: Option<i64> = row.get("number")?;
     Ok(number.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
@@ -224,15 +224,16 @@ const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.kind, f.class, f.agent, f.
                           FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq";
 
 pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
-    // One search of the index for each state, merged: a page costs the same however many there are.
+    // One search of the index per state, merged, so that a page costs the same however many fibers
+    // there are.
     let of = |state| format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1");
     let states = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked].map(of);
     let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
     conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
 }
 
-/// The unfinished fibers by what decides whether code can resume them. Counted here: SQLite would
-/// sort all of them to group them.
+/// Groups the unfinished fibers by everything that decides whether code can resume them. Grouped
+/// here, because SQLite would sort all of them.
 pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<UnfinishedGroup>> {
     let of = |state: FiberState| {
         format!(
@@ -255,8 +256,8 @@ pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<Unfin
     Ok(groups.into_iter().map(group).collect())
 }
 
-/// Whether something behind a snapshot `s` was stored under a layout that is none of the
-/// snapshot's. A fiber waits behind a checkpoint of its own, so there is nothing behind that.
+/// Whether rows that came after a snapshot `s` were stored under a layout that is none of the
+/// snapshot's. A fiber waits right after a checkpoint of its own, so nothing comes after that.
 fn mixed(state: FiberState) -> String {
     if state == FiberState::Waiting {
         return "0".to_owned();
@@ -274,7 +275,7 @@ fn mixed(state: FiberState) -> String {
 const UNFINISHED: [FiberState; 5] =
     [FiberState::Pending, FiberState::Running, FiberState::Waiting, FiberState::Interrupted, FiberState::Parked];
 
-/// The fibers of a group behind one of them.
+/// The fibers of a group with numbers greater than `after`.
 pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: Seq, limit: u32) -> rusqlite::Result<Vec<Seq>> {
     let of = |state: FiberState| {
         format!(
@@ -291,7 +292,7 @@ pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: S
         .collect()
 }
 
-/// Makes those of these fibers ready that wait.
+/// Makes those of these fibers ready that are waiting.
 pub(super) fn wake_all(conn: &Connection, fibers: &[Seq], now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<()> {
     for &seq in fibers {
         ready.extend(wake(conn, seq, now_ms)?);
@@ -310,7 +311,7 @@ pub(super) fn runnable(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<R
 }
 
 fn runnable_row(row: &Row<'_>) -> rusqlite::Result<Runnable> {
-    // A row that somebody has damaged must not keep the others from being found.
+    // A damaged row must not hide the others.
     let text = |column| row.get_ref(column).map(|v| String::from_utf8_lossy(v.as_bytes().unwrap_or_default()).into_owned());
     Ok(Runnable {
         seq: row.get("seq")?,
@@ -323,13 +324,12 @@ fn runnable_row(row: &Row<'_>) -> rusqlite::Result<Runnable> {
     })
 }
 
-/// How often the process has died with it; 0 of a fiber that has no snapshot, and where the number
-/// cannot be one.
+/// Deaths of its workers; 0 for a fiber without a snapshot, and where the stored number is invalid.
 fn deaths(row: &Row<'_>) -> u32 {
     row.get::<_, Option<u32>>("deaths").ok().flatten().unwrap_or(0)
 }
 
-/// All of it from one moment, whoever writes meanwhile.
+/// Loads a fiber, all data from one moment, whatever is written meanwhile.
 pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     conn.prepare_cached("SAVEPOINT load")?.execute(())?;
     let loaded = stored(conn, seq).and_then(|stored| {
@@ -347,7 +347,7 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber>
     loaded.and_then(|stored| released.map(|_| stored))
 }
 
-/// The branch results that are stored since a checkpoint.
+/// The branch results stored since a checkpoint.
 fn branches(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<BranchResult>> {
     let sql = format!(
         "SELECT b.branch, b.data, {} FROM branch_results b LEFT JOIN layouts l ON l.hash = b.layout WHERE b.fiber = ?1 AND b.number = ?2",
@@ -374,7 +374,7 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
         layouts::COLUMNS
     ))?
     .query_row([seq], |row| {
-        // Without these a fiber has not begun, and would do again what it has done.
+        // Without these a fiber would look as if it had not begun, and repeat what it has done.
         let missing = |what: &str| Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Null, what.into()));
         if !row.get::<_, bool>("there")? {
             return missing("its row in `snapshots` is missing");
@@ -411,10 +411,10 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
             callees
         ])?;
     }
-    // Of a claim that is lost, this is taken back with the rest.
+    // If the claim is lost, this is rolled back with the rest.
     let column = recent_ops::pass(conn, seq, new.number, &new.ops.settled, new.data.len(), new.now_ms)?;
     let number = i64::try_from(new.number).unwrap_or(i64::MAX);
-    // The number follows the stored one, or a person has changed the row.
+    // The number must follow the stored one, unless a person has changed the row.
     let replaced = match column {
         Column::Same => conn
             .prepare_cached(
@@ -444,9 +444,9 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
         conn.prepare_cached("DELETE FROM branch_results WHERE fiber = ?1")?.execute([seq])?;
     }
     if !new.children.is_empty() && is_cancelled(conn, seq)? {
-        // The command that has told it to end has told all its children, and these would not have
-        // heard.
-        return Err(rusqlite::Error::ToSqlConversionFailure("it is told to end, and makes no children any more".into()));
+        // The command that cancelled it has cancelled all its children, and would have missed
+        // these.
+        return Err(rusqlite::Error::ToSqlConversionFailure("it is cancelled, and can spawn no children".into()));
     }
     let child = |new: &NewFiber| {
         let taken = || rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.id).into());
@@ -464,7 +464,7 @@ pub(super) fn is_cancelled(conn: &Connection, seq: Seq) -> rusqlite::Result<bool
     conn.prepare_cached("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1")?.query_row([seq], |r| r.get(0))
 }
 
-/// It has come further, as with a checkpoint.
+/// Sets the deaths of a fiber to 0: it has made progress, as with a checkpoint.
 pub(super) fn forget_deaths(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
     conn.prepare_cached("UPDATE snapshots SET deaths = 0 WHERE fiber = ?1 AND deaths > 0")?.execute([seq]).map(drop)
 }
@@ -482,7 +482,7 @@ pub(super) fn end(
     finish(conn, claim.fiber, how, settled, now_ms, ready)?.ok_or_else(|| claims::lost(claim))
 }
 
-/// Ends a fiber, unless it has ended, and makes those ready that have waited for it alone.
+/// Ends a fiber, unless it has ended, and makes the fibers ready that were waiting for it alone.
 pub(super) fn finish(
     conn: &Connection,
     seq: Seq,
@@ -491,8 +491,7 @@ pub(super) fn finish(
     now_ms: i64,
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<Option<End>> {
-    // Most fibers leave nothing behind but a snapshot: one look is cheaper than a statement for
-    // each table.
+    // Most fibers leave nothing but a snapshot, so one query is cheaper than a statement per table.
     let (asked, left, waited_for, has_ops): (Option<String>, bool, bool, bool) = conn
         .prepare_cached(
             "SELECT cancel,
@@ -528,8 +527,7 @@ pub(super) fn finish(
     }
     ops::settle(conn, seq, settled, now_ms)?;
     if left {
-        // One that failed may be resumed: then it needs what was sent to it, what has arrived, and
-        // what its steps have kept.
+        // A failed fiber may be resumed. Then it needs its messages, branch results and stashes.
         let failed = state == FiberState::Failed;
         let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "messages", "branch_results"] };
         if !failed {
@@ -618,7 +616,7 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
              WHERE seq = ?1 AND finished_ms IS NULL AND cancel IS NULL",
         )?
         .execute(params![seq, now_ms])?;
-    // One that was told to end meanwhile does not wait, and what was put down for it goes with its
+    // A fiber that was cancelled meanwhile does not wait. The rows of its wait are deleted with its
     // end.
     Ok(if waits == 0 { WaitResult::Ready } else { WaitResult::Waiting })
 }
@@ -680,7 +678,7 @@ pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable
     Ok(CommandResult::Done(()))
 }
 
-/// Takes a claimed fiber out of the running ones; one that was told to end ends.
+/// Suspends a claimed fiber; one that was cancelled ends.
 pub(super) fn suspend(
     conn: &Connection,
     claim: Claim,
@@ -785,15 +783,14 @@ pub(super) fn restart_claimed(conn: &Connection, claim: Claim, now_ms: i64, read
     Ok(RestartResult::Ready)
 }
 
-/// Brings a fiber back to its start; gives an operation in doubt, if there is one, and changes
-/// nothing then.
+/// Resets a fiber to its start. If an operation is in doubt, returns it and changes nothing.
 fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<String>> {
     recent_ops::fold(conn, seq)?;
     if let Some(op) = ops::in_doubt(conn, seq)? {
         return Ok(Some(op));
     }
     ops::forget_temporary(conn, seq, checkpoints(conn, seq)?)?;
-    // The counts go on, so that the operations of the new life are other ones.
+    // The counts continue, so that the operations of the new run have other ids.
     conn.prepare_cached("UPDATE fibers SET restarts = restarts + 1 WHERE seq = ?1")?.execute([seq])?;
     conn.prepare_cached(
         "UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = ?1",
@@ -805,8 +802,8 @@ fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Strin
     Ok(None)
 }
 
-/// Makes a fiber that stopped ready, and ends its claims. That it was told to end is forgotten if
-/// it has ended so, and not if it was parked before it could.
+/// Makes a stopped fiber ready, and ends its claims. Its cancellation is forgotten if it has ended
+/// by it, but not if it was parked before it could.
 pub(super) fn make_ready(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Runnable>> {
     conn.prepare_cached(
         "UPDATE fibers SET cancel = CASE state WHEN 'cancelled' THEN NULL ELSE cancel END,

@@ -1,4 +1,4 @@
-//! The tables, and how older ones become newer ones. Every table and column is explained in
+//! The tables, and the migrations from older schemas. Every table and column is explained in
 //! docs/guide/src/reference/format.md.
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -7,10 +7,10 @@ use super::chat;
 /// `PRAGMA application_id` of our files: "Frvr".
 pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
 
-/// From one version of the schema to the next.
+/// Migration from one version of the schema to the next.
 struct Migration {
     script: &'static str,
-    /// Fills what the script has added, where SQL cannot.
+    /// Fills the columns that the script has added, where SQL cannot.
     fill: fn(&Connection) -> rusqlite::Result<()>,
 }
 
@@ -18,8 +18,7 @@ const fn script(script: &'static str) -> Migration {
     Migration { script, fill: |_| Ok(()) }
 }
 
-/// One for each version; `PRAGMA user_version` counts those that have run. Released ones never
-/// change.
+/// One per version; `PRAGMA user_version` counts those that have run. Released ones never change.
 const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_1.sql")),
     script(include_str!("schema_2.sql")),
@@ -28,10 +27,11 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_5.sql")),
     Migration { script: include_str!("schema_6.sql"), fill: chat::mark_interactions },
     script(include_str!("schema_7.sql")),
+    script(include_str!("schema_8.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 53] = [
+pub(super) const NAMES: [&str; 57] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -68,11 +68,15 @@ pub(super) const NAMES: [&str; 53] = [
     "settled_ops_fiber",
     "snapshot_documents",
     "snapshots",
-    "turn_chunks",
+    "stream_chunks",
+    "stream_log",
+    "stream_tail",
+    "stream_tail_left",
+    "streams",
+    "streams_fiber",
+    "streams_turn",
     "turn_log",
     "turn_requests",
-    "turn_tail",
-    "turn_tail_left",
     "turns",
     "turns_chat",
     "turns_fiber",
@@ -88,19 +92,19 @@ pub(super) const NAMES: [&str; 53] = [
 ];
 
 /// The same of the temporary schema of the connection that writes.
-pub(super) const TEMPORARY: [&str; 2] = ["turn_tail_open", "turn_tail_open_seq"];
+pub(super) const TEMPORARY: [&str; 4] = ["stream_deleted", "stream_next", "stream_tail_open", "stream_tail_open_seq"];
 
-/// The version that this code reads and writes.
+/// The schema version that this code reads and writes.
 pub(crate) fn version() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
 
-/// Runs the scripts that a database of version `from` still lacks, all in one transaction.
+/// Runs the migrations that a database of version `from` still lacks, in one transaction.
 pub(crate) fn migrate(conn: &mut Connection, from: i32) -> rusqlite::Result<()> {
     let done = usize::try_from(from).unwrap_or(0);
     let Some(missing) = MIGRATIONS.get(done..).filter(|m| !m.is_empty()) else { return Ok(()) };
-    // A new column has SQLite check all rows of its table again: one that somebody has damaged must
-    // not keep the others from being read.
+    // A new column makes SQLite check all rows of its table again. A damaged row must not keep the
+    // others from being read.
     conn.pragma_update(None, "ignore_check_constraints", true)?;
     let migrated = run(conn, missing);
     conn.pragma_update(None, "ignore_check_constraints", false)?;

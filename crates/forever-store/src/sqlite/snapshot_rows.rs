@@ -1,5 +1,5 @@
-//! What stands beside the main text of a snapshot: the rows of its parts, and those of the items of
-//! its logs.
+//! The rows of a snapshot beside its main text: those of its parts, and those of the items of its
+//! logs.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<SnapshotRows
     let mut statement = conn.prepare_cached("SELECT log, n, data FROM log_items WHERE fiber = ?1 ORDER BY log, n")?;
     let mut rows = statement.query([seq])?;
     while let Some(row) = rows.next()? {
-        // No program writes a negative one.
+        // The library writes no negative numbers.
         let Ok(log) = u64::try_from(row.get::<_, i64>("log")?) else { continue };
         let items = logs.entry(log).or_default();
-        // What comes after a missing item is not the log's.
+        // Items after a missing one do not belong to the log.
         if usize::try_from(row.get::<_, i64>("n")?) == Ok(items.len()) {
             items.push(row.get("data")?);
         }
@@ -45,7 +45,7 @@ pub(super) fn change(conn: &Connection, seq: Seq, changes: &SnapshotDelta) -> ru
         conn.prepare_cached("DELETE FROM log_items WHERE fiber = ?1 AND log = ?2")?.execute(params![seq, number(*log)])?;
     }
     for item in &changes.items {
-        // An item can be there already only if somebody has put it there.
+        // An item can be there already only if a person has written it.
         conn.prepare_cached(
             "INSERT INTO log_items (fiber, log, n, data) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (fiber, log, n) DO UPDATE SET data = excluded.data",
@@ -55,7 +55,7 @@ pub(super) fn change(conn: &Connection, seq: Seq, changes: &SnapshotDelta) -> ru
     Ok(())
 }
 
-/// A count, which no program brings past what SQLite can hold.
+/// A number as SQLite has it; the library never exceeds the range.
 fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
-//! By what the threads of the store meet. The tests of their schedules, in
-//! `forever-runtime/tests/schedules`, put other locks and threads here, so that at each meeting any
-//! of them may come first.
+//! Synchronization between the threads of the store. The schedule tests in
+//! `forever-runtime/tests/schedules` replace the locks and threads here, so that any thread may
+//! come first wherever two meet.
 use std::hint;
 pub(super) use std::sync::{Mutex, atomic};
 pub(super) use std::thread;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 pub(super) use tokio::sync::{mpsc, oneshot};
 pub(super) use tokio::task::yield_now;
 
-/// How many jobs may wait; more callers wait for their turn to queue.
+/// Number of jobs that may be queued; further callers wait for a place.
 pub(super) const QUEUE: usize = 1024;
 
-/// Spins between two yields of the processor, which the thread that is waited for may need.
+/// Number of spins between two yields of the processor, which the other thread may need.
 const SPINS_TO_YIELD: u32 = 64;
 
 /// A thread that spins for a limited time before it sleeps.
@@ -26,7 +26,7 @@ impl Spin {
         Spin { until: now() + limit, spins: 0 }
     }
 
-    /// Spins once. False when the time is over.
+    /// Spins once; `false` when the time is over.
     pub(super) fn once(&mut self) -> bool {
         self.spins += 1;
         if self.spins.is_multiple_of(SPINS_TO_YIELD) {
@@ -38,8 +38,8 @@ impl Spin {
     }
 }
 
-/// The machine's clock: threads wait for each other in real time, whatever the clock of the runtime
-/// says.
+/// The machine's clock. Threads wait for each other in real time, whatever the clock of the runtime
+/// is.
 #[expect(clippy::disallowed_methods, reason = "threads that wait for each other do so in real time")]
 pub(super) fn now() -> Instant {
     Instant::now()

@@ -1,10 +1,10 @@
 //! The program's own tables: its transactions, its migrations, and the guard that keeps both away
-//! from what is not theirs.
+//! from Forever's tables.
 //!
-//! Its code runs on the thread of the connection that writes, inside the writer's transaction.
-//! While it runs, SQLite asks the guard about every statement that it prepares; the store's own
-//! statements are not asked about. What was forbidden is told, whatever the code makes of the error
-//! that SQLite gives it.
+//! Code of the program runs on the thread of the connection that writes, inside the writer's
+//! transaction. While it runs, SQLite calls the guard for every statement that it prepares; the
+//! store's own statements are not checked. A forbidden action is reported even if the code ignores
+//! the error that SQLite returns.
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -25,19 +25,20 @@ use crate::{Claim, OpRecord, OpState, Seq, hex};
 /// The database inside a transaction, as `FiberContext::transaction` and `Forever::transaction`
 /// give it to their closures.
 ///
-/// It has the methods of a [`rusqlite::Connection`] that run SQL, and none of those that change the
+/// It has the methods of a [`rusqlite::Connection`] that run SQL, but none that change the
 /// connection.
 ///
-/// Everything may be read, Forever's tables too. What may not be done: to begin, end or nest
-/// transactions, to attach databases, to change settings by `PRAGMA`, and to change Forever's
-/// tables or what belongs to them, such as their rows of `sqlite_sequence`. A transaction in which
-/// that was tried is taken back.
+/// All tables may be read, including Forever's. Forbidden are: to begin, end or nest transactions,
+/// to attach databases, to change settings by `PRAGMA`, and to change Forever's tables or what
+/// belongs to them, such as their rows of `sqlite_sequence`. A transaction that tries one of these
+/// is rolled back.
 ///
-/// SQLite plans a statement once, whatever values it is given ([QPSG](https://sqlite.org/queryplanner-ng.html#qpstab)): an index serves
-/// `LIKE 'a%'`, and not `LIKE ?1`.
+/// SQLite plans a statement once, whatever its values
+/// ([QPSG](https://sqlite.org/queryplanner-ng.html#qpstab)). So an index serves `LIKE 'a%'`, but
+/// not `LIKE ?1`.
 pub struct Tx<'a>(&'a Connection);
 
-/// Each does what the method of [`rusqlite::Connection`] does that has its name.
+/// Each method does the same as the method of [`rusqlite::Connection`] with its name.
 impl Tx<'_> {
     /// Runs one statement; gives the number of rows that it changed.
     ///
@@ -55,7 +56,7 @@ impl Tx<'_> {
         self.0.execute_batch(sql)
     }
 
-    /// Runs a query, and makes a value of its first row.
+    /// Runs a query, and maps its first row to a value.
     ///
     /// # Errors
     /// When SQLite fails, or there is no row ([`QueryReturnedNoRows`](rusqlite::Error::QueryReturnedNoRows)).
@@ -67,7 +68,7 @@ impl Tx<'_> {
         self.0.query_row(sql, params, f)
     }
 
-    /// Runs a query, and makes a value of its only row.
+    /// Runs a query, and maps its only row to a value.
     ///
     /// # Errors
     /// When SQLite fails, or there is not one row.
@@ -79,7 +80,7 @@ impl Tx<'_> {
         self.0.query_one(sql, params, f)
     }
 
-    /// Runs a query, and makes a value of its first row, with an error of the caller's.
+    /// Runs a query, and maps its first row to a value or to an error of the caller's type.
     ///
     /// # Errors
     /// Those of the closure, and when SQLite fails or there is no row.
@@ -100,27 +101,27 @@ impl Tx<'_> {
         self.0.prepare(sql)
     }
 
-    /// Prepares a statement that is kept for later transactions.
+    /// Prepares a statement, and caches it for later transactions.
     ///
     /// # Errors
     /// When SQLite fails.
     pub fn prepare_cached(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
-        // The store's own statements are kept by their text too, and nothing is asked about those.
+        // The store's own statements are cached by their text too, and those are not checked.
         self.0.prepare_cached(&format!("/* tx */ {sql}"))
     }
 
-    /// The rowid of the row that was inserted last.
+    /// Rowid of the last inserted row.
     pub fn last_insert_rowid(&self) -> i64 {
         self.0.last_insert_rowid()
     }
 
-    /// How many rows the last statement changed.
+    /// Number of rows that the last statement changed.
     pub fn changes(&self) -> u64 {
         self.0.changes()
     }
 
-    /// How many rows were changed since the database was opened, by whomever: a difference of two
-    /// is of use.
+    /// Number of rows changed since the database was opened, by any code. Use the difference of two
+    /// calls.
     pub fn total_changes(&self) -> u64 {
         self.0.total_changes()
     }
@@ -147,7 +148,7 @@ impl Tx<'_> {
         self.0.pragma_query(schema_name, pragma_name, f)
     }
 
-    /// Whether there is a table of this name.
+    /// Whether a table of this name exists.
     ///
     /// # Errors
     /// When SQLite fails.
@@ -170,7 +171,7 @@ impl fmt::Debug for Tx<'_> {
     }
 }
 
-/// Code of the program in a transaction: gives the text of its result, or `None` to roll back.
+/// Code of the program in a transaction: returns the text of its result, or `None` to roll back.
 ///
 /// It may be run more than once. Only what the last run did is committed.
 pub type TransactionFn = Box<dyn FnMut(&Tx<'_>) -> Option<String> + Send>;
@@ -178,29 +179,29 @@ pub type TransactionFn = Box<dyn FnMut(&Tx<'_>) -> Option<String> + Send>;
 /// Result of a transaction of the program.
 #[derive(Debug)]
 pub enum TransactionResult {
-    /// It is committed.
+    /// It is committed, with the result of this run.
     Done,
-    /// It was committed before, and gave this.
+    /// It was committed before, with this result.
     Before(String),
-    /// The program wanted it rolled back, and it is.
+    /// The program asked for a rollback, and it is rolled back.
     Back,
-    /// It did what it must not, or cannot be committed, and is rolled back.
+    /// It tried something forbidden, or cannot be committed, and is rolled back.
     Refused(Error),
     /// It panicked, and is rolled back.
     Panicked(Box<dyn Any + Send>),
 }
 
-/// A change of the program's tables, made once.
+/// A change of the program's tables, applied once.
 #[derive(Debug, Clone)]
 pub struct Migration {
-    /// Name under which it is remembered.
+    /// Name under which it is recorded.
     pub name: String,
     /// SQL that makes it.
     pub sql: String,
 }
 
 impl Migration {
-    /// A hash of its text; how a checkout writes the ends of lines makes no difference.
+    /// Hash of its text. Line endings, which differ between checkouts, make no difference.
     fn hash(&self) -> String {
         hex(&Sha256::digest(self.sql.replace("\r\n", "\n"))[..16])
     }
@@ -209,8 +210,8 @@ impl Migration {
 impl Sqlite {
     /// Runs a transaction of the program, under a claim or outside of fibers.
     ///
-    /// A record is stored in the same transaction, as completed with the result. If it is stored so
-    /// already, the code is not run.
+    /// A record is stored in the same transaction, as completed with the result. If it is stored as
+    /// completed already, the code does not run.
     #[doc(hidden)]
     pub async fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, mut work: TransactionFn, now_ms: i64) -> Result<TransactionResult> {
         let done = self.write("carry out a transaction", Scope::Many, move |c| transact(c, of.as_ref(), &mut work, now_ms)).await;
@@ -223,22 +224,22 @@ impl Sqlite {
         }
     }
 
-    /// Brings the program's tables up to date.
+    /// Applies the program's migrations.
     #[doc(hidden)]
     pub async fn migrate(&self, given: Vec<Migration>, now_ms: i64) -> Result<()> {
-        // Each has a transaction of its own, so the writer makes none.
+        // Each has a transaction of its own, so the writer opens none.
         self.writer.call("read which migrations were applied", Scope::Read, move |c| Ok(migrate(c, &given, now_ms))).await?
     }
 }
 
-/// Whether a transaction could not be committed for what is in it: to try again is no help.
+/// Whether a transaction could not be committed because of its own content: a retry would not help.
 fn is_its_own_fault(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Arc<rusqlite::Error>>());
     let code = cause.and_then(|cause| cause.sqlite_error_code());
     matches!(code, Some(ErrorCode::ConstraintViolation | ErrorCode::OperationAborted))
 }
 
-/// Runs the program's code in a savepoint, so that only what it did is taken back.
+/// Runs the program's code in a savepoint, so that only its changes are rolled back.
 fn transact(
     conn: &Connection,
     of: Option<&(Claim, Option<OpRecord>)>,
@@ -259,8 +260,7 @@ fn transact(
         return Err(rolled_back());
     }
     if let Ran { came: Ok(Some(_)), forbidden: None, touched: Some(what) } = &mut ran {
-        // Rare, and so what was there before is read afterwards; the work may be run more than
-        // once.
+        // Rare, so the earlier state is read afterwards. The work may run more than once.
         let (what, after) = (std::mem::take(what), catalog(conn)?);
         execute(conn, "ROLLBACK TO forever_tx /* forever */")?;
         let before = catalog(conn)?;
@@ -295,7 +295,7 @@ fn transact(
     Ok(transacted)
 }
 
-/// What a transaction gave when it was carried out.
+/// Result of a transaction that was carried out before.
 fn carried_out(conn: &Connection, seq: Seq, op: &OpRecord) -> rusqlite::Result<Option<String>> {
     conn.prepare_cached(
         "SELECT outcome FROM ops WHERE fiber = ?1 AND number = ?2 AND id = ?3 AND kind = 'transaction' AND state = 'completed'",
@@ -304,7 +304,7 @@ fn carried_out(conn: &Connection, seq: Seq, op: &OpRecord) -> rusqlite::Result<O
     .optional()
 }
 
-/// `INSERT OR ROLLBACK` and its like end the transaction in which they stand.
+/// `INSERT OR ROLLBACK` and similar statements end their transaction.
 fn rolled_back() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(
         ffi::Error::new(ffi::SQLITE_ABORT_ROLLBACK),
@@ -339,14 +339,13 @@ fn migrate(conn: &Connection, given: &[Migration], now_ms: i64) -> Result<()> {
     Ok(())
 }
 
-/// The names and hashes of those that were applied, in order.
+/// Names and hashes of the applied migrations, in order.
 fn applied(conn: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     conn.prepare("SELECT name, hash FROM user_migrations ORDER BY n")?.query_map((), |r| Ok((r.get(0)?, r.get(1)?)))?.collect()
 }
 
-/// Applies a migration in a transaction of its own. Foreign keys are looked at when all of it has
-/// run: a table that others refer to can be made anew (<https://sqlite.org/lang_altertable.html>,
-/// section 7).
+/// Applies a migration in a transaction of its own. Foreign keys are checked at its end, so a table
+/// that others refer to can be rebuilt (<https://sqlite.org/lang_altertable.html>, section 7).
 fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Result<()> {
     let name = &migration.name;
     let failed = |e| Error::new(kind_of(&e), format!("failed to apply migration `{name}`")).with_source(e);
@@ -384,14 +383,13 @@ fn apply(conn: &Connection, n: usize, migration: &Migration, now_ms: i64) -> Res
     applied
 }
 
-/// Whose fault it is that a migration failed: the store's, if another try may succeed, or that of
-/// its SQL.
+/// Kind of the error of a migration: `Store` if a retry may succeed, otherwise that of faulty SQL.
 fn kind_of(error: &rusqlite::Error) -> ErrorKind {
     match error.sqlite_error_code() {
         Some(
             ErrorCode::SystemIoFailure
             | ErrorCode::DiskFull
-            // A read that fails with `EIO` is reported so.
+            // A read that fails with `EIO` is reported as this.
             | ErrorCode::DatabaseCorrupt
             | ErrorCode::CannotOpen
             | ErrorCode::DatabaseBusy
@@ -402,7 +400,7 @@ fn kind_of(error: &rusqlite::Error) -> ErrorKind {
     }
 }
 
-/// A table of the program's with a row that refers to one that is not there.
+/// A table of the program with a row whose foreign key refers to no row.
 fn dangling(conn: &Connection) -> rusqlite::Result<Option<String>> {
     let tables: Vec<String> =
         conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
@@ -415,20 +413,20 @@ fn dangling(conn: &Connection) -> rusqlite::Result<Option<String>> {
 }
 
 thread_local! {
-    /// Whether code of the program runs.
+    /// Whether code of the program is running.
     static GUARDS: Cell<bool> = const { Cell::new(false) };
-    /// The first thing that it tried and must not do.
+    /// The first forbidden action that it tried.
     static FORBIDDEN: RefCell<Option<String>> = const { RefCell::new(None) };
-    /// The first thing by which it may have changed what SQLite keeps of tables of ours.
+    /// The first action that may have changed SQLite's own rows about Forever's tables.
     static TOUCHED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Puts the guard on a connection; it lets everything pass until code of the program runs on the
+/// Installs the guard on a connection. It allows everything until code of the program runs on the
 /// connection's thread.
 ///
-/// It is put there once, as to do so makes SQLite prepare all statements anew. A statement that was
-/// prepared before is not asked about: those of the store are in the same cache, so the ones that
-/// end a transaction have texts that no program has.
+/// It is installed once, because installing it makes SQLite prepare all statements again.
+/// Statements that were prepared before are not checked. Those of the store are in the same cache,
+/// so the ones that end a transaction have texts that no program would use.
 pub(super) fn guard(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.authorizer(Some(|about: AuthContext<'_>| {
         if !GUARDS.get() {
@@ -447,16 +445,16 @@ pub(super) fn guard(conn: &mut Connection) -> rusqlite::Result<()> {
     }))
 }
 
-/// What came of code of the program.
+/// Result of a run of the program's code.
 struct Ran<T> {
     came: std::thread::Result<T>,
-    /// What it tried and must not do.
+    /// The forbidden action that it tried, if any.
     forbidden: Option<String>,
-    /// What it did and may do to tables of its own.
+    /// An action that is allowed for tables of its own only, if any.
     touched: Option<String>,
 }
 
-/// Runs code of the program under guard.
+/// Runs code of the program under the guard.
 fn guarded<T>(work: impl FnOnce() -> T) -> Ran<T> {
     FORBIDDEN.take();
     TOUCHED.take();
@@ -466,7 +464,7 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Ran<T> {
     Ran { came, forbidden: FORBIDDEN.take(), touched: TOUCHED.take() }
 }
 
-/// What SQLite keeps in tables of its own about those of Forever.
+/// Rows of SQLite's own tables about Forever's tables.
 fn catalog(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     let tables = "SELECT name FROM sqlite_schema WHERE name = 'sqlite_sequence' OR name GLOB 'sqlite_stat*'";
     let tables: Vec<String> = conn.prepare(tables)?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
@@ -507,7 +505,7 @@ fn is_ours(name: &str) -> bool {
 
 const ENDS: &str = "it is begun and ended from outside, and cannot be nested";
 
-/// What is forbidden of an action, as the end of a sentence.
+/// The forbidden part of an action, as the end of a sentence.
 fn forbidden(about: &AuthContext<'_>) -> Option<String> {
     use AuthAction as A;
     let ours = |what: &str, name: &str| {
@@ -541,7 +539,7 @@ fn forbidden(about: &AuthContext<'_>) -> Option<String> {
         A::Update { table_name, .. } => ours("UPDATE", table_name),
         A::Delete { table_name } => ours("DELETE FROM", table_name),
         A::Analyze { table_name } => ours("ANALYZE", table_name),
-        // What it is to be called is not known here: it could hide a table of ours.
+        // The new name is not known here: it could hide a table of ours.
         A::AlterTable { database_name, table_name } if database_name.eq_ignore_ascii_case("temp") => {
             never(format!("ALTER TABLE temp.{table_name}"), "make a new temporary table")
         }
@@ -562,7 +560,7 @@ fn forbidden(about: &AuthContext<'_>) -> Option<String> {
     }
 }
 
-/// Pragmas that say something of a table, an index or the database, with a value or without.
+/// Pragmas that describe a table, an index or the database, with a value or without.
 const LISTING: [&str; 9] = [
     "table_info",
     "table_xinfo",

@@ -1,13 +1,12 @@
-//! The threads that talk to SQLite: one that writes, and for files one that reads.
+//! The threads that call SQLite: one that writes, and for files one that reads.
 //!
-//! The writer takes everything that is queued, runs it in one transaction, commits once, and only
-//! then answers each caller. So callers that come together share one sync of the disk, and one that
-//! comes alone waits for nobody. A job that fails takes back its own changes only.
+//! The writer takes all queued jobs, runs them in one transaction, commits once, and only then
+//! answers each caller. So callers that come together share one sync of the disk, and a caller that
+//! comes alone does not wait for others. A job that fails takes back only its own changes.
 //!
-//! Where a commit waits for no disk, handing it over takes longer than the commit. So the only
-//! caller of a worker may borrow the connection and run a short job on its own thread, under the
-//! rules of [`pace`](super::pace): never before a job that is queued, and never a commit that
-//! syncs.
+//! Where a commit does not sync, the handover to the thread takes longer than the commit. So a
+//! caller that is alone may borrow the connection and run a short job on its own thread, under the
+//! rules of [`pace`](super::pace): never ahead of a queued job, and never a commit that syncs.
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -26,33 +25,33 @@ use super::sync::{Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 
-/// How long the writer spins for the next job before it sleeps: a fiber whose checkpoint is stored
-/// often comes to the next one at once, sooner than a thread that sleeps would wake.
+/// How long the writer spins for the next job before it sleeps. A fiber often requests its next
+/// checkpoint right after the last one, sooner than a sleeping thread would wake.
 const WRITER_SPIN: Duration = Duration::from_micros(50);
 
-/// One who sees every commit, and may end everything around it: a test.
+/// Test hook that sees every commit, and may stop everything around it.
 pub trait Witness: fmt::Debug + Send + Sync {
-    /// These writes are to be carried out, in this order; says how many of them may be. The thread
-    /// ends after those if they are not all.
+    /// Called before writes are carried out, in this order; returns how many may be. If not all of
+    /// them, the thread ends after those.
     fn begins(&self, writes: &[&'static str]) -> usize;
 
-    /// They are stored, and nobody has heard of it.
+    /// Called when they are stored, before any caller has its answer.
     fn stored(&self, log: Pages);
 
-    /// Somebody asks for something, to read or to write.
+    /// Called when a read or write is requested.
     fn asked(&self);
 
-    /// The answer is there; ready if it may be heard.
+    /// Called when the answer has arrived; the caller gets it once the future is ready.
     fn hears(&self) -> BoxFuture<'_, ()>;
 
-    /// Whoever asked has heard, or waits no longer.
+    /// Called when the caller has its answer, or waits no longer.
     fn left(&self);
 }
 
-/// How long the write-ahead log is, in pages; 0 where there is none.
+/// Length of the write-ahead log in pages; 0 where there is none.
 pub type Pages = u32;
 
-/// A thread with a connection, and the queue to it.
+/// A thread with a connection, and its queue.
 pub(crate) struct Worker {
     queue: mpsc::Sender<Box<dyn Job>>,
     pace: Pace,
@@ -60,35 +59,35 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     /// Whether short jobs may run on the thread of their caller.
     inline: bool,
-    /// A place in the queue for what wakes the thread to stop: all others may be given to callers
-    /// that do not go on.
+    /// A reserved place in the queue for the job that wakes the thread to stop. All others may be
+    /// held by callers that never resume.
     last: Mutex<Option<mpsc::OwnedPermit<Box<dyn Job>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Closed when the thread has let go of everything.
+    /// Closed when the thread has released everything.
     gone: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 /// State shared by the thread of a worker and its callers.
 #[derive(Default)]
 struct Shared {
-    /// The connection, while the worker has one. The thread holds it for each batch, a caller for
-    /// one job.
+    /// The connection, while the worker has one. The thread holds it for a batch, a caller for one
+    /// job.
     served: Mutex<Option<Served>>,
-    /// How many jobs are queued, or taken from the queue and not answered yet.
+    /// Number of jobs that are queued, or taken from the queue and not answered yet.
     queued: AtomicUsize,
     stop: AtomicBool,
 }
 
 impl Shared {
-    /// Runs a job on this thread, behind all that was queued before. Gives it back where it has to
-    /// go to the worker's thread.
+    /// Runs a job on this thread, after all jobs that were queued before. Returns the job if it has
+    /// to go to the worker's thread.
     ///
-    /// A panic of the job ends the worker, as one on its own thread does; the job is dropped, which
-    /// says that it is closed.
+    /// A panic of the job ends the worker, as on its own thread. The job is dropped, which answers
+    /// its caller with "closed".
     fn run_inline(&self, mut job: Box<dyn Job>) -> Result<Inline, Box<dyn Job>> {
         let Ok(mut served) = self.served.try_lock() else { return Err(job) };
-        // Asked for with the connection in hand: the thread counts its jobs down before it lets go
-        // of it.
+        // Checked with the connection locked: the thread counts its jobs down before it releases
+        // the connection.
         if self.queued.load(Ordering::Acquire) > 0 || self.stop.load(Ordering::Acquire) {
             return Err(job);
         }
@@ -100,7 +99,7 @@ impl Shared {
             }
             Ok(None) => Err(job),
             Err(_) => {
-                // Before another caller has the connection.
+                // Before another caller locks the connection.
                 self.stop.store(true, Ordering::Release);
                 Ok(Inline::Panicked)
             }
@@ -108,14 +107,13 @@ impl Shared {
     }
 }
 
-/// Outcome of a job that was run on the thread of its caller.
+/// Outcome of a job on the thread of its caller.
 enum Inline {
     Answered,
     Panicked,
 }
 
-/// A job that is counted as queued: until it is answered if it is queued, and else until this is
-/// dropped.
+/// A job that counts as queued: until its answer if it is queued, otherwise until this is dropped.
 struct Queued<'a>(Option<&'a AtomicUsize>);
 
 impl<'a> Queued<'a> {
@@ -124,7 +122,7 @@ impl<'a> Queued<'a> {
         Queued(Some(queued))
     }
 
-    /// The job is queued: the thread counts it down.
+    /// The job is in the queue: the thread counts it down.
     fn sent(mut self) {
         self.0 = None;
     }
@@ -155,7 +153,7 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// Starts a thread around what `open` returns: a connection, and what is to be let go of after
+    /// Starts a thread around the result of `open`: a connection, and a resource to release after
     /// it.
     pub(crate) fn start<K: Kept + Send + 'static>(
         name: &str,
@@ -192,15 +190,15 @@ impl Worker {
         Ok((Worker { queue, pace: Pace::new(), witness: of_caller, shared, inline: false, last, thread, gone }, opened))
     }
 
-    /// Lets [short jobs](Self::call_short) run on the thread of their caller. One with a witness
-    /// runs all on its own, in the order of what the witness is told.
+    /// Lets [short jobs](Self::call_short) run on the thread of their caller. With a witness, all
+    /// jobs run on the worker's thread, in the order that the witness sees.
     pub(crate) fn with_inline_jobs(mut self) -> Self {
         self.inline = self.witness.is_none();
         self
     }
 
-    /// Runs `work` on the thread; `what` completes "failed to ..". Nothing is queued before the
-    /// future is polled.
+    /// Runs `work` on the thread; `what` completes "failed to ..". The job is queued when the
+    /// future is first polled.
     pub(crate) fn call<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
@@ -209,8 +207,8 @@ impl Worker {
         self.call_then(what, scope, work, |out| out)
     }
 
-    /// The same for work that runs no code of the program and takes microseconds: it may run on the
-    /// thread of the caller.
+    /// As [`call`](Self::call), for work that runs no code of the program and takes microseconds:
+    /// it may run on the thread of the caller.
     pub(crate) fn call_short<T, F>(
         &self,
         what: &'static str,
@@ -226,8 +224,8 @@ impl Worker {
         self.ask_seen(job, answered, self.inline)
     }
 
-    /// The same, with something to do behind the commit and before the caller is answered, also if
-    /// the caller is gone by then.
+    /// As [`call`](Self::call), with a function to run after the commit and before the answer, also
+    /// if the caller is gone by then.
     pub(crate) fn call_then<T, F, A, U>(
         &self,
         what: &'static str,
@@ -241,13 +239,13 @@ impl Worker {
         A: FnOnce(T) -> U + Send + 'static,
         U: Send + 'static,
     {
-        // The job goes into its box here, so that no future on the way holds what it is made of.
+        // The job is boxed here, so that no future on the way holds its parts.
         let (answer, answered) = oneshot::channel();
         let job = Box::new(Call { what, scope, work, out: None, then, answer });
         self.ask_seen(job, answered, false)
     }
 
-    /// Runs `work` on the thread, which carries out nothing that is queued later.
+    /// Runs `work` on the thread as its last job: jobs queued later are not run.
     pub(crate) fn call_last<F>(&self, what: &'static str, work: F) -> impl Future<Output = Result<()>> + Send + use<'_, F>
     where
         F: FnMut(&Connection) -> rusqlite::Result<()> + Send + 'static,
@@ -271,7 +269,7 @@ impl Worker {
                 Ok(Inline::Answered) => {
                     caller.answered(true);
                     if self.pace.has_spun_long() {
-                        // Behind the commit: before it, a call that comes meanwhile would be stored
+                        // After the commit: before it, a call that comes meanwhile would be stored
                         // first.
                         yield_now().await;
                     }
@@ -314,18 +312,18 @@ impl Worker {
         answer
     }
 
-    /// Ends the thread after what it is doing now; jobs still waiting are dropped. Returns when the
-    /// connection is closed.
+    /// Ends the thread after its current batch, and drops queued jobs. Returns when the connection
+    /// is closed.
     pub(crate) fn stop(&self) {
         self.tell_to_stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic of the thread has been printed by then and leaves nothing to do.
+            // The panic was printed already, and nothing is left to do.
             let _ = thread.join();
         }
     }
 
-    /// The same without keeping the caller's thread while the connection closes.
+    /// As [`stop`](Self::stop), but does not block the caller's thread.
     pub(crate) async fn stopped(&self) {
         self.tell_to_stop();
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -345,7 +343,7 @@ impl Worker {
     }
 }
 
-/// One whom a witness sees.
+/// A call that a witness sees.
 struct Asks<'a>(&'a dyn Witness);
 
 impl<'a> Asks<'a> {
@@ -367,16 +365,16 @@ impl Drop for Worker {
     }
 }
 
-/// What a thread holds while it runs.
+/// Resources of a thread while it runs.
 pub(crate) struct Held<K> {
     pub(crate) conn: Connection,
-    /// The write-ahead log, for the thread that writes it.
+    /// The write-ahead log, on the thread that writes it.
     pub(crate) log: Option<Log>,
-    /// Let go of after the connection.
+    /// Released after the connection.
     pub(crate) kept: K,
 }
 
-/// Whether the thread has opened its connection.
+/// Resolves when the thread has opened its connection.
 pub(crate) type Opened = oneshot::Receiver<Result<()>>;
 
 fn serve(shared: &Shared, writes: bool, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
@@ -387,9 +385,10 @@ fn serve(shared: &Shared, writes: bool, mut jobs: mpsc::Receiver<Box<dyn Job>>) 
             let Ok(next) = jobs.try_recv() else { break };
             batch.push(next);
         }
-        // A caller may have it, for one short job.
+        // A caller may hold it, for one short job.
         let mut served = shared.served.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not before: what wakes the thread to stop may be among them, and nothing else may come.
+        // Checked after the lock: the job that wakes the thread to stop may be among these, and
+        // nothing else may come.
         if shared.stop.load(Ordering::Acquire) {
             return;
         }
@@ -401,12 +400,12 @@ fn serve(shared: &Shared, writes: bool, mut jobs: mpsc::Receiver<Box<dyn Job>>) 
         if ends {
             return;
         }
-        // The callers have their answers: nobody waits for this.
+        // After the answers, so that no caller waits for this.
         on.tidy();
     }
 }
 
-/// The next job, for which a writer spins a little before it sleeps.
+/// The next job; a writer spins for it a little before it sleeps.
 fn next(jobs: &mut mpsc::Receiver<Box<dyn Job>>, writes: bool) -> Option<Box<dyn Job>> {
     let mut spin = Spin::new(if writes { WRITER_SPIN } else { Duration::ZERO });
     loop {

@@ -1,4 +1,4 @@
-//! One question to the model: asked anew, gone on with, or found answered in the log.
+//! One model call: made anew, continued after an interruption, or found complete in the log.
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -17,7 +17,7 @@ use crate::ops::op::Op;
 use crate::runtime::race::race;
 
 impl AgentLoop {
-    /// Asks the model.
+    /// Calls the model.
     pub(super) async fn ask(&self, ctx: &FiberContext, number: u32, summary: Option<&Summary>, op: &Op) -> Result<Said, BoxError> {
         match self.ask_in(turn_of(ctx)?, number, summary, op).await {
             Ok(said) => Ok(said),
@@ -31,11 +31,12 @@ impl AgentLoop {
         if !step.finished {
             let kept: Option<Kept> = op.stashed()?;
             if kept.is_none() {
-                // Nobody has more of them.
+                // No other code has the parts.
                 settle_half_calls(turn, &step).await?;
             }
             let left = left_of(&step, kept.as_ref());
-            // A step that has come to calls is taken for whole, unless the provider has all of it: no model goes on behind calls.
+            // A step that has reached tool calls counts as whole, unless the provider has all of
+            // it: no model continues after its calls.
             if kept.is_some() || !left.iter().any(Part::is_tool) {
                 match self.stream(turn, number, left, kept, summary, op).await {
                     Ok(finished) => length = self.length(finished.input_tokens, &conversation(turn, &step, summary)),
@@ -59,7 +60,7 @@ impl AgentLoop {
         Ok(Said { calls, length, too_long: false })
     }
 
-    /// Writes what the model says to its end.
+    /// Writes the model's answer to its end.
     async fn stream(
         &self,
         turn: &Turn,
@@ -74,7 +75,8 @@ impl AgentLoop {
             turn.put(Chunk::start_step()).await?;
             step = turn.step(number).await;
         }
-        // As long as the provider has not named another one, it is the answer that it keeps, whose parts begin here.
+        // Until the provider names another one, this is the answer that it has stored, whose parts
+        // begin here.
         let mut same_answer = kept.as_ref().map(|kept| step.before.len() + 1 + kept.parts);
         let cut_off = kept.is_some() || !left.is_empty();
         let request = ModelRequest {
@@ -110,17 +112,18 @@ impl AgentLoop {
                 Some(Ok(ModelEvent::Waiting(silence))) => turn.expects_silence(silence),
                 Some(Ok(ModelEvent::Finished(finished))) => return Ok(finished),
                 Some(Err(error)) => {
-                    // What it has said so far is stored, and the next attempt goes on behind it.
+                    // The answer so far is stored, and the next attempt continues after it.
                     turn.flush().await?;
                     return Err(error.into());
                 }
-                None => return Err("the model's answer ended without an end".into()),
+                None => return Err("the model's answer ended without `Finished`".into()),
             }
         }
     }
 }
 
-/// What the model is to read: the conversation, or what stands for it, and what the answer has come to before this step.
+/// Input for the model: the conversation or its summary, and the parts of the answer before this
+/// step.
 pub(super) fn conversation(turn: &Turn, step: &Step, summary: Option<&Summary>) -> Vec<UiMessage> {
     let (mut messages, there) = match summary {
         Some(summary) => (summary.messages.clone(), summary.parts),
@@ -133,7 +136,7 @@ pub(super) fn conversation(turn: &Turn, step: &Step, summary: Option<&Summary>) 
     repair(messages, |_| Repair::Interrupted).messages
 }
 
-/// Settles the calls of a step whose input was cut off.
+/// Settles the tool calls of a step whose input was cut off.
 async fn settle_half_calls(turn: &Turn, step: &Step) -> crate::Result<()> {
     let half = step.parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputStreaming));
     for call in half.filter_map(Part::tool_call_id) {
@@ -142,7 +145,7 @@ async fn settle_half_calls(turn: &Turn, step: &Step) -> crate::Result<()> {
     Ok(())
 }
 
-/// What there is of a step that was cut off: what was said, and the calls that wait to be made.
+/// The parts of a step that was cut off: its text, and the calls that still have to be made.
 fn left_of(step: &Step, kept: Option<&Kept>) -> Vec<Part> {
     let parts = kept.map_or_else(|| step.parts.clone(), |kept| kept.cut(step.parts.clone()));
     let left = |part: &Part| part.tool_call_id().is_none() || part.tool_state() == Some(ToolState::InputAvailable);

@@ -1,8 +1,7 @@
-//! The loop of a turn as a fiber of its own, beside that of its turn: so earlier versions of this
-//! library have stored it.
+//! The loop of a turn as a separate fiber, as earlier versions of this library have stored it.
 //!
-//! Such a fiber runs the same function, with the attempt of its turn that is under way. It keeps
-//! its id and its operations, and its turn waits for it.
+//! Such a fiber runs the same function with the current attempt of its turn. It keeps its id and
+//! its operations, and its turn waits for it.
 use std::future::Future;
 use std::sync::Arc;
 
@@ -25,9 +24,9 @@ use crate::runtime::exit::Exit;
 use crate::runtime::race::race;
 use crate::store::{FiberRef, TurnFilter, TurnState};
 
-/// The loop of a turn, as a fiber of its own.
+/// The loop of a turn, as a separate fiber.
 pub(crate) struct ChildLoop {
-    /// The turn. Which one it is follows from the fiber's id as well.
+    /// The turn. The fiber's id identifies it as well.
     turn: Value,
 }
 
@@ -63,14 +62,14 @@ impl Fiber for ChildLoop {
             let hosted = ctx.hosted(turn.clone());
             match race(ask_and_call::drive(start.map(|_| ask_and_call()), &hosted, frame), turn.closed()).await {
                 Some(returned) => returned,
-                // It goes on in the next attempt.
+                // It continues in the next attempt.
                 None => run.halt(Exit::Again(Arc::new(()))).await,
             }
         }
     }
 }
 
-/// The attempt of its turn, as soon as there is one in this process.
+/// The attempt of its turn, once there is one in this process.
 async fn attempt(ctx: &FiberContext) -> Result<Turn> {
     let chats = ctx.resource::<Arc<Chats>>();
     let exec = chats.agents.exec()?;

@@ -1,4 +1,4 @@
-//! A conversation that is too long for the model, or nearly: when it is made shorter, and what stands for it then.
+//! Compaction: shortens a conversation that is too long for the model, or nearly.
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,33 +10,33 @@ use crate::chat::message::{Part, UiMessage};
 use crate::chat::user_code::{awaited, called_or, text_of};
 use crate::frame::context::FiberContext;
 
-/// A conversation that was made shorter.
+/// A compacted conversation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Summary {
-    /// What stands for it.
+    /// The messages that replace it.
     pub(super) messages: Vec<UiMessage>,
-    /// How many parts of the answer are in it.
+    /// Number of parts of the answer that are included.
     pub(super) parts: usize,
 }
 
-/// How long a conversation was that a model has read.
+/// Length of a conversation that a model has read.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Length {
-    /// As the provider has counted it.
+    /// Tokens as counted by the provider.
     tokens: u64,
-    /// As it was counted here.
+    /// Tokens as counted here.
     counted: u64,
 }
 
 impl AgentLoop {
-    /// What is known of the length of a conversation when a provider has read it.
+    /// Length of a conversation after a provider has read it, if known.
     pub(super) fn length(&self, tokens: Option<u64>, messages: &[UiMessage]) -> Option<Length> {
         self.bound()?;
         Some(Length { tokens: tokens?, counted: self.counted(messages) })
     }
 
-    /// Whether the conversation is nearly as long as the model can read. What has come since the last answer is added to what the provider has
-    /// counted for that one.
+    /// Whether the conversation is nearly as long as the model can read. The length of everything
+    /// since the last answer is added to the provider's count for that answer.
     pub(super) async fn is_nearly_full(
         &self,
         ctx: &FiberContext,
@@ -51,9 +51,9 @@ impl AgentLoop {
         Ok(tokens.saturating_mul(10) >= limit.saturating_mul(9))
     }
 
-    /// A shorter conversation in place of what there is.
+    /// A shorter conversation that replaces the current one.
     pub(super) async fn compacted(&self, ctx: &FiberContext, number: u32, summary: Option<&Summary>) -> Result<Summary, BoxError> {
-        let Some(compact) = &self.compaction else { return Err("there is nothing that makes a conversation shorter".into()) };
+        let Some(compact) = &self.compaction else { return Err("no `compact` function is set".into()) };
         let turn = turn_of(ctx)?;
         let step = turn.step(number).await;
         let messages = awaited(|| compact(conversation(turn, &step, summary))).await.map_err(|why| text_of(&why))?;
@@ -70,7 +70,8 @@ impl AgentLoop {
     }
 }
 
-/// About how many tokens messages have: one for every four bytes of text, and of what tools were given and have given. Files are not counted.
+/// Approximate number of tokens: one per four bytes of text, tool inputs and tool outputs. Files
+/// are not counted.
 fn about(messages: &[UiMessage]) -> u64 {
     let of_part = |part: &Part| {
         let text = part.as_text().or_else(|| part.as_reasoning()).map_or(0, str::len);

@@ -1,4 +1,5 @@
-//! What the model says, as it goes into the log of the turn: behind what was cut off, and each call under an id of its own.
+//! Fits the model's answer into the log of the turn: after a part that was cut off, and with unique
+//! ids for calls.
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
@@ -7,15 +8,15 @@ use serde_json::Value;
 use crate::chat::message::{Chunk, Continuation, Part, ToolState};
 use crate::chat::turn::Step;
 
-/// Under which id the provider keeps an answer, and what there was of the step before it: an answer that was asked for anew goes on in the text of the
-/// one before, and only what is behind that is its own.
+/// The id under which the provider stores an answer, and the parts of the step before it. An answer
+/// that was requested anew continues the text of the previous one; only what follows is its own.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) response: String,
     pub(super) parts: usize,
-    /// How long the last of them was.
+    /// Length of the last part.
     length: usize,
-    /// What was known of that one.
+    /// Metadata of the last part.
     metadata: Option<Value>,
 }
 
@@ -27,7 +28,7 @@ impl Kept {
         Kept { response, parts: parts.len(), length, metadata: last.and_then(|part| part.get("providerMetadata")).cloned() }
     }
 
-    /// The parts of the step with the text that is in two answers cut in two.
+    /// The parts of the step, where a text that belongs to two answers is split.
     pub(super) fn cut(&self, parts: Vec<Part>) -> Vec<Part> {
         let Some(at) = self.parts.checked_sub(1) else { return parts };
         let mut all = Vec::with_capacity(parts.len() + 1);
@@ -49,17 +50,19 @@ impl Kept {
     }
 }
 
-/// Fits what comes to what is there.
+/// Fits new chunks to the existing ones.
 pub(super) struct Fitting {
-    /// If an answer was cut off.
+    /// Set if an answer was cut off.
     continuation: Option<Continuation>,
     ids: Ids,
 }
 
 impl Fitting {
-    /// `same_answer` is where the parts begin of the answer that was cut off, if what comes is the rest of it.
+    /// `same_answer` is the index of the first part of the answer that was cut off, if the new
+    /// chunks are its rest.
     pub(super) fn new(continuation: Option<Continuation>, same_answer: Option<usize>, step: &Step) -> Self {
-        // Thoughts that were cut off are of no use to a model that is asked anew: it thinks again, and signs what it thinks.
+        // Reasoning that was cut off is useless to a model that is called anew: it reasons again,
+        // and signs the new reasoning.
         let continuation = continuation.map(Continuation::reasoning_apart).map(|it| match same_answer {
             Some(from) => it.same_answer(from),
             None => it,
@@ -76,29 +79,30 @@ impl Fitting {
     }
 }
 
-/// The ids of calls: some servers count them anew in every answer, or have one for all, and a message tells its calls apart by them.
+/// Ids of calls. Some servers number them anew in every answer, or use one for all, but a message
+/// needs unique ids.
 #[derive(Default)]
 struct Ids {
     taken: HashSet<String>,
-    /// What the calls of this answer are called in the message.
+    /// Ids in the message of the calls of this answer.
     names: HashMap<String, Name>,
 }
 
 struct Name {
     own: String,
-    /// Whether its input has come.
+    /// Whether its input is complete.
     given: bool,
 }
 
 impl Ids {
     fn beside(step: &Step) -> Self {
-        // A call whose input was cut off is written again, if the model makes it again.
+        // A call whose input was cut off is written again if the model makes it again.
         let whole = step.parts.iter().filter(|part| part.tool_state() != Some(ToolState::InputStreaming));
         let taken = step.before.iter().chain(whole).filter_map(Part::tool_call_id).map(str::to_owned);
         Ids { taken: taken.collect(), names: HashMap::new() }
     }
 
-    /// The chunk with the id of its call as it is in the message.
+    /// The chunk with its call's id in the message.
     fn own(&mut self, mut chunk: Chunk) -> Chunk {
         let Some(id) = chunk.get("toolCallId").and_then(Value::as_str).map(str::to_owned) else { return chunk };
         let (begins, gives) = match chunk.kind() {

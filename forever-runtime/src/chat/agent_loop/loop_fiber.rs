@@ -1,4 +1,4 @@
-//! The loop of model and tools.
+//! The agent loop: alternates model calls and tool calls.
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -66,40 +66,44 @@ impl AgentLoop {
         }
     }
 
-    /// What the model is told beforehand.
+    /// Sets the system prompt.
     pub fn system(mut self, text: impl Into<String>) -> Self {
         self.system = Some(text.into());
         self
     }
 
-    /// Adds a tool; a second one of the same name takes its place.
+    /// Adds a tool, replacing one of the same name.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.add(tool);
         self
     }
 
-    /// How often the model is asked in one turn at most; 50 unless this is called. Then the turn ends in an error.
+    /// Sets the maximum number of model calls in one turn. Defaults to 50. Beyond it the turn ends
+    /// in an error.
     pub fn max_steps(mut self, steps: u32) -> Self {
         self.max_steps = steps;
         self
     }
 
-    /// How many tools of one answer run side by side at most; 8 unless this is called. With 1 they run one after the other, in the order of the
-    /// calls.
+    /// Sets the maximum number of tools of one answer that run concurrently. Defaults to 8. With 1
+    /// they run sequentially, in the order of the calls.
     pub fn parallel_tools(mut self, limit: usize) -> Self {
         self.parallel_tools = limit;
         self
     }
 
-    /// How often the model is asked again after an error that may pass; 5 times unless this is called, later and later.
+    /// Sets how often the model is called again after a transient error. Defaults to 5, with
+    /// growing delays.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Makes a conversation shorter that has become too long for the model: what it gives is sent to the model in place of the messages, and the
-    /// messages stay as they are. It is called when the model has refused a request as too long, once for each answer, and beforehand with
-    /// [`max_input_tokens`](Self::max_input_tokens). When the process dies while it runs, it is called again.
+    /// Sets a function that compacts a conversation that is too long for the model. Its result is
+    /// sent to the model in place of the messages; the messages themselves stay unchanged. It is
+    /// called when the model has refused a request as too long, once per answer, and in advance
+    /// with [`max_input_tokens`](Self::max_input_tokens). If the process dies while it runs, it is
+    /// called again.
     pub fn compact<F, B>(mut self, compact: F) -> Self
     where
         F: Fn(Vec<UiMessage>) -> B + Send + Sync + 'static,
@@ -109,20 +113,22 @@ impl AgentLoop {
         self
     }
 
-    /// How much the model can read, in tokens: with nine tenths of that the conversation is made shorter before the model is asked. What the provider
-    /// says that it has read counts, and what has come since is added as [`count_tokens`](Self::count_tokens) counts it.
+    /// Sets how many tokens the model can read. At nine tenths of it the conversation is compacted
+    /// before the model is called. The length is the provider's count of the last request, plus
+    /// everything since as counted by [`count_tokens`](Self::count_tokens).
     pub fn max_input_tokens(mut self, tokens: u64) -> Self {
         self.max_input_tokens = Some(tokens);
         self
     }
 
-    /// How often a conversation is made shorter beforehand in one turn at most; once unless this is called.
+    /// Sets the maximum number of compactions in advance in one turn. Defaults to one.
     pub fn max_compactions(mut self, compactions: u32) -> Self {
         self.max_compactions = compactions;
         self
     }
 
-    /// How many tokens messages have, or about how many; one for every four bytes of text unless this is called, and none for files.
+    /// Sets the function that counts or estimates the tokens of messages. Defaults to one per four
+    /// bytes of text, and none for files.
     pub fn count_tokens(mut self, count: impl Fn(&[UiMessage]) -> u64 + Send + Sync + 'static) -> Self {
         self.count = Some(Arc::new(count));
         self
@@ -144,24 +150,24 @@ impl fmt::Debug for AgentLoop {
     }
 }
 
-/// What came of asking the model.
+/// Result of a model call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Said {
-    /// What it wants to have done.
+    /// The tool calls that it makes.
     pub(super) calls: Vec<Call>,
-    /// How long the conversation was, if it says.
+    /// Length of the conversation, if known.
     pub(super) length: Option<Length>,
-    /// Whether it could not read so much.
+    /// Whether the conversation was too long for the model.
     pub(super) too_long: bool,
 }
 
-/// Something that the model wants to have done.
+/// A tool call of the model.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) input: Value,
-    /// Whether a person was asked, and what they said.
+    /// Whether a person was asked for approval, and the answer.
     pub(super) approved: Option<bool>,
 }
 
@@ -176,7 +182,7 @@ impl Call {
     }
 }
 
-/// Answers the turn that runs it with a model and its tools. Gives how often the model was asked.
+/// Answers the turn that runs it with a model and its tools. Returns the number of model calls.
 #[fiber(name = "forever.agent_loop", crate = crate, max_recoveries = 1000)]
 pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>) -> Result<u32, BoxError> {
     let mut summary: Option<Summary> = None;
@@ -201,7 +207,7 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>) -> 
             return Ok(steps);
         }
         if steps == looped.max_steps {
-            return Err(format!("the model was asked {steps} times and still wants to go on").into());
+            return Err(format!("the model was called {steps} times and did not finish").into());
         }
         let may_compact = !refused && compactions < looped.max_compactions;
         if may_compact && looped.is_nearly_full(ctx, steps, summary.as_ref(), length.as_ref()).await? {
@@ -212,7 +218,7 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>) -> 
         let said = step!("model", retry = looped.retry(), |op| looped.ask(ctx, steps, summary.as_ref(), op).await?);
         if said.too_long {
             if refused {
-                return Err("the conversation is too long for the model, also after it was made shorter".into());
+                return Err("the conversation is too long for the model, even after compaction".into());
             }
             let shorter = step!("compact", looped.compacted(ctx, steps, summary.as_ref()).await?);
             summary = Some(shorter);
@@ -231,7 +237,7 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>) -> 
 }
 
 impl AgentLoop {
-    /// The calls that people were asked about, with their answers.
+    /// The calls for which people were asked for approval, with their answers.
     async fn approved(&self, ctx: &FiberContext) -> Result<Vec<Call>, BoxError> {
         let turn = turn_of(ctx)?;
         let said = |part: &Part| {
@@ -242,13 +248,13 @@ impl AgentLoop {
         Ok(turn.message().await.parts.iter().filter_map(said).collect())
     }
 
-    /// Whether something is asked before this step that only a person or their client can answer.
+    /// Whether a call before this step waits for a person or their client.
     async fn waits_for_a_person(&self, ctx: &FiberContext, step: u32) -> Result<bool, BoxError> {
         let parts = turn_of(ctx)?.step(step).await.before;
         Ok(parts.iter().any(|part| part.interaction().is_some()))
     }
 
-    /// Makes one call, and writes what came of it.
+    /// Makes one tool call, and writes its result.
     async fn call(&self, ctx: &FiberContext, call: &Call, op: &Op) -> Result<(), BoxError> {
         let chunk = match self.tools.get(&call.tool) {
             _ if call.approved == Some(false) => Chunk::tool_output_denied(&call.id),
@@ -265,14 +271,14 @@ impl AgentLoop {
         self.write(ctx, chunk).await
     }
 
-    /// What becomes of a call that was begun and of which nobody knows how it ended.
+    /// Resolves a call that was started and whose outcome is unknown.
     fn unknown<'a>(&'a self, ctx: &'a FiberContext, call: &'a Call) -> OnUnknown<'a, (), BoxError> {
         OnUnknown::check(move |_| async move {
             let message = turn_of(ctx)?.message().await;
             let part = message.parts.iter().find(|part| part.tool_call_id() == Some(call.id.as_str()));
             let waits = |state| matches!(state, ToolState::InputAvailable | ToolState::ApprovalResponded);
             if part.and_then(Part::tool_state).is_some_and(|state| !waits(state)) {
-                // What came of it is in the log.
+                // The result is in the log.
                 return Ok::<_, BoxError>(Some(()));
             }
             match self.tools.get(&call.tool).map(|tool| tool.on_unknown) {
@@ -286,7 +292,7 @@ impl AgentLoop {
         })
     }
 
-    /// Writes to the turn; stored when this returns.
+    /// Writes a chunk to the turn; it is stored when this returns.
     async fn write(&self, ctx: &FiberContext, chunk: Chunk) -> Result<(), BoxError> {
         let turn = turn_of(ctx)?;
         let written = match turn.put(chunk).await {
@@ -305,8 +311,9 @@ pub(super) fn turn_of(ctx: &FiberContext) -> Result<&Turn, BoxError> {
     ctx.host().ok_or_else(|| "the loop of an agent is run by a turn".into())
 }
 
-/// An error of the store, or of a runtime that closes, interrupts the fiber; any other is its own.
-/// When the attempt is over none counts: the loop goes on in the next one.
+/// Handles an error of the loop. One of the store, or of a runtime that closes, interrupts the
+/// fiber; any other is the fiber's own. Once the attempt is over, errors are ignored: the loop
+/// continues in the next attempt.
 pub(super) async fn failed<T>(ctx: &FiberContext, error: BoxError) -> Result<T, BoxError> {
     if !turn_of(ctx)?.is_open() {
         return Ok(ctx.run().halt(Exit::Again(Arc::new(()))).await);

@@ -1,8 +1,10 @@
-//! The loop of an agent, as a fiber function that a turn runs: the model is asked, what it wants to have done is done, and so on until it wants nothing more.
+//! The agent loop, as a fiber function that a turn runs: it calls the model, makes the tool calls
+//! that the model asks for, and repeats until there are none.
 //!
-//! What comes of each step stands in the log of the turn and in the fiber's snapshot; the log is first. So a step that runs again looks into the
-//! log: an answer that is whole there is not asked for again, one that was cut off is gone on with, and a tool call whose result is there is
-//! not made again. A call that was begun and has no result is decided by its operation, and not guessed.
+//! The result of each step is in the log of the turn and in the fiber's snapshot; the log comes
+//! first. So a step that runs again reads the log: a complete answer is not requested again, one
+//! that was cut off is continued, and a tool call with a result is not repeated. A call that was
+//! started and has no result is resolved by its operation, never guessed.
 mod asking;
 mod child;
 mod compaction;

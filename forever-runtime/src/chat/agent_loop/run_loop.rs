@@ -1,4 +1,4 @@
-//! A turn that is answered by the loop.
+//! Turns that are answered by the agent loop.
 use std::fmt;
 
 use crate::agent::BoxError;
@@ -9,7 +9,7 @@ use crate::chat::turn::Turn;
 use crate::runtime::handle::FiberError;
 
 impl Turn {
-    /// Answers with the [`AgentLoop`] of the runtime, which goes on exactly where it was.
+    /// Answers with the [`AgentLoop`] of the runtime, which resumes exactly where it was.
     ///
     /// # Errors
     /// As [`run`](Turn::run).
@@ -26,7 +26,7 @@ impl Turn {
     }
 }
 
-/// Why an agent loop has failed, without the names of its fiber, which are not for people.
+/// Error of an agent loop, without the internal names of its fiber.
 #[derive(Debug)]
 struct LoopFailed(FiberError);
 

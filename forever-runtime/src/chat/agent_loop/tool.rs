@@ -1,4 +1,4 @@
-//! Tools that the model may call and that run here.
+//! Tools that the model may call and that run in this process.
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -12,18 +12,20 @@ use crate::chat::user_code::{awaited, called_or, said_of};
 use crate::future::BoxFuture;
 use crate::ops::op::Op;
 
-/// What becomes of a call of which nobody knows whether it was carried out: the process died in the middle of it.
+/// Policy for a tool call in doubt: the process died while it ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum UnknownCall {
-    /// The model is told that it may have been carried out, and decides. It is not repeated by itself.
+    /// The model is informed that it may have been carried out, and decides. It is not repeated
+    /// automatically.
     #[default]
     Report,
-    /// It is made again, with the same [`Op::id`]: right for tools that only read, and for those whose other side knows ids.
+    /// It is repeated with the same [`Op::id`]: right for tools that only read, and for services
+    /// that accept an idempotency key.
     Retry,
 }
 
-/// Something that the model may have done.
+/// A tool that the model may call.
 #[derive(Clone)]
 #[must_use]
 pub struct Tool {
@@ -37,8 +39,8 @@ type Run = dyn Fn(Value, Op) -> BoxFuture<'static, Result<Value, BoxError>> + Se
 type Asks = dyn Fn(&Value) -> bool + Send + Sync;
 
 impl Tool {
-    /// A tool that runs a closure with the input that the model gives, and the operation that it is: its id is the same however often the
-    /// call is made again.
+    /// A tool that runs a closure with the model's input and an operation, whose id is the same
+    /// however often the call is repeated.
     pub fn new<F, B>(name: impl Into<String>, run: F) -> Self
     where
         F: Fn(Value, Op) -> B + Send + Sync + 'static,
@@ -48,10 +50,11 @@ impl Tool {
         Tool { spec, on_unknown: UnknownCall::default(), run: Arc::new(move |input, op| Box::pin(run(input, op))), approval: None }
     }
 
-    /// A tool whose input is a type of the program. The model is told its JSON schema, and the description of the type is that of the tool.
+    /// A tool whose input is a type of the program. The model gets its JSON schema; the description
+    /// of the type is that of the tool.
     ///
-    /// An input that is not of that type is an error that the model is told, so that it can call the tool again; the closure is not called.
-    /// The call ends with what the closure gives, as JSON.
+    /// If an input does not fit the type, the model gets an error and can call the tool again; the
+    /// closure is not called. The result of the call is the closure's value as JSON.
     ///
     /// ```
     /// # use forever_runtime as forever;
@@ -92,25 +95,25 @@ impl Tool {
         Tool::new(name, of_values).description(description).parameters(schema)
     }
 
-    /// What it does, for the model.
+    /// Sets the description for the model.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.spec.description = text.into();
         self
     }
 
-    /// JSON schema of its input.
+    /// Sets the JSON schema of the input.
     pub fn parameters(mut self, schema: Value) -> Self {
         self.spec.parameters = schema;
         self
     }
 
-    /// What becomes of a call of which nobody knows whether it was carried out.
+    /// Sets the policy for calls in doubt.
     pub fn on_unknown(mut self, what: UnknownCall) -> Self {
         self.on_unknown = what;
         self
     }
 
-    /// A person is asked before a call for whose input this is true.
+    /// Asks a person before each call for whose input `asks` returns `true`.
     pub fn needs_approval(mut self, asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
         self.approval = Some(Arc::new(asks));
         self
@@ -121,7 +124,7 @@ impl Tool {
         self.approval.as_ref().is_some_and(|asks| called_or("needs_approval", || asks(input), || true))
     }
 
-    /// What the call gives, or the text of its failure.
+    /// Result of the call, or the text of its error.
     pub(super) async fn call(&self, input: Value, op: Op) -> Result<Value, String> {
         awaited(|| (self.run)(input, op)).await.map_err(|why| said_of(&why))
     }
@@ -133,7 +136,7 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// Tools by their names.
+/// Tools by name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tools(BTreeMap<String, Tool>);
 

@@ -1,4 +1,4 @@
-//! What there is of an answer, read from the store.
+//! The state of an answer, read from the store.
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::warn;
@@ -10,9 +10,9 @@ use crate::chat::recovery::{ChatRecovery, RecoveryKind, RecoveryPolicy};
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
-use crate::store::{ChunkBatch, MessageRow, TurnRequest, TurnRow, TurnSeq};
+use crate::store::{MessageRow, StreamBatch, TurnRequest, TurnRow, TurnSeq};
 
-/// What a turn was asked with, read.
+/// The request of a turn, parsed.
 pub(super) struct Asked {
     pub(super) body: Option<Value>,
     pub(super) client_tools: Vec<ToolSpec>,
@@ -20,7 +20,8 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// A turn that `continues` may be asked with what another one was: what is damaged there is left out.
+    /// A turn that `continues` may have the request of an earlier one; damaged parts of it are left
+    /// out.
     pub(super) fn read(request: TurnRequest, continues: bool) -> Result<Self> {
         let body = part("body", request.body, continues)?;
         let client_tools = part("client tools", request.tools, continues)?.unwrap_or_default();
@@ -40,25 +41,25 @@ fn part<T: DeserializeOwned>(what: &str, text: Option<String>, continues: bool) 
     }
 }
 
-/// What there is of an answer.
+/// The state of an answer.
 pub(super) struct Answered {
     /// The conversation before it.
     pub(super) before: Vec<UiMessage>,
     pub(super) builder: MessageBuilder,
-    /// How many parts of the message there were before the turn.
+    /// Number of parts of the message before the turn.
     parts_before: usize,
-    /// How many chunks are stored.
+    /// Number of stored chunks.
     pub(super) stored: u64,
-    /// Whether the last of them says that it is whole.
+    /// Whether the last of them ends the answer.
     pub(super) finished: bool,
-    /// How many steps of the model the message had before the turn.
+    /// Number of steps of the message before the turn.
     pub(super) steps_before: usize,
-    /// How many of the turn are whole.
+    /// Number of complete steps of the turn.
     pub(super) steps: u32,
 }
 
 impl Answered {
-    pub(super) async fn load(exec: &Executor, row: &TurnRow, chunks: &[ChunkBatch]) -> Result<Self> {
+    pub(super) async fn load(exec: &Executor, row: &TurnRow, chunks: &[StreamBatch]) -> Result<Self> {
         let mut before = read_messages(&exec.runtime.store.chat_messages(row.chat.clone(), row.place).await?)?;
         let there = before.iter().position(|message| message.id == row.message);
         let message = there.map_or_else(|| UiMessage::new(row.message.as_str(), Role::Assistant), |place| before.remove(place));
@@ -81,7 +82,8 @@ impl Answered {
         self.builder.message().parts.get(before..).unwrap_or_default()
     }
 
-    /// Whether the answer ends in questions to a person or their client, and in nothing else that is open.
+    /// Whether the answer ends in tool calls that wait for a person or their client, and has
+    /// nothing else open.
     pub(super) fn waits_for_a_person(&mut self, client_tools: &[ToolSpec]) -> bool {
         let open: Vec<_> = self.partial().iter().filter(|part| part.tool_state().is_some_and(|s| !s.is_settled())).collect();
         let asks = |part: &&Part| match part.tool_state() {
@@ -92,7 +94,7 @@ impl Answered {
         !open.is_empty() && open.iter().all(asks)
     }
 
-    /// Keeps the results of tools, and what was there before the turn.
+    /// Removes all parts of the turn but the results of tools.
     pub(super) fn forget_all_but_results(&mut self) {
         let mut place = 0;
         let before = self.parts_before;
@@ -152,7 +154,7 @@ pub(in crate::chat) fn message_row(message: &UiMessage) -> Result<MessageRow> {
     Ok(MessageRow { id: message.id.clone(), role: message.role.into(), data, pending: message.is_pending() })
 }
 
-/// Whether a tool is one that the client answers.
+/// Whether the client runs the tool of this call.
 pub(super) fn is_client_tool(part: &Part, tools: &[ToolSpec]) -> bool {
     part.tool_name().is_some_and(|name| tools.iter().any(|tool| tool.name == name))
 }

@@ -1,4 +1,5 @@
-//! One attempt to answer a turn: the hook runs until it ends or something ends it, and the turn is settled unless it was interrupted.
+//! One attempt to answer a turn: runs the hook until it ends or is stopped, and settles the turn
+//! unless it was interrupted.
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,19 +37,19 @@ pub(super) struct Attempt<'a> {
     /// Keeps the agent in memory.
     pub(super) _woken: Woken,
     pub(super) turn: Turn,
-    /// How many attempts there were without progress, with this one.
+    /// Number of attempts without progress, including this one.
     pub(super) attempts: u32,
 }
 
 impl Attempt<'_> {
-    /// Gives the turn to its agent, and settles it unless it is interrupted.
+    /// Hands the turn to its agent, and settles it unless it is interrupted.
     pub(super) async fn run(self, frame: &mut TurnFrame<'_>) -> Result<Attempted> {
         let (ctx, grace) = (frame.ctx, self.exec.runtime.settings.cancel_grace);
         let runs = &self.turn.inner().runs;
         let mut served = pin!(frame.serve(&self.turn));
         let attempted = self.answered(self.hear(ctx, served.as_mut()).await).await?;
         if matches!(attempted, Attempted::Over(_)) && runs.is_to_stop() {
-            // It is asked to stop, and has so long for it.
+            // The hook is asked to stop, and has this much time for it.
             ctx.run().backend.tell_to_stop();
             ctx.run().ops.ask_to_stop();
             let ended = race(served, runs.idle());
@@ -61,13 +62,14 @@ impl Attempt<'_> {
         Ok(attempted)
     }
 
-    /// Settles the turn as its hook has ended, unless it is interrupted.
+    /// Settles the turn by how its hook ended, unless it is interrupted.
     async fn answered(&self, ended: Heard) -> Result<Attempted> {
         let inner = self.turn.inner();
         let settled_calls = {
-            // Whoever writes just now is waited for, so that what they are told is so: it is in the message, or it is refused.
+            // Waits for a concurrent writer, so that its answer is right: its chunk is in the
+            // message, or is refused.
             let mut stream = inner.stream.lock().await;
-            // One that has nothing more to say settles what was left all the same.
+            // A hook that has nothing more to write settles open calls all the same.
             let repairs = matches!(ended, Heard::Answered(Ok(()))) && !inner.runs_fiber.load(Ordering::Acquire);
             let settled_calls = if repairs { inner.repair(&mut stream) } else { Ok(()) };
             inner.open.send_replace(false);
@@ -118,7 +120,7 @@ impl Attempt<'_> {
         }
         let mut stream = inner.stream.lock().await;
         let (state, reason) = match &stream.error {
-            // What was written ends it, whatever the hook says after it.
+            // An error that was written ends the turn, whatever the hook returns after it.
             Some(text) if state != TurnState::Aborted => (TurnState::Error, Some(text.clone())),
             _ if stream.aborted && state == TurnState::Completed => (TurnState::Aborted, None),
             _ => (state, reason),
@@ -134,7 +136,7 @@ impl Attempt<'_> {
         settled.with(state, reason, message).await.map(Attempted::Over)
     }
 
-    /// Runs the hook until it ends, or something ends it.
+    /// Runs the hook until it ends or is stopped.
     async fn hear(&self, ctx: &FiberContext, served: impl Future<Output = Exit>) -> Heard {
         let silent = async {
             let Some(gap) = self.policy.stall_timeout else { return std::future::pending().await };
@@ -178,7 +180,7 @@ impl Attempt<'_> {
         first(pin!(first(pin!(answered), pin!(stopped))), pin!(stop)).await
     }
 
-    /// What was written so far is stored; the next attempt goes on after it.
+    /// Ends the attempt. Everything written so far is stored; the next attempt continues after it.
     async fn interrupted(&self, why: String, delay: Option<Duration>) -> Result<Attempted> {
         if let Err(error) = self.turn.flush().await {
             return self.over_or(error).await;
@@ -188,12 +190,12 @@ impl Attempt<'_> {
         Ok(Attempted::Interrupted { interrupted: Interrupted::here(why, delay), runs })
     }
 
-    /// The end of the turn if it has ended meanwhile, which is why something failed; else that.
+    /// If the turn has ended meanwhile, which explains the error, its end; otherwise the error.
     async fn over_or(&self, error: Error) -> Result<Attempted> {
         self.over().await?.map(Attempted::Over).ok_or(error)
     }
 
-    /// How the turn has ended meanwhile, if somebody else has ended it.
+    /// State of the turn if other code has ended it meanwhile.
     async fn over(&self) -> Result<Option<TurnState>> {
         let row = self.exec.runtime.store.turn_by_seq(self.turn.inner().row.seq).await?;
         let Some(row) = row else { return Ok(Some(TurnState::Aborted)) };
@@ -205,13 +207,13 @@ impl Attempt<'_> {
     }
 }
 
-/// What ended the hook.
+/// Reason why the hook ended.
 enum Heard {
     Answered(Result<(), BoxError>),
     Cancelled(Arc<str>),
     Silent(Duration),
     Closing,
-    /// What the hook runs ends the activation.
+    /// A run of the hook ends the activation.
     Stopped(Exit),
 }
 

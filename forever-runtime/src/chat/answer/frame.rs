@@ -1,4 +1,4 @@
-//! The frame of a turn, in which its attempts carry out what the hook runs.
+//! The frame of a turn, in which its attempts execute the runs of their hook.
 use std::sync::atomic::Ordering;
 
 use crate::chat::runs::{EndedRun, Locals, RUN, Runs, Start};
@@ -7,7 +7,7 @@ use crate::frame::activation::Frame;
 use crate::frame::context::FiberContext;
 use crate::runtime::exit::Exit;
 
-/// The fiber of a turn, as its attempts run functions in it.
+/// The fiber of a turn, whose attempts run functions in it.
 #[derive(Debug)]
 pub(super) struct TurnFrame<'run> {
     pub(super) frame: &'run mut Frame,
@@ -16,7 +16,7 @@ pub(super) struct TurnFrame<'run> {
 }
 
 impl TurnFrame<'_> {
-    /// The runs of an attempt, at its beginning.
+    /// The runs of an attempt, at its start.
     pub(super) fn runs(&self) -> Runs {
         Runs::new(self.locals.ended.clone(), self.frame.called().map(str::to_owned))
     }
@@ -26,13 +26,13 @@ impl TurnFrame<'_> {
         self.frame.called().is_some()
     }
 
-    /// How much the functions have done, in checkpoints.
+    /// Progress of the functions, in checkpoints.
     pub(super) fn checkpoints(&self) -> u64 {
         self.frame.run().checkpoints.load(Ordering::Relaxed)
     }
 
-    /// How the activation ends: a snapshot that cannot be read is parked, unless its `migrate`
-    /// function is still to be asked.
+    /// Exit of the activation: a snapshot that cannot be read parks it, unless its `migrate`
+    /// function has not been tried yet.
     pub(super) fn parked_by(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Unreadable { why, depth, .. } if self.frame.run().left().is_unreadable(depth) => Exit::Parked(why),
@@ -40,7 +40,7 @@ impl TurnFrame<'_> {
         }
     }
 
-    /// Carries out what the hook runs, until something ends the activation.
+    /// Executes the runs of the hook until the activation has to end.
     pub(super) async fn serve(&mut self, turn: &Turn) -> Exit {
         let runs = &turn.inner().runs;
         let ctx = self.ctx.hosted(turn.clone());
@@ -48,7 +48,7 @@ impl TurnFrame<'_> {
             let start = runs.begun().await;
             match self.carry_out(start, &ctx).await {
                 Ok(ended) => runs.end(ended),
-                // It was asked to stop, or the attempt is over: what ends the attempt decides.
+                // It was asked to stop, or the attempt is over: the attempt's own end decides.
                 Err(Exit::Again(_)) => return runs.stop().await,
                 Err(Exit::Interrupted(error)) if error.is_closed() => return runs.stop().await,
                 Err(exit) => return exit,

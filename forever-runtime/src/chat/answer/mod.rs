@@ -1,7 +1,9 @@
-//! The fiber of a turn: begins it when its time has come, gives it to its agent, goes on after interruptions, and settles it.
+//! The fiber of a turn: begins it when its time has come, hands it to its agent, continues after
+//! interruptions, and settles it.
 //!
-//! Where a turn stands is in its row and its log, and its fiber keeps what its hook runs. So an attempt begins at its start each time the fiber
-//! is entered, asks the store what there is, and what the hook runs goes on where it was.
+//! The state of a turn is in its row and its log; its fiber saves what its hook runs. So each
+//! activation of the fiber starts an attempt from the beginning and loads the state from the store,
+//! and the runs of the hook resume where they were.
 mod answered;
 mod attempt;
 mod frame;

@@ -1,4 +1,4 @@
-//! What comes before an attempt: whether there is one, what it goes on from, and its agent.
+//! Preparation of an attempt: whether there is one, its starting point, and its agent.
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::runtime::fence::Fence;
 use crate::runtime::race::race;
 use crate::store::{AgentId, IncidentRow, TurnKind, TurnRow, TurnStart, TurnState};
 
-/// The longest wait between two attempts.
+/// Maximum wait between two attempts.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 /// Why there is no attempt.
@@ -51,7 +51,7 @@ impl From<Error> for Not {
     }
 }
 
-/// A turn that was begun.
+/// A turn that has begun.
 pub(super) struct Preparing<'a> {
     exec: &'a Arc<Executor>,
     chats: &'a Arc<Chats>,
@@ -62,16 +62,17 @@ pub(super) struct Preparing<'a> {
     asked: Asked,
     incident: Option<IncidentRow>,
     answered: Answered,
-    /// Whether it was begun before.
+    /// Whether it had begun before.
     again: bool,
-    /// What there is of it, for its progress: chunks, and checkpoints of what its hook runs.
+    /// Amount of work, to measure progress: chunks, and checkpoints of the hook's runs.
     work: u64,
-    /// Attempts without progress, with this one.
+    /// Attempts without progress, including this one.
     attempts: u32,
 }
 
 impl<'a> Preparing<'a> {
-    /// Reads what there is; a turn that was told to end, or has its answer, ends here.
+    /// Loads the state of the turn. A turn that was cancelled, or has its complete answer, ends
+    /// here.
     pub(super) async fn load(
         exec: &'a Arc<Executor>,
         chats: &'a Arc<Chats>,
@@ -85,7 +86,7 @@ impl<'a> Preparing<'a> {
         let answered = Answered::load(exec, &row, &chunks).await?;
         let mut asked = Asked::read(request, row.kind == TurnKind::Continue)?;
         if let Some(looped) = exec.resources.get::<AgentLoop>() {
-            // A client cannot take the place of a tool that runs here.
+            // A client cannot replace a tool that runs here.
             asked.client_tools.retain(|tool| !looped.has_tool(&tool.name));
         }
         let work = answered.stored.saturating_add(frame.checkpoints());
@@ -95,13 +96,14 @@ impl<'a> Preparing<'a> {
         }
         let waits = !frame.has_call() && this.answered.waits_for_a_person(&this.asked.client_tools);
         if again && (this.answered.finished || waits) {
-            // The model need not be asked anything more: it has said everything, or the rest comes with a person's answer.
+            // No further model call is needed: the answer is complete, or the rest follows after a
+            // person's answer.
             return Err(this.ends(TurnState::Completed, None).await);
         }
         Ok(this)
     }
 
-    /// Everything that an attempt needs.
+    /// Prepares everything that an attempt needs.
     pub(super) async fn attempt(mut self, under_way: &'a UnderWay, frame: &TurnFrame<'_>) -> Result<Attempt<'a>, Not> {
         let (mut recovery, mut asks) = (None, false);
         match self.before {
@@ -128,13 +130,13 @@ impl<'a> Preparing<'a> {
         Ok(self.turn(recovery, woken, hooks, under_way, frame))
     }
 
-    /// What is known of the turn as it was left.
+    /// The state in which the turn was interrupted, for the hook.
     fn context(&mut self, why: &str) -> ChatRecovery {
         let deaths = self.row.deaths.saturating_sub(1);
         self.answered.recovery(&self.row, &self.asked, self.policy, self.attempts, deaths, why)
     }
 
-    /// Counts the interruption; a turn that has used up what it was given ends here.
+    /// Counts the interruption; a turn that has used up its budget ends here.
     async fn judged(mut self, before: &Interrupted) -> Result<(Self, ChatRecovery), Not> {
         let Preparing { exec, fence, policy, .. } = self;
         let deaths = self.row.deaths.saturating_sub(1);
@@ -166,7 +168,7 @@ impl<'a> Preparing<'a> {
         Err(Not::Made(Attempted::Over(state)))
     }
 
-    /// Asks the agent what becomes of the turn.
+    /// Asks the agent how to recover the turn.
     async fn asks(mut self, hooks: &dyn ChatHooks, context: &mut ChatRecovery) -> Result<Self, Not> {
         let limit = self.exec.runtime.settings.hook_timeout;
         let failed = |why: String| {
@@ -235,7 +237,7 @@ impl<'a> Preparing<'a> {
         Attempt { exec, chats, policy, under_way, hooks, _woken: woken, turn, attempts }
     }
 
-    /// The turn ends before an attempt.
+    /// Ends the turn before an attempt.
     async fn ends(self, state: TurnState, reason: Option<&str>) -> Not {
         let settled =
             Settled { exec: self.exec, chats: self.chats, by: Some(self.fence), row: &self.row, incident: self.incident.is_some() };
@@ -246,7 +248,7 @@ impl<'a> Preparing<'a> {
     }
 }
 
-/// How long to wait before the next attempt after an error that may pass.
+/// How long to wait before the next attempt after a transient error.
 pub(super) fn delay(policy: &RecoveryPolicy, attempts: u32, told: Option<Duration>) -> Duration {
     told.unwrap_or_else(|| policy.retry_delay.saturating_mul(1 << attempts.saturating_sub(1).min(10)).min(LONGEST_DELAY))
 }

@@ -24,7 +24,7 @@ use crate::store::{IncidentState, TurnRow, TurnSettlement, TurnSettler, TurnStat
 pub(super) struct Settled<'a> {
     pub(super) exec: &'a Arc<Executor>,
     pub(super) chats: &'a Arc<Chats>,
-    /// The claim of its fiber; none where that has ended.
+    /// Claim of its fiber; `None` where that has ended.
     pub(super) by: Option<&'a Arc<Fence>>,
     pub(super) row: &'a TurnRow,
     /// Whether it was interrupted before.
@@ -32,7 +32,7 @@ pub(super) struct Settled<'a> {
 }
 
 impl Settled<'_> {
-    /// Stores how the turn ended, with its message; gives the state that is stored.
+    /// Stores the end of the turn with its message; returns the stored state.
     pub(super) async fn with(self, state: TurnState, reason: Option<&str>, message: UiMessage) -> Result<TurnState> {
         self.store(state, reason, message, IncidentState::Recovered).await
     }
@@ -50,7 +50,7 @@ impl Settled<'_> {
             let reason = if state == TurnState::Interrupted { Some(INTERRUPTED_TEXT) } else { reason };
             mark(&mut message, state, reason);
         }
-        // An error is seen in the conversation even if nothing was said before it.
+        // An error is visible in the conversation even if nothing was written before it.
         let kept = !empty || state == TurnState::Error;
         let message = if kept { Some(message_row(&message)?) } else { None };
         let how = TurnSettlement {
@@ -61,7 +61,7 @@ impl Settled<'_> {
             incident: interrupted.then_some(incident),
             now_ms: exec.runtime.now_ms(),
         };
-        // Those who follow the turn hear of its end although the fiber that answers it may be dropped now.
+        // Followers of the turn are notified of its end although its fiber may be dropped now.
         let (of_work, chats, by, row) = (Arc::clone(exec), Arc::clone(chats), by.cloned(), row.clone());
         let work = async move {
             let exec = &of_work;
@@ -96,7 +96,7 @@ impl Settled<'_> {
     }
 }
 
-/// Ends the fiber that answers a turn, if there is one.
+/// Cancels the fiber that answers a turn, if there is one.
 pub(in crate::chat) async fn cancel_fiber(exec: &Arc<Executor>, row: &TurnRow, reason: &str) {
     let cancelled = async { commands::cancel(&exec.runtime, &fiber_id(exec, row).await?, reason).await };
     match cancelled.await {
@@ -106,7 +106,7 @@ pub(in crate::chat) async fn cancel_fiber(exec: &Arc<Executor>, row: &TurnRow, r
     }
 }
 
-/// Nothing more comes to the parts of a message.
+/// Closes the parts of a message.
 fn close_parts(message: &mut UiMessage) {
     for part in &mut message.parts {
         if matches!(part.kind(), "text" | "reasoning") && part.get("state").is_some() {
@@ -115,7 +115,7 @@ fn close_parts(message: &mut UiMessage) {
     }
 }
 
-/// Lets the message say how its turn ended, for everybody who sees nothing else of it.
+/// Records in the message how its turn ended, for clients that see nothing else of it.
 fn mark(message: &mut UiMessage, state: TurnState, reason: Option<&str>) {
     let metadata = message.metadata.get_or_insert_with(|| json!({}));
     if let Value::Object(fields) = metadata {
@@ -123,24 +123,25 @@ fn mark(message: &mut UiMessage, state: TurnState, reason: Option<&str>) {
     }
 }
 
-/// Settles a turn whose fiber has ended without it.
+/// Settles a turn whose fiber has ended without settling it.
 pub(in crate::chat) async fn settle_left(exec: &Arc<Executor>, chats: &Arc<Chats>, row: &TurnRow) -> Result<()> {
     let (state, why) = match &row.cancel {
         Some(reason) => (TurnState::Aborted, reason.as_str()),
         None => (TurnState::Interrupted, "its fiber has ended"),
     };
-    // No fiber runs, so answers are stored in the message: none between its reading and its writing.
+    // No fiber runs, so answers are stored in the message: the lock keeps them out between its
+    // reading and its writing.
     let asking = chats.answering(&row.chat);
     let _alone = asking.lock().await;
     settle_as(exec, chats, None, row, state, why).await.map(drop)
 }
 
-/// Settles a turn in whose fiber something panicked.
+/// Settles a turn whose fiber has panicked.
 pub(super) async fn settle_panicked(exec: &Arc<Executor>, chats: &Arc<Chats>, fence: &Arc<Fence>, row: &TurnRow) -> Result<TurnState> {
     settle_as(exec, chats, Some(fence), row, TurnState::Error, USUAL_TEXT).await
 }
 
-/// Settles a turn with what there is of its answer in the store.
+/// Settles a turn with the part of its answer that is in the store.
 async fn settle_as(
     exec: &Arc<Executor>,
     chats: &Arc<Chats>,

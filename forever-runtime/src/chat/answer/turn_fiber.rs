@@ -33,7 +33,7 @@ pub(crate) const NAME: &str = "forever.turn";
 static MACHINE: Machine = Machine {
     name: NAME,
     version: 0,
-    // How often a turn may be interrupted is its agent's policy.
+    // The agent's policy limits how often a turn may be interrupted.
     max_recoveries: Some(u32::MAX),
     arguments: &["class", "agent", "turn"],
     cuts: &[Cut {
@@ -92,7 +92,7 @@ impl Fiber for Answer {
     ) -> impl Future<Output = Result<String, Error>> + Send + 'run {
         let run = frame.run();
         async move {
-            // The turn is under way for as long as its hook runs something.
+            // The turn is running for as long as its hook runs something.
             run.backend.stay_in_memory();
             let locals = if let Some(Answer { chat, turn }) = start {
                 runs::Locals { chat, turn, ended: Vec::new() }
@@ -116,7 +116,7 @@ impl Fiber for Answer {
                 }
             };
             match answered.await {
-                // What it has run and not awaited ends with it.
+                // Runs that the hook did not await end with it.
                 Ok(Next::Over(state)) => run.halt(Exit::Completed(format!("\"{state}\"").into())).await,
                 Ok(Next::Leave(exit)) => run.halt(exit).await,
                 Err(error) if is_parked_by(&error) => run.halt(Exit::parked(chain(&error))).await,
@@ -126,27 +126,27 @@ impl Fiber for Answer {
     }
 }
 
-/// Whether a turn is parked by an error, which would be the same if it were tried again.
+/// Whether an error parks a turn: a retry would end in the same one.
 fn is_parked_by(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotRegistered | ErrorKind::Value)
 }
 
-/// What becomes of the fiber.
+/// Next state of the fiber.
 enum Next {
-    /// The turn has ended so.
+    /// The turn has ended, in this state.
     Over(TurnState),
-    /// The activation ends so.
+    /// The activation ends.
     Leave(Exit),
 }
 
-/// Why an attempt came to nothing, for the next one.
+/// Why an attempt failed, for the next one.
 #[derive(Debug, Clone)]
 pub(super) struct Interrupted {
     pub(super) how: Interruption,
     pub(super) why: String,
     /// How long to wait before the next attempt.
     pub(super) delay: Option<Duration>,
-    /// Whether the agent did not come into memory.
+    /// Whether the agent could not be woken.
     pub(super) asleep: bool,
 }
 
@@ -213,8 +213,9 @@ impl Answering<'_> {
             match attempted {
                 Attempted::Over(state) => return Ok(Next::Over(state)),
                 Attempted::Stopped(exit) => match frame.parked_by(exit) {
-                    // What was cancelled before the attempt is parked all the same: to begin it again
-                    // would end here again. What is cancelled since is seen at the next beginning.
+                    // A turn that was cancelled before the attempt is parked all the same: to
+                    // begin it again would end here again. A later cancellation is seen when it
+                    // begins next.
                     Exit::Parked(why) if !was_cancelled => {
                         let parked = exec.runtime.store.park_turn(fence.claim(), row.seq, why.to_string(), exec.runtime.now_ms());
                         if fence.guard(parked).await? {
@@ -238,7 +239,7 @@ impl Answering<'_> {
                         }
                     }
                     if runs {
-                        // What runs goes on from its last checkpoint, as after every other end of an
+                        // Runs resume from their last checkpoint, as after every other end of an
                         // activation.
                         return Ok(Next::Leave(Exit::Again(Arc::new(interrupted))));
                     }
@@ -248,8 +249,8 @@ impl Answering<'_> {
         }
     }
 
-    /// Ends a turn in which something has panicked that nothing else has caught, so that no caller
-    /// waits for an answer that does not come.
+    /// Ends a turn after a panic that no other code has caught, so that no caller waits for an
+    /// answer that never comes.
     async fn panicked(self, turn: &runs::Locals, why: &BoxError) -> Result<Next> {
         let Answering { exec, chats, fence } = self;
         warn!(turn.id = turn.turn, error = %why, "the fiber of a turn panicked, which ends the turn");
@@ -260,16 +261,16 @@ impl Answering<'_> {
     }
 }
 
-/// How the attempt before this one came to its end, if there was one.
+/// How the last attempt ended, if there was one.
 #[derive(Debug)]
 pub(super) enum Before {
     Interrupted(Interrupted),
-    /// The fiber was parked, and goes on: nothing was interrupted.
+    /// The fiber was parked, and resumes: nothing was interrupted.
     Parked,
 }
 
 impl Before {
-    /// What the fiber says of the activation before this one.
+    /// Derived from how the last activation of the fiber ended.
     fn of(ctx: &FiberContext) -> Self {
         let handed_over = ctx.handed_over.as_ref().and_then(|there| there.downcast_ref::<Interrupted>());
         match handed_over {
@@ -280,14 +281,14 @@ impl Before {
     }
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 pub(super) enum Attempted {
     Over(TurnState),
-    /// What the hook runs ends the activation so.
+    /// A run of the hook ends the activation.
     Stopped(Exit),
     Interrupted {
         interrupted: Interrupted,
-        /// Whether something that the hook runs is under way.
+        /// Whether a run of the hook is under way.
         runs: bool,
     },
 }

@@ -1,8 +1,9 @@
-//! From chunks to the parts of one message.
+//! Builds the parts of one message from chunks.
 //!
-//! Comes in: the message so far, and chunks in their order. Goes out: the message that the `ai` package (version 6, `processUIMessageStream`)
-//! makes of them, after every chunk. `tests/recorded` holds what that package made of several hundred streams.
-//! A chunk that a client would refuse is refused here, and changes nothing.
+//! Input: the message so far, and chunks in order. Output: after every chunk, the message that the
+//! `ai` package (version 6, `processUIMessageStream`) builds from them. `tests/recorded` holds what
+//! that package built from several hundred streams. A chunk that a client would refuse is refused
+//! here, and changes nothing.
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -14,19 +15,19 @@ use crate::chat::message::tool::Calls;
 use crate::chat::message::ui_message::{Role, UiMessage};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a part that comes in pieces is: text, or reasoning.
+/// Kind of a part that is streamed in pieces: text, or reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Prose {
-    /// What the model says.
+    /// Text of the answer.
     Text,
-    /// What it thinks before.
+    /// Reasoning of the model before the answer.
     Reasoning,
 }
 
 impl Prose {
     const ALL: [Prose; 2] = [Prose::Text, Prose::Reasoning];
 
-    /// The `type` of its part, and what the types of its chunks begin with.
+    /// The `type` of its part, and the prefix of the types of its chunks.
     pub fn as_str(self) -> &'static str {
         match self {
             Prose::Text => "text",
@@ -35,19 +36,19 @@ impl Prose {
     }
 }
 
-/// A piece of text or reasoning that has begun and has not ended.
+/// A part of text or reasoning that has begun and has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenPart {
-    /// Which of the two.
+    /// Kind of the part.
     pub prose: Prose,
-    /// What its chunks name it by.
+    /// Id of the part in its chunks.
     pub id: String,
-    /// Which of the message's parts it is.
+    /// Index of the part in the message.
     pub at: usize,
 }
 
 impl OpenPart {
-    /// The chunk that ends it.
+    /// The chunk that ends the part.
     pub fn end(&self) -> Chunk {
         match self.prose {
             Prose::Text => Chunk::text_end(&self.id),
@@ -56,7 +57,7 @@ impl OpenPart {
     }
 }
 
-/// Makes one message of chunks.
+/// Builds one message from chunks.
 ///
 /// ```
 /// # use forever_runtime::chat::message::{Chunk, MessageBuilder, Role, UiMessage};
@@ -73,7 +74,7 @@ impl OpenPart {
 #[derive(Debug, Clone)]
 pub struct MessageBuilder {
     message: UiMessage,
-    /// Where the open parts are, by id: text, then reasoning.
+    /// Indexes of the open parts, by id: text, then reasoning.
     open: [BTreeMap<String, usize>; 2],
     calls: Calls,
     started: bool,
@@ -81,18 +82,19 @@ pub struct MessageBuilder {
 }
 
 impl Default for MessageBuilder {
-    /// For a message without id and parts: `start` gives it its id.
+    /// For a message without id and parts: `start` sets its id.
     fn default() -> Self {
         MessageBuilder::new(UiMessage::new("", Role::Assistant))
     }
 }
 
 impl MessageBuilder {
-    /// Goes on from a message: an empty one, or a partial answer.
+    /// Continues from a message: an empty one, or a partial answer.
     ///
-    /// Its text and reasoning cannot be added to, even where they have no end: the chunks that began them, which say by what ids they are
-    /// named, are not known here, nor are they to a client that is shown the message. Who has them applies them to an empty message.
-    /// Input of tools that has no end is gone on with.
+    /// Nothing can be appended to its text and reasoning, even where they have no end: the chunks
+    /// that began them, with their ids, are not known here, and not known to a client that is shown
+    /// the message. A caller that has those chunks applies them to an empty message. Input of tools
+    /// that has no end is continued.
     pub fn new(message: UiMessage) -> Self {
         let calls = Calls::of(&message.parts);
         MessageBuilder { message, open: Default::default(), calls, started: false, finish_reason: None }
@@ -100,12 +102,14 @@ impl MessageBuilder {
 
     /// Adds one chunk.
     ///
-    /// Kinds that are not known here change nothing, nor do `error` and `abort`: that a stream ends is not told by its message.
+    /// Unknown kinds change nothing. Neither do `error` and `abort`: the end of a stream is not
+    /// part of its message.
     ///
     /// # Errors
-    /// Of kind [`Value`](ErrorKind::Value), for what a client would refuse: a field that is missing or of another type, more of a part that
-    /// has not begun or has ended, the result of a call that nobody made. So is metadata that is no object where there is metadata already,
-    /// which a client would take apart letter by letter. The message is then as it was.
+    /// Of kind [`Value`](ErrorKind::Value), for every chunk that a client would refuse: a field
+    /// that is missing or of another type, a delta for a part that has not begun or has ended, the
+    /// result of a call that was never made. Also for metadata that is no object where there is
+    /// metadata already, which a client would split into letters. The message is then unchanged.
     pub fn apply(&mut self, chunk: &Chunk) -> Result<()> {
         check(chunk)?;
         match chunk.kind() {
@@ -119,7 +123,7 @@ impl MessageBuilder {
             "source-url" => self.push(chunk, &["sourceId", "url", "title", "providerMetadata"]),
             "source-document" => self.push(chunk, &["sourceId", "mediaType", "title", "filename", "providerMetadata"]),
             "start-step" => {
-                // What is written from here on goes to other parts.
+                // Later chunks go to other parts.
                 self.calls.settle(&mut self.message.parts);
                 self.message.parts.push(Part::of(json!({ "type": "step-start" })));
             }
@@ -145,7 +149,7 @@ impl MessageBuilder {
         Ok(())
     }
 
-    /// Adds chunks, all of them or, if one is refused, none.
+    /// Adds all chunks or, if one is refused, none.
     pub(in crate::chat) fn apply_all(&mut self, chunks: &[Chunk]) -> Result<()> {
         if let [chunk] = chunks {
             return self.apply(chunk);
@@ -154,24 +158,25 @@ impl MessageBuilder {
         chunks.iter().try_for_each(|chunk| self.apply(chunk)).inspect_err(|_| *self = before)
     }
 
-    /// The message so far. The input of tools that is still being written is read when it is asked for, not at every chunk.
+    /// The message so far. The input of tools that is still being written is parsed by this call,
+    /// not with every chunk.
     pub fn message(&mut self) -> &UiMessage {
         self.calls.settle(&mut self.message.parts);
         &self.message
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn into_message(mut self) -> UiMessage {
         self.calls.settle(&mut self.message.parts);
         self.message
     }
 
-    /// The parts so far, but for the input of tools that is still being written, which may lag behind.
+    /// The parts so far. The input of tools that is still being written may lag behind.
     pub(super) fn parts(&self) -> &[Part] {
         &self.message.parts
     }
 
-    /// Whether a `start` has come.
+    /// Whether a `start` was applied.
     pub fn is_started(&self) -> bool {
         self.started
     }
@@ -181,7 +186,7 @@ impl MessageBuilder {
         self.finish_reason.as_deref()
     }
 
-    /// The text and reasoning that can be added to, in the order of their parts.
+    /// The text and reasoning parts that are open, in order.
     pub fn open(&self) -> Vec<OpenPart> {
         let open = Prose::ALL.into_iter().zip(&self.open);
         let mut open: Vec<_> =
@@ -190,7 +195,7 @@ impl MessageBuilder {
         open
     }
 
-    /// Ends all that is open, and gives the chunks that end it in every client.
+    /// Closes all open parts, and returns the chunks that close them in every client.
     pub fn close(&mut self) -> Vec<Chunk> {
         let open = self.open();
         self.open = Default::default();
@@ -268,8 +273,8 @@ impl MessageBuilder {
     }
 }
 
-/// Objects are merged, whatever else there is takes the place of what was there. Keys that would change what an object of a JavaScript
-/// program is are passed over.
+/// Merges objects; any other value replaces the old one. Keys that would change the prototype of a
+/// JavaScript object are skipped.
 fn merge(old: &mut Map<String, Value>, new: &Map<String, Value>) {
     for (key, new) in new {
         match (old.get_mut(key), new) {

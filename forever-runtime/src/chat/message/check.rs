@@ -1,19 +1,20 @@
-//! What the fields of a chunk have to be: the same rules by which the `ai` package lets a chunk into a client.
+//! Validation of the fields of a chunk, by the same rules as in the `ai` package.
 //!
-//! A chunk that breaks them would end the stream in every client that validates, so it is refused before it is stored.
+//! A chunk that breaks them would end the stream in every client that validates, so it is refused
+//! before it is stored.
 use serde_json::Value;
 
 use crate::chat::message::chunk::Chunk;
 use crate::chat::message::ui_message::{MAX_NESTING, nests_deeper};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a field has to be.
+/// Type that a field must have.
 #[derive(Clone, Copy)]
 enum Rule {
     Text,
     Flag,
     Object,
-    /// An object of objects: one for each provider.
+    /// An object of objects: one per provider.
     Metadata,
     OneOf(&'static [&'static str]),
     Anything,
@@ -61,7 +62,7 @@ const ERROR: (&str, Rule) = ("errorText", Text);
 const ID: (&str, Rule) = ("id", Text);
 const REASONS: &[&str] = &["stop", "length", "content-filter", "tool-calls", "error", "other"];
 
-/// The fields of a kind of chunk; none for a kind that is not known.
+/// The fields of a kind of chunk; `None` for an unknown kind.
 fn fields(kind: &str) -> Option<Fields> {
     let (must, may): (&'static [_], &'static [_]) = match kind {
         "text-start" | "text-end" | "reasoning-start" | "reasoning-end" => (&[ID], &[PROVIDER]),
@@ -90,11 +91,12 @@ fn fields(kind: &str) -> Option<Fields> {
     Some(Fields { must, may })
 }
 
-/// Whether a client would let a chunk in. Kinds that are not known here are let in, whatever they
-/// hold. No chunk is let in whose values nest too deep to be read again.
+/// Checks that a client would accept a chunk. Unknown kinds are accepted, whatever they contain. No
+/// chunk is accepted whose values are nested too deeply to be read again.
 ///
 /// # Errors
-/// Of kind [`Value`](ErrorKind::Value), naming the first field that is missing or not what it has to be.
+/// Of kind [`Value`](ErrorKind::Value), naming the first field that is missing or of the wrong
+/// type.
 pub(super) fn check(chunk: &Chunk) -> Result<()> {
     if chunk.0.values().any(|value| nests_deeper(value, MAX_NESTING)) {
         let why = format!("chunk `{}`: it is nested deeper than {MAX_NESTING} levels", chunk.kind());

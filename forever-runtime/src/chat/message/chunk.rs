@@ -1,10 +1,11 @@
-//! One event of the stream that a message is made from.
+//! `Chunk`: one event of the stream that a message is built from.
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The longest chunk that can be stored, in bytes of JSON: 4 MiB. Longer text, reasoning and tool input is split; anything else is refused.
+/// Maximum length of a stored chunk, in bytes of JSON: 4 MiB. Longer text, reasoning and tool input
+/// is split; any other chunk is refused.
 pub const MAX_CHUNK: usize = 4 << 20;
 
 /// One event of a stream: the AI SDK's `UIMessageChunk`.
@@ -13,7 +14,7 @@ pub const MAX_CHUNK: usize = 4 << 20;
 pub struct Chunk(pub(super) Map<String, Value>);
 
 impl Chunk {
-    /// Any chunk, from its JSON.
+    /// A chunk of any kind, from its JSON.
     ///
     /// # Errors
     /// Of kind [`Value`](ErrorKind::Value) if it is no object with a `type`.
@@ -24,7 +25,7 @@ impl Chunk {
         }
     }
 
-    /// Any chunk, from the text of its JSON.
+    /// A chunk of any kind, from its JSON text.
     ///
     /// # Errors
     /// Of kind [`Value`](ErrorKind::Value) if it is not JSON, or no object with a `type`.
@@ -46,92 +47,93 @@ impl Chunk {
         self
     }
 
-    /// A message begins; the runtime gives it its id.
+    /// Begins a message; the runtime sets its id.
     pub fn start() -> Self {
         Chunk::of(json!({ "type": "start" }))
     }
 
-    /// A message, or what is added to one, is done.
+    /// Ends a message, or a continuation of one.
     pub fn finish() -> Self {
         Chunk::of(json!({ "type": "finish" }))
     }
 
-    /// A call of the model begins.
+    /// Begins a step: one call of the model.
     pub fn start_step() -> Self {
         Chunk::of(json!({ "type": "start-step" }))
     }
 
-    /// A call of the model is done.
+    /// Ends a step.
     pub fn finish_step() -> Self {
         Chunk::of(json!({ "type": "finish-step" }))
     }
 
-    /// A piece of text begins, known by `id` until it ends.
+    /// Begins a text part, known by `id` until it ends.
     pub fn text_start(id: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "text-start", "id": id.into() }))
     }
 
-    /// More of a piece of text.
+    /// Appends to a text part.
     pub fn text_delta(id: impl Into<String>, delta: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "text-delta", "id": id.into(), "delta": delta.into() }))
     }
 
-    /// A piece of text ends.
+    /// Ends a text part.
     pub fn text_end(id: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "text-end", "id": id.into() }))
     }
 
-    /// A piece of reasoning begins.
+    /// Begins a reasoning part.
     pub fn reasoning_start(id: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "reasoning-start", "id": id.into() }))
     }
 
-    /// More of a piece of reasoning.
+    /// Appends to a reasoning part.
     pub fn reasoning_delta(id: impl Into<String>, delta: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "reasoning-delta", "id": id.into(), "delta": delta.into() }))
     }
 
-    /// A piece of reasoning ends.
+    /// Ends a reasoning part.
     pub fn reasoning_end(id: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "reasoning-end", "id": id.into() }))
     }
 
-    /// The model begins to write the input of a tool.
+    /// Begins the input of a tool call.
     pub fn tool_input_start(call: impl Into<String>, tool: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "tool-input-start", "toolCallId": call.into(), "toolName": tool.into() }))
     }
 
-    /// More of the input of a tool: a piece of JSON text.
+    /// Appends to the input of a tool call: a piece of JSON text.
     pub fn tool_input_delta(call: impl Into<String>, delta: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "tool-input-delta", "toolCallId": call.into(), "inputTextDelta": delta.into() }))
     }
 
-    /// The input of a tool is there.
+    /// Sets the complete input of a tool call.
     pub fn tool_input_available(call: impl Into<String>, tool: impl Into<String>, input: Value) -> Self {
         Chunk::of(json!({ "type": "tool-input-available", "toolCallId": call.into(), "toolName": tool.into() })).with("input", input)
     }
 
-    /// A person is asked whether a tool may be run.
+    /// Asks a person to approve a tool call.
     pub fn tool_approval_request(call: impl Into<String>, approval: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "tool-approval-request", "toolCallId": call.into(), "approvalId": approval.into() }))
     }
 
-    /// A tool has given a result.
+    /// Sets the result of a tool call.
     pub fn tool_output_available(call: impl Into<String>, output: Value) -> Self {
         Chunk::of(json!({ "type": "tool-output-available", "toolCallId": call.into() })).with("output", output)
     }
 
-    /// A tool has failed.
+    /// Sets the error of a tool call.
     pub fn tool_output_error(call: impl Into<String>, error: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "tool-output-error", "toolCallId": call.into(), "errorText": error.into() }))
     }
 
-    /// A person has refused that a tool is run.
+    /// Records that a person refused a tool call.
     pub fn tool_output_denied(call: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "tool-output-denied", "toolCallId": call.into() }))
     }
 
-    /// Data of the program's own, as a part `data-{name}`; one with an id takes the place of the last one with it.
+    /// Data of the program, as a part `data-{name}`; with an id, it replaces the last one with the
+    /// same id.
     pub fn data(name: &str, id: Option<&str>, data: Value) -> Self {
         let chunk = Chunk::of(json!({ "type": format!("data-{name}") })).with("data", data);
         match id {
@@ -140,22 +142,22 @@ impl Chunk {
         }
     }
 
-    /// Data that goes into the message's metadata, beside what is there.
+    /// Data that is merged into the message's metadata.
     pub fn metadata(metadata: Value) -> Self {
         Chunk::of(json!({ "type": "message-metadata" })).with("messageMetadata", metadata)
     }
 
-    /// The stream ends in an error.
+    /// Ends the stream with an error.
     pub fn error(text: impl Into<String>) -> Self {
         Chunk::of(json!({ "type": "error", "errorText": text.into() }))
     }
 
-    /// Its `type`.
+    /// The `type` of the chunk.
     pub fn kind(&self) -> &str {
         self.str("type").unwrap_or_default()
     }
 
-    /// A field.
+    /// A field of the chunk.
     pub fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field)
     }
@@ -165,14 +167,14 @@ impl Chunk {
         self.0.insert(field.into(), value.into());
     }
 
-    /// Takes a field away.
+    /// Removes a field.
     pub fn remove(&mut self, field: &str) -> Option<Value> {
         self.0.remove(field)
     }
 
-    /// The JSON text, in one line.
+    /// The chunk as JSON text, in one line.
     pub fn to_text(&self) -> String {
-        // A map of JSON values with text for keys: there is nothing in it that cannot be written.
+        // A map of JSON values with text keys can always be written.
         serde_json::to_string(&self.0).unwrap_or_default()
     }
 

@@ -1,16 +1,17 @@
-//! What a new attempt adds to the answer that an attempt before it left unfinished.
+//! Continues the unfinished answer of an earlier attempt.
 //!
-//! Comes in: the chunks of the new attempt, which knows nothing of the one before. Goes out: the chunks that go behind those of the attempt
-//! before, into the same log. What always holds: a client that has seen the log so far is right when it adds what goes out, for it never
-//! sees a second beginning of the message, nor one id for two open parts, nor a call that has its result being made again; and text that
-//! was cut off goes on in the part where it was cut off, if the attempt begins with text.
+//! Input: the chunks of the new attempt, which knows nothing of the earlier one. Output: chunks
+//! that follow those of the earlier attempt in the same log. Invariants: a client that has seen the
+//! log so far can append the output. It never sees a second start of the message, one id for two
+//! open parts, or a call with a result being made again. Text that was cut off continues in its
+//! part, if the new attempt begins with text.
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chat::message::build::{MessageBuilder, OpenPart, Prose};
 use crate::chat::message::chunk::Chunk;
 use crate::chat::message::part::{Part, ToolState};
 
-/// Fits the chunks of a new attempt behind those of an unfinished one.
+/// Fits the chunks of a new attempt to those of an unfinished one.
 ///
 /// ```
 /// # use forever_runtime::chat::message::{Chunk, Continuation, MessageBuilder};
@@ -19,7 +20,7 @@ use crate::chat::message::part::{Part, ToolState};
 /// for chunk in [Chunk::start(), Chunk::start_step(), Chunk::text_start("t"), Chunk::text_delta("t", "Hello, ")] {
 ///     answer.apply(&chunk)?;
 /// }
-/// // The process dies here. What the model says when it is asked to go on:
+/// // The process dies here. The model's output when it is asked to continue:
 /// let again = [Chunk::start(), Chunk::start_step(), Chunk::text_start("u"), Chunk::text_delta("u", "world"), Chunk::text_end("u")];
 /// let mut continuation = Continuation::of(&answer);
 /// for chunk in again.into_iter().flat_map(|chunk| continuation.next(chunk)) {
@@ -32,46 +33,48 @@ use crate::chat::message::part::{Part, ToolState};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Continuation {
-    /// What the attempt before left, until the first content of this one says what becomes of it.
+    /// State left by the earlier attempt, until the first content of this one decides what to do
+    /// with it.
     left: Option<Left>,
     started: bool,
     reasoning_apart: bool,
-    /// What comes is the rest of the answer whose parts begin there.
+    /// The chunks are the rest of the answer whose parts begin at this index.
     same_answer: Option<usize>,
     calls: BTreeMap<String, Call>,
-    /// What is open in the log.
+    /// Parts that are open in the log.
     open: BTreeSet<(Prose, String)>,
-    /// What parts that the attempt has open are called in the log.
+    /// Ids in the log of the parts that the attempt has open.
     names: BTreeMap<(Prose, String), String>,
 }
 
-/// What an unfinished attempt leaves.
+/// State left by an unfinished attempt.
 #[derive(Debug, Clone)]
 struct Left {
     open: Vec<OpenPart>,
-    /// Which of them can be gone on with: nothing that a model has said comes behind it.
+    /// Index of the part that can be continued: no other output of the model follows it.
     last: Option<usize>,
-    /// The message ends with the beginning of a step.
+    /// Whether the message ends with the start of a step.
     in_new_step: bool,
-    /// The beginning of a step of the new attempt, until it is known whether the step before goes on instead.
+    /// The start of a step of the new attempt, held back until it is known whether the last step
+    /// continues instead.
     held: Option<Chunk>,
 }
 
-/// How far a call had come before the attempt.
+/// Progress of a call before the attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Call {
-    /// Its input was being written in the step that runs.
+    /// Its input was being written in the current step.
     Writing,
-    /// Its input was there.
+    /// Its input was complete.
     Given,
-    /// A person had answered whether it may be run.
+    /// A person had approved or refused it.
     Answered,
     /// It had its result.
     Settled,
 }
 
 impl Continuation {
-    /// What can be added to the message of a builder that was given all chunks of the log.
+    /// Continues the message of a builder that was given all chunks of the log.
     pub fn of(answer: &MessageBuilder) -> Self {
         let parts = answer.parts();
         let left = answer.open();
@@ -82,7 +85,7 @@ impl Continuation {
             let preliminary = part.get("preliminary").and_then(serde_json::Value::as_bool) == Some(true);
             let call = match part.tool_state()? {
                 ToolState::InputStreaming if at >= step => Call::Writing,
-                // A client would make another part for it now.
+                // A client would make a new part for it now.
                 ToolState::InputStreaming => return None,
                 ToolState::ApprovalResponded => Call::Answered,
                 ToolState::InputAvailable | ToolState::ApprovalRequested => Call::Given,
@@ -109,20 +112,22 @@ impl Continuation {
         }
     }
 
-    /// Reasoning that was cut off does not go on in its part: for providers that sign a piece of reasoning, and take it back only whole.
+    /// Puts reasoning after an interruption into a new part: for providers that sign a piece of
+    /// reasoning and accept it only whole.
     pub fn reasoning_apart(mut self) -> Self {
         self.reasoning_apart = true;
         self
     }
 
-    /// What comes is the rest of the very answer that was cut off, whose first new part is at `from`: there text and reasoning go on in the part that
-    /// has their id, and begin one of their own otherwise.
+    /// Declares that the chunks are the rest of the very answer that was cut off, whose first new
+    /// part is at `from`. Text and reasoning continue in a part with their id from there on, and
+    /// begin a new part otherwise.
     pub(in crate::chat) fn same_answer(mut self, from: usize) -> Self {
         self.same_answer = Some(from);
         self
     }
 
-    /// The chunks that go into the log for the next chunk of the attempt.
+    /// The chunks to append to the log for the next chunk of the attempt.
     pub fn next(&mut self, chunk: Chunk) -> Vec<Chunk> {
         let mut out = Vec::new();
         match chunk.kind() {
@@ -191,7 +196,8 @@ impl Continuation {
         if let Some(name) = self.names.get(&part) {
             chunk.set("id", name.as_str());
         } else if self.left.as_ref().is_some_and(|left| left.open.iter().any(|open| open.prose == prose && open.id == part.1)) {
-            // The attempt takes up the stream itself where it was cut off: it knows what is open, and will end it.
+            // The attempt continues the stream itself where it was cut off: it knows the open
+            // parts, and will end them.
             self.left = None;
         }
         if chunk.kind().ends_with("-end") {
@@ -201,7 +207,7 @@ impl Continuation {
         out.push(chunk);
     }
 
-    /// Which part that is left goes on when text or reasoning begins.
+    /// Index of the left part that continues when text or reasoning begins.
     fn to_go_on_with(&self, prose: Prose, id: &str) -> Option<usize> {
         let left = self.left.as_ref()?;
         let goes_on = |open: &OpenPart| match (self.same_answer, prose) {
@@ -212,7 +218,8 @@ impl Continuation {
         left.last.filter(|&last| left.open[last].prose == prose && goes_on(&left.open[last]))
     }
 
-    /// The first content of the attempt: ends what was left open, but for what is gone on with, whose name is given.
+    /// Handles the first content of the attempt: ends the open parts except the one that is
+    /// continued, whose id is returned.
     fn decide(&mut self, on: Option<usize>, same_step: bool, out: &mut Vec<Chunk>) -> Option<String> {
         let left = self.left.take()?;
         let mut name = None;
@@ -230,7 +237,8 @@ impl Continuation {
         name
     }
 
-    /// What a part that the attempt begins is called in the log: as the attempt calls it, unless something of that name is open.
+    /// Id in the log for a part that the attempt begins: the attempt's own, unless a part with that
+    /// id is open.
     fn free_name(&self, prose: Prose, id: &str) -> String {
         let part = (prose, id.to_owned());
         if self.names.get(&part).is_some_and(|name| name == id) || !self.open.contains(&part) {
@@ -248,7 +256,7 @@ impl Continuation {
 }
 
 impl Call {
-    /// Whether a chunk tells what has been told.
+    /// Whether a chunk repeats progress that is in the log already.
     fn is_past(self, kind: &str) -> bool {
         let input = matches!(kind, "tool-input-start" | "tool-input-delta" | "tool-input-available");
         match self {

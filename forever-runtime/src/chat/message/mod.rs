@@ -1,9 +1,12 @@
-//! Messages and chunks: the JSON of the AI SDK (`UIMessage`, `UIMessageChunk`, versions 5 and 6), read and written as it comes.
+//! Messages and chunks: the JSON of the AI SDK (`UIMessage`, `UIMessageChunk`, versions 5 and 6),
+//! read and written without loss.
 //!
-//! A chunk is one event of a stream, a part one piece of a message; `build` makes parts from chunks, `continue_with` fits the chunks of a new
-//! attempt behind those of one that was cut off, `repair` makes of messages what a model can take. Chunks and parts are JSON objects whose
-//! `type` says what they are, and keep every field that is not known here: what is not understood passes through untouched.
-//! Source of the formats: <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol> and <https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message>.
+//! A chunk is one event of a stream, a part one piece of a message. `build` makes parts from
+//! chunks, `continue_with` fits the chunks of a new attempt to those of one that was cut off, and
+//! `repair` makes messages acceptable to a model. Chunks and parts are JSON objects with a `type`.
+//! They keep every unknown field, so that newer formats pass through unchanged. Source of the
+//! formats: <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol> and
+//! <https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message>.
 mod build;
 mod check;
 mod chunk;

@@ -1,27 +1,28 @@
-//! One piece of a message.
+//! `Part`: one piece of a message.
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::store::InteractionKind;
 
-/// One piece of a message: text, reasoning, a tool call, a file, a source, data of the program's own, the beginning of a step.
+/// One piece of a message: text, reasoning, a tool call, a file, a source, data of the program, or
+/// the start of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Part(pub(super) Map<String, Value>);
 
-/// How far a tool call has come: the `state` of a tool part.
+/// State of a tool call: the `state` of a tool part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ToolState {
-    /// Its input is being written by the model.
+    /// The model is writing its input.
     InputStreaming,
-    /// Its input is there; nobody has run it, or somebody runs it.
+    /// Its input is complete; it may be running.
     InputAvailable,
-    /// A person is asked whether it may be run.
+    /// A person is asked for approval.
     ApprovalRequested,
-    /// The person has answered.
+    /// The person has approved or refused it.
     ApprovalResponded,
-    /// It has given a result.
+    /// It has a result.
     OutputAvailable,
     /// It has failed.
     OutputError,
@@ -40,7 +41,7 @@ impl ToolState {
         ToolState::OutputDenied,
     ];
 
-    /// The word in JSON.
+    /// The value in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             ToolState::InputStreaming => "input-streaming",
@@ -53,19 +54,19 @@ impl ToolState {
         }
     }
 
-    /// Whether the call is over: it has a result, an error or a refusal.
+    /// Whether the call has ended: it has a result, an error or a refusal.
     pub fn is_settled(self) -> bool {
         matches!(self, ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied)
     }
 }
 
 impl Part {
-    /// A finished piece of text.
+    /// A complete text part.
     pub fn text(text: impl Into<String>) -> Self {
         Part::of(json!({ "type": "text", "text": text.into() }))
     }
 
-    /// Any part, from its JSON; `None` if it is no object with a `type`.
+    /// A part of any kind, from its JSON; `None` if it is no object with a `type`.
     pub fn from_json(json: Value) -> Option<Self> {
         match json {
             Value::Object(fields) if fields.get("type").is_some_and(Value::is_string) => Some(Part(fields)),
@@ -80,17 +81,17 @@ impl Part {
         }
     }
 
-    /// Its `type`.
+    /// The `type` of the part.
     pub fn kind(&self) -> &str {
         self.str("type").unwrap_or_default()
     }
 
-    /// The text of a text part.
+    /// The text, if it is a text part.
     pub fn as_text(&self) -> Option<&str> {
         if self.kind() == "text" { self.str("text") } else { None }
     }
 
-    /// The text of a reasoning part.
+    /// The text, if it is a reasoning part.
     pub fn as_reasoning(&self) -> Option<&str> {
         if self.kind() == "reasoning" { self.str("text") } else { None }
     }
@@ -101,7 +102,7 @@ impl Part {
         kind == "dynamic-tool" || kind.starts_with("tool-")
     }
 
-    /// The name of the tool, of a tool call.
+    /// Name of the tool, if it is a tool call.
     pub fn tool_name(&self) -> Option<&str> {
         match self.kind() {
             "dynamic-tool" => self.str("toolName"),
@@ -109,23 +110,23 @@ impl Part {
         }
     }
 
-    /// The id of a tool call.
+    /// Id of the call, if it is a tool call.
     pub fn tool_call_id(&self) -> Option<&str> {
         if self.is_tool() { self.str("toolCallId") } else { None }
     }
 
-    /// How far a tool call has come; `None` for other parts, and for a state that is not known here.
+    /// State of the call; `None` for other parts, and for an unknown state.
     pub fn tool_state(&self) -> Option<ToolState> {
         let state = if self.is_tool() { self.str("state")? } else { return None };
         ToolState::ALL.into_iter().find(|s| s.as_str() == state)
     }
 
-    /// What a tool call of an assistant's message waits for, if it is a person or their client.
+    /// The kind of interaction that a tool call of an assistant's message waits for, if any.
     pub fn interaction(&self) -> Option<InteractionKind> {
         InteractionKind::of(&self.0)
     }
 
-    /// A field.
+    /// A field of the part.
     pub fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field)
     }
@@ -135,7 +136,7 @@ impl Part {
         self.0.insert(field.into(), value.into());
     }
 
-    /// Takes a field away.
+    /// Removes a field.
     pub fn remove(&mut self, field: &str) -> Option<Value> {
         self.0.remove(field)
     }
@@ -144,7 +145,7 @@ impl Part {
         self.0.get(field)?.as_str()
     }
 
-    /// Sets a field, or takes it away.
+    /// Sets or removes a field.
     pub(super) fn put(&mut self, field: &str, value: Option<Value>) {
         match value {
             Some(value) => self.set(field, value),
@@ -152,7 +153,7 @@ impl Part {
         }
     }
 
-    /// Adds to a field that is text.
+    /// Appends to a text field.
     pub(super) fn push_str(&mut self, field: &str, more: &str) {
         match self.0.get_mut(field) {
             Some(Value::String(text)) => text.push_str(more),

@@ -1,14 +1,17 @@
-//! What can be read of JSON text that is cut off: the input of a tool while the model still writes it.
+//! Partial JSON: reads text that is cut off, such as the input of a tool that the model is still
+//! writing.
 //!
-//! Comes in: text. Goes out: the value that the `ai` package reads of the same text (`parsePartialJson`), or nothing. Text that is whole is
-//! read as it is. Any other is cut back to the last place where everything before it can stand, what is open there is closed, and the
-//! result is read. Two things differ: half of a surrogate pair, which Rust's text cannot hold, is read as U+FFFD, and nothing is read of
-//! JSON that `serde_json` refuses for its size (nested deeper than 128, a number beyond `f64`).
+//! Input: text. Output: the value that the `ai` package reads from the same text
+//! (`parsePartialJson`), or none. Complete text is read as it is. Other text is cut back to the
+//! last place before which everything is valid, open strings and containers are closed, and the
+//! result is read. There are two differences: half of a surrogate pair, which Rust's text cannot
+//! hold, is read as U+FFFD; and JSON that `serde_json` refuses for its size (nested deeper than
+//! 128, a number beyond `f64`) has no value.
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// What can be read of a text.
+/// The value of a text, as far as it goes.
 pub(super) fn read(text: &str) -> Option<Value> {
     let text = without_half_pairs(text);
     whole(&text).or_else(|| whole(&closed(&text)))
@@ -18,7 +21,7 @@ fn whole(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok().filter(|value| !is_forbidden(value))
 }
 
-/// Objects that would change what all objects of a JavaScript program are.
+/// Objects that would change the prototype of a JavaScript object.
 fn is_forbidden(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(is_forbidden),
@@ -31,7 +34,7 @@ fn is_forbidden(value: &Value) -> bool {
     }
 }
 
-/// Where in a container (or outside of all) the text has come to.
+/// Position in a container, or outside of all.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     Beginning,
@@ -47,29 +50,29 @@ enum At {
     AfterItemComma,
 }
 
-/// What the text is in the middle of, if it is in the middle of something.
+/// The token in the middle of which the text is, if any.
 #[derive(Clone, Copy)]
 enum Within {
     Nothing,
     Text,
     Escape,
-    /// How many of the four digits have come.
+    /// Number of the four digits so far.
     Unicode(u8),
     Number,
-    /// Where `true`, `false` or `null` begins.
+    /// Start of `true`, `false` or `null`.
     Word(usize),
 }
 
 struct Scan<'a> {
     text: &'a str,
-    /// The outside and the containers that are open, the innermost last; never empty.
+    /// The outside and the open containers, the innermost last; never empty.
     open: Vec<At>,
     within: Within,
-    /// How much of the text can stand.
+    /// Length of the valid part of the text.
     keep: usize,
 }
 
-/// The text, cut back and with what is open in it closed.
+/// The text, cut back, with everything open in it closed.
 fn closed(text: &str) -> String {
     let mut scan = Scan { text, open: vec![At::Beginning], within: Within::Nothing, keep: 0 };
     for (at, c) in text.char_indices() {
@@ -109,11 +112,11 @@ impl Scan<'_> {
             Within::Unicode(3) if c.is_ascii_hexdigit() => (self.within, self.keep) = (Within::Text, behind),
             Within::Escape => (self.within, self.keep) = (Within::Text, behind),
             Within::Unicode(digits) if c.is_ascii_hexdigit() => self.within = Within::Unicode(digits + 1),
-            // No JSON; reading it will say so.
+            // Not JSON; reading it will report that.
             Within::Unicode(_) => {}
             Within::Number => match c {
                 '0'..='9' => self.keep = behind,
-                // It cannot stand with one of these at its end.
+                // Not valid with one of these at its end.
                 'e' | 'E' | '-' | '.' => {}
                 _ => {
                     self.within = Within::Nothing;
@@ -131,7 +134,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A character that is not part of a value.
+    /// Handles a character outside of a value.
     fn between(&mut self, at: usize, c: char) {
         let behind = at + c.len_utf8();
         match (self.innermost(), c) {
@@ -153,7 +156,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Perhaps a value begins, behind which the container is at `after`.
+    /// Handles a character that may begin a value, after which the container is at `after`.
     fn begin(&mut self, at: usize, c: char, after: At) {
         let (within, inner) = match c {
             '"' => (Within::Text, None),
@@ -163,7 +166,7 @@ impl Scan<'_> {
             '[' => (Within::Nothing, Some(At::ArrayStart)),
             _ => return,
         };
-        // A sign alone is no number.
+        // A sign alone is not a number.
         if c != '-' {
             self.keep = at + 1;
         }
@@ -172,7 +175,7 @@ impl Scan<'_> {
         self.open.extend(inner);
     }
 
-    /// A character right behind a value.
+    /// Handles a character right after a value.
     fn after_value(&mut self, behind: usize, c: char) {
         match (self.innermost(), c) {
             (At::AfterMember, ',') => self.now(At::AfterMemberComma),
@@ -198,7 +201,8 @@ impl Scan<'_> {
     }
 }
 
-/// The text with U+FFFD for each `\u` escape that is half of a surrogate pair and has no other half beside it.
+/// The text with U+FFFD for each `\u` escape that is half of a surrogate pair without its other
+/// half.
 fn without_half_pairs(text: &str) -> Cow<'_, str> {
     let mut mended = String::new();
     let mut copied = 0;
@@ -224,7 +228,7 @@ fn without_half_pairs(text: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-/// The code unit that a text begins with, if it begins with `\u` and four digits.
+/// The code unit at the start of a text, if it starts with `\u` and four digits.
 fn escape(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) { u32::from_str_radix(digits, 16).ok() } else { None }

@@ -1,8 +1,9 @@
-//! What is put right in a conversation before a model is asked.
+//! Repairs a conversation before a model is called.
 //!
-//! Comes in: the messages as they are kept. Goes out: the messages as a model can take them. Providers refuse a conversation in which a call
-//! has no result, so each call that was interrupted is given one; the input of every call is an object; and an answer in which there is
-//! nothing to read is left out. What persons and programs have said is not touched. Doing it twice is doing it once.
+//! Input: the stored messages. Output: messages that a model accepts. Providers refuse a
+//! conversation in which a call has no result, so each interrupted call gets one; the input of
+//! every call becomes an object; and an answer without readable content is left out. Messages of
+//! people and programs are not changed. A second repair changes nothing.
 use serde_json::{Map, Value};
 
 use crate::chat::message::chunk::Chunk;
@@ -10,47 +11,49 @@ use crate::chat::message::part::{Part, ToolState};
 use crate::chat::message::tool::give_result;
 use crate::chat::message::ui_message::{Role, UiMessage};
 
-/// What a model, and the client, are told of a call that was interrupted.
+/// Result of an interrupted call, for the model and the client.
 pub const INTERRUPTED: &str = "The tool call was interrupted, and its result is not known.";
 
-/// What is done about a call that has no result.
+/// Result for a call that has none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Repair {
-    /// It has failed: it was interrupted, as [`INTERRUPTED`] says.
+    /// The call has failed: it was interrupted, as [`INTERRUPTED`] says.
     Interrupted,
-    /// It has failed, for this reason.
+    /// The call has failed, for this reason.
     Failed(String),
-    /// Its result is known after all.
+    /// The result is known after all.
     Output(Value),
-    /// It is still waited for, and left alone: a client runs it, or a person is asked.
+    /// The call stays open: a client runs it, or a person is asked.
     Wait,
 }
 
-/// Messages that a model can take, and what was done for that.
+/// Messages that a model accepts, and the repairs made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repaired {
     /// The messages.
     pub messages: Vec<UiMessage>,
-    /// The calls that were given a result, in order.
+    /// The calls that got a result, in order.
     pub calls: Vec<RepairedCall>,
 }
 
-/// A call that was given a result.
+/// A call that got a result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepairedCall {
-    /// The id of its message.
+    /// Id of its message.
     pub message: String,
-    /// Its own id.
+    /// Id of the call.
     pub call: String,
-    /// What a client is told that has the message open.
+    /// The chunk for a client that shows the message.
     pub chunk: Chunk,
 }
 
-/// Puts messages right. `how` is asked about every call of an assistant's message that has no result: whose input is not whole, that waits to
-/// be run, that a person is asked about or has answered for, or whose result is preliminary.
+/// Repairs messages. `how` is called for every call of an assistant's message without a result: its
+/// input is incomplete, it waits to run, it waits for approval or was approved or refused, or its
+/// result is preliminary.
 ///
-/// Input that is no object becomes the object whose JSON text it is, or `{}`; it is kept as `rawInput` if nothing else is. A call whose input
-/// could not be read, and that has only `rawInput`, has its input from there.
+/// Input that is no object becomes the object whose JSON text it is, or `{}`; the original is kept
+/// as `rawInput` unless that is set. A call whose input could not be read, and that has only
+/// `rawInput`, gets its input from there.
 pub fn repair(messages: Vec<UiMessage>, mut how: impl FnMut(&Part) -> Repair) -> Repaired {
     let mut calls = Vec::new();
     let mut repaired = Vec::with_capacity(messages.len());
@@ -76,7 +79,7 @@ pub fn repair(messages: Vec<UiMessage>, mut how: impl FnMut(&Part) -> Repair) ->
     Repaired { messages: repaired, calls }
 }
 
-/// Gives a call its result and its input what it has to be; the chunk is what tells of the result.
+/// Gives a call a result and an object as input; returns the chunk with the result.
 fn repair_call(part: &mut Part, how: &mut impl FnMut(&Part) -> Repair) -> Option<Chunk> {
     let mut told = None;
     if is_unsettled(part) {
@@ -94,12 +97,12 @@ fn repair_call(part: &mut Part, how: &mut impl FnMut(&Part) -> Repair) -> Option
     told
 }
 
-/// Whether a call has no result that will stay.
+/// Whether a call has no final result.
 fn is_unsettled(part: &Part) -> bool {
     match part.tool_state() {
         Some(ToolState::OutputAvailable) => part.get("preliminary") == Some(&Value::Bool(true)),
         Some(state) => !state.is_settled(),
-        // A state that is not known here may be a result.
+        // An unknown state may be a result.
         None => false,
     }
 }
@@ -122,7 +125,7 @@ fn repair_input(part: &mut Part) {
     }
 }
 
-/// Whether there is something in a part for a model to read.
+/// Whether a part has content that a model can read.
 fn can_be_read(part: &Part) -> bool {
     match part.kind() {
         "text" | "reasoning" => part.str("text").is_some_and(|text| !text.trim().is_empty()),

@@ -1,7 +1,8 @@
-//! From the chunks of tool calls to their parts.
+//! Builds the parts of tool calls from their chunks.
 //!
-//! Which part a chunk is about is decided as the `ai` package decides it: input goes to the part of the call in the step that runs, which is
-//! made if there is none; results go to that part too, or else to the last part of the call in any step.
+//! The part of a chunk is chosen as in the `ai` package: input goes to the part of the call in the
+//! current step, which is made if there is none; results go to that part too, or else to the last
+//! part of the call in any step.
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -15,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calls {
     writing: BTreeMap<String, Writing>,
-    /// The parts whose `input` and `rawInput` lag behind, and the calls that they are of.
+    /// Indexes of the parts whose `input` and `rawInput` lag behind, with their calls.
     stale: BTreeMap<usize, String>,
 }
 
@@ -24,9 +25,9 @@ pub(super) struct Calls {
 struct Writing {
     tool: String,
     dynamic: bool,
-    /// What has come of the input.
+    /// The input so far.
     text: String,
-    /// `text` if the input is no JSON.
+    /// `text`, if the input is not JSON.
     encoding: Option<Value>,
     title: Option<Value>,
     metadata: Option<Value>,
@@ -41,7 +42,7 @@ impl Writing {
     }
 }
 
-/// What a chunk says of a call: the fields that its part will have.
+/// Fields that a chunk sets in the part of its call.
 #[derive(Default)]
 struct News<'a> {
     call: &'a str,
@@ -92,7 +93,7 @@ impl Calls {
         Calls { writing: writing.collect(), stale: BTreeMap::new() }
     }
 
-    /// Adds one chunk whose fields have been checked.
+    /// Applies a chunk whose fields have been checked.
     pub(super) fn apply(&mut self, parts: &mut Vec<Part>, chunk: &Chunk) -> Result<()> {
         if chunk.kind() == "tool-input-delta" {
             return self.input_delta(parts, chunk);
@@ -123,7 +124,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Brings the input of all parts up to what has come of it.
+    /// Updates the input of all parts to the text so far.
     pub(super) fn settle(&mut self, parts: &mut [Part]) {
         for (at, call) in std::mem::take(&mut self.stale) {
             if let Some(writing) = self.writing.get(&call) {
@@ -178,7 +179,7 @@ impl Calls {
     }
 }
 
-/// Where the step that runs begins.
+/// Index at which the current step begins.
 fn running_step(parts: &[Part]) -> usize {
     parts.iter().rposition(|part| part.kind() == "step-start").map_or(0, |at| at + 1)
 }
@@ -187,14 +188,14 @@ fn is_dynamic(part: &Part) -> bool {
     part.kind() == "dynamic-tool"
 }
 
-/// The part that the input of a call goes to.
+/// Index of the part for the input of a call.
 fn find_input(parts: &[Part], call: &str, dynamic: bool) -> Option<usize> {
     let step = running_step(parts);
     let found = parts[step..].iter().position(|part| part.tool_call_id() == Some(call) && is_dynamic(part) == dynamic)?;
     Some(step + found)
 }
 
-/// The part that the result of a call goes to.
+/// Index of the part for the result of a call.
 fn find(parts: &[Part], chunk: &Chunk) -> Result<usize> {
     let call = chunk.str("toolCallId").unwrap_or_default();
     let of_call = |part: &Part| part.tool_call_id() == Some(call);
@@ -217,19 +218,19 @@ fn input_error(parts: &mut Vec<Part>, chunk: &Chunk) {
     update_input(parts, ToolState::OutputError, news);
 }
 
-/// Gives a call the result or error that a chunk brings.
+/// Sets the result or error of a call from a chunk.
 pub(super) fn give_result(part: &mut Part, chunk: &Chunk) {
     let field = |name| chunk.get(name).cloned();
     if chunk.kind() == "tool-output-available" {
         let news = News { output: field("output"), preliminary: field("preliminary"), ..News::of(chunk) };
         return update(part, ToolState::OutputAvailable, news);
     }
-    // The client forgets the text of a dynamic call here.
+    // The client drops the text of a dynamic call here.
     let raw_input = if is_dynamic(part) { None } else { part.get("rawInput").cloned() };
     update(part, ToolState::OutputError, News { error: field("errorText"), raw_input, ..News::of(chunk) });
 }
 
-/// What is asked of a person.
+/// The approval that a person is asked for.
 fn approval(chunk: &Chunk) -> Value {
     let mut approval = Map::new();
     approval.insert("id".to_owned(), chunk.get("approvalId").cloned().unwrap_or_default());
@@ -243,7 +244,7 @@ fn approval(chunk: &Chunk) -> Value {
     approval.into()
 }
 
-/// Changes the part that the input of a call goes to, or makes it.
+/// Updates the part for the input of a call, or creates it.
 fn update_input(parts: &mut Vec<Part>, state: ToolState, mut news: News<'_>) {
     let at = find_input(parts, news.call, news.dynamic).unwrap_or_else(|| {
         let mut part = Part(Map::new());
@@ -266,7 +267,7 @@ fn update_input(parts: &mut Vec<Part>, state: ToolState, mut news: News<'_>) {
     update(part, state, news);
 }
 
-/// Changes what all chunks of calls change.
+/// Sets the fields that all chunks of calls set.
 fn update(part: &mut Part, state: ToolState, news: News<'_>) {
     part.set("state", state.as_str());
     part.put("output", news.output);

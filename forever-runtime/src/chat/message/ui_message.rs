@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 use crate::chat::message::part::Part;
 use crate::store::MessageRole;
 
-/// Whose message it is.
+/// Role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// What the model is told beforehand.
+    /// System prompt.
     System,
     /// The person.
     User,
@@ -17,13 +17,13 @@ pub enum Role {
     Assistant,
 }
 
-/// The most levels of arrays and objects in a field of a chunk, of a part or of a message.
+/// Maximum nesting of arrays and objects in a field of a chunk, of a part or of a message.
 ///
-/// `serde_json` reads 127 levels. With this many a value can still be read where it stands in a part
-/// of a message in a frame.
+/// `serde_json` reads 127 levels. With this limit a value can still be read inside a part of a
+/// message in a frame.
 pub(crate) const MAX_NESTING: usize = 100;
 
-/// Whether a value has more levels of arrays and objects than this.
+/// Whether a value is nested deeper than `levels`.
 pub(crate) fn nests_deeper(value: &Value, levels: usize) -> bool {
     match value {
         Value::Array(items) => levels == 0 || items.iter().any(|item| nests_deeper(item, levels - 1)),
@@ -33,7 +33,7 @@ pub(crate) fn nests_deeper(value: &Value, levels: usize) -> bool {
 }
 
 impl Role {
-    /// The stored word.
+    /// The stored value.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::System => "system",
@@ -58,15 +58,15 @@ impl From<Role> for MessageRole {
 pub struct UiMessage {
     /// Unique in its chat.
     pub id: String,
-    /// Whose it is.
+    /// Role of its author.
     pub role: Role,
-    /// Whatever the program wants to keep with it.
+    /// Metadata of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
-    /// Its pieces, in order.
+    /// Its parts, in order.
     #[serde(default)]
     pub parts: Vec<Part>,
-    /// Fields that are not known here.
+    /// Unknown fields.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -77,7 +77,7 @@ impl UiMessage {
         UiMessage { id: id.into(), role, metadata: None, parts: Vec::new(), other: Map::new() }
     }
 
-    /// What a person says.
+    /// A person's message.
     pub fn user(id: impl Into<String>, text: impl Into<String>) -> Self {
         UiMessage { parts: vec![Part::text(text)], ..UiMessage::new(id, Role::User) }
     }
@@ -87,7 +87,7 @@ impl UiMessage {
         self.role == Role::Assistant && self.parts.iter().any(|part| part.interaction().is_some())
     }
 
-    /// Whether one of its fields, or of those of its parts, has more than [`MAX_NESTING`] levels.
+    /// Whether a field of it or of its parts is nested deeper than [`MAX_NESTING`].
     pub(crate) fn nests_too_deep(&self) -> bool {
         let parts = self.parts.iter().flat_map(|part| part.0.values());
         self.metadata.iter().chain(self.other.values()).chain(parts).any(|value| nests_deeper(value, MAX_NESTING))

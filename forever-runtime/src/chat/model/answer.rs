@@ -1,7 +1,8 @@
-//! What has come of an answer: from the provider's pieces to chunks that fit together.
+//! Builds an answer: turns the provider's pieces into consistent chunks.
 //!
-//! **Invariant:** a piece begins before it goes on, and ends before another begins or the answer ends. A tool call that has begun gets its input, or
-//! an error in its place, before the answer ends. Nothing comes behind the end.
+//! **Invariant:** a piece begins before it is extended, and ends before another begins or the
+//! answer ends. A tool call that has begun gets its input, or an error in its place, before the
+//! answer ends. Nothing follows the end.
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::chat::message::Chunk;
 use crate::chat::model::chat_model::{FinishReason, Finished, ModelEvent};
 
-/// Text, or reasoning.
+/// Kind of a piece: text, or reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -23,14 +24,14 @@ pub(super) struct Answer {
     open: Option<(Kind, String)>,
     calls: Vec<Call>,
     sources: Vec<String>,
-    /// There are calls that can be made, of which nothing is given here.
+    /// Whether the answer has calls, also some that are not part of this stream.
     called: bool,
     finished: bool,
 }
 
 #[derive(Debug)]
 struct Call {
-    /// What the provider calls it while it writes it.
+    /// Key of the call in the provider's stream.
     key: String,
     id: String,
     tool: String,
@@ -46,7 +47,7 @@ enum Written {
 }
 
 impl Answer {
-    /// The next event that has not been given yet.
+    /// The next event that was not returned yet.
     pub(super) fn next(&mut self) -> Option<ModelEvent> {
         self.ready.pop_front()
     }
@@ -55,13 +56,13 @@ impl Answer {
         self.finished
     }
 
-    /// The provider keeps the answer under this id.
+    /// Sets the id under which the provider stores the answer.
     pub(super) fn response(&mut self, id: &str) {
         self.ready.push_back(ModelEvent::Response(id.to_owned()));
     }
 
-    /// A piece of text or reasoning goes on, or begins. What the provider wants to be told again about it is in `metadata`, which counts at its
-    /// beginning.
+    /// Extends a piece of text or reasoning, or begins it. `metadata` is what the provider needs
+    /// back with it, and is used when the piece begins.
     pub(super) fn more(&mut self, kind: Kind, id: &str, delta: &str, metadata: Option<Value>) {
         if delta.is_empty() {
             return;
@@ -70,7 +71,7 @@ impl Answer {
         self.chunk(if kind == Kind::Text { Chunk::text_delta(id, delta) } else { Chunk::reasoning_delta(id, delta) });
     }
 
-    /// A piece of text or reasoning begins, unless it is the one that is open.
+    /// Begins a piece of text or reasoning, unless it is the open one.
     pub(super) fn begin(&mut self, kind: Kind, id: &str, metadata: Option<Value>) {
         if self.open.as_ref().is_some_and(|(open, name)| *open == kind && name == id) {
             return;
@@ -80,21 +81,21 @@ impl Answer {
         self.chunk(about(if kind == Kind::Text { Chunk::text_start(id) } else { Chunk::reasoning_start(id) }, metadata));
     }
 
-    /// A piece of a kind begins, unless one of that kind is open.
+    /// Begins a piece of a kind, unless one of that kind is open.
     pub(super) fn begin_any(&mut self, kind: Kind, id: &str, metadata: Option<Value>) {
         if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
             self.begin(kind, id, metadata);
         }
     }
 
-    /// The open piece of text or reasoning ends.
+    /// Ends the open piece of text or reasoning.
     pub(super) fn close(&mut self, metadata: Option<Value>) {
         if let Some((kind, id)) = self.open.take() {
             self.chunk(about(if kind == Kind::Text { Chunk::text_end(id) } else { Chunk::reasoning_end(id) }, metadata));
         }
     }
 
-    /// A tool call begins, which the provider calls `key` while it writes it.
+    /// Begins a tool call, which has the key `key` in the provider's stream.
     pub(super) fn call(&mut self, key: &str, id: &str, tool: &str) {
         if self.has_call(key) {
             return;
@@ -109,12 +110,12 @@ impl Answer {
         self.calls.iter().any(|call| call.key == key)
     }
 
-    /// The answer has calls that were given at another time.
+    /// Records that the answer has calls that were returned earlier.
     pub(super) fn has_called(&mut self) {
         self.called = true;
     }
 
-    /// More of the input of a call, as text.
+    /// Appends text to the input of a call.
     pub(super) fn call_more(&mut self, key: &str, delta: &str) {
         let Some(call) = self.calls.iter_mut().find(|call| call.key == key && call.state == Written::Partly) else { return };
         if !delta.is_empty() {
@@ -124,7 +125,8 @@ impl Answer {
         }
     }
 
-    /// The input of a call is there: all of it, if the provider repeats it, or what has come.
+    /// Completes the input of a call: with `all`, if the provider repeats it, or with the text so
+    /// far.
     pub(super) fn call_done(&mut self, key: &str, all: Option<&str>) {
         let Some(call) = self.calls.iter_mut().find(|call| call.key == key && call.state == Written::Partly) else { return };
         let text = all.unwrap_or(&call.input).trim();
@@ -139,7 +141,7 @@ impl Answer {
         self.chunk(chunk);
     }
 
-    /// A page that the answer is based on.
+    /// Adds a source on which the answer is based.
     pub(super) fn source(&mut self, url: &str, title: Option<&str>) {
         if self.sources.iter().any(|known| known == url) {
             return;
@@ -152,7 +154,8 @@ impl Answer {
         self.chunk(chunk);
     }
 
-    /// The answer is whole. What the provider gives as its reason is not always so: with calls that can be made it is that.
+    /// Completes the answer. The provider's reason is not always right: an answer with calls ends
+    /// for that reason.
     pub(super) fn finish(&mut self, mut finished: Finished) {
         self.close(None);
         let cut = matches!(finished.reason, FinishReason::Length | FinishReason::ContentFilter);
@@ -172,7 +175,7 @@ impl Answer {
         self.finished = true;
     }
 
-    /// The answer ends, and nobody has said that the input of this call is there.
+    /// Ends a call whose input the provider has not completed before the answer ended.
     fn call_ends(&mut self, key: &str, cut: bool) {
         let Some(call) = self.calls.iter_mut().find(|call| call.key == key) else { return };
         if cut && serde_json::from_str::<Value>(&call.input).is_err() {
@@ -189,7 +192,7 @@ impl Answer {
 }
 
 impl Call {
-    /// The chunk for an input that will never be understood.
+    /// The chunk for an input that cannot be parsed.
     fn wrong(&mut self, input: String, why: &str) -> Chunk {
         self.state = Written::Wrong;
         let mut chunk = chunk(json!({ "type": "tool-input-error", "toolCallId": self.id, "toolName": self.tool, "errorText": why }));
@@ -205,7 +208,7 @@ fn about(mut chunk: Chunk, metadata: Option<Value>) -> Chunk {
     chunk
 }
 
-/// A chunk for which there is no function.
+/// A chunk of a kind without a constructor.
 fn chunk(json: Value) -> Chunk {
     Chunk::from_json(json).expect("it is an object with a type")
 }

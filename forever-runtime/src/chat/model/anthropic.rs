@@ -1,7 +1,8 @@
 //! Anthropic's Messages API.
 //!
-//! `body` is what is sent, `stream` what comes back. Nothing is kept by the provider: a model that was cut off is shown what had come and asked to
-//! go on, since newer models do not continue an assistant message that is the last one.
+//! `body` is the request, `stream` the response. The provider stores nothing: a model that was cut
+//! off gets the answer so far and a request to continue, since newer models do not continue an
+//! assistant message in the last place.
 mod body;
 mod stream;
 
@@ -26,8 +27,9 @@ use crate::chat::model::said::waits_for_tools;
 ///     .extra(json!({ "thinking": { "type": "enabled", "budget_tokens": 8_000 } }));
 /// ```
 ///
-/// An answer that was cut off goes on with a request of its own: what had come of it is followed by the words of a person who asks to go on. If it had
-/// come as far as a tool call, no request is made: the tools come first.
+/// An answer that was cut off is continued by a new request: the answer so far, followed by a user
+/// message that asks to continue. If the answer had reached a tool call, no request is made: the
+/// tools run first.
 #[derive(Debug, Clone)]
 pub struct Anthropic {
     endpoint: Endpoint,
@@ -35,19 +37,19 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// The model of this name, at Anthropic's own address unless another is given.
+    /// The model of this name, at Anthropic's own address by default.
     pub fn new(model: impl Into<String>) -> Self {
         let mut endpoint = Endpoint::new(model.into(), "https://api.anthropic.com/v1");
         endpoint.set_header("anthropic-version", "2023-06-01");
         Anthropic { endpoint, max_tokens: 8192 }
     }
 
-    /// The key, sent as `x-api-key`.
+    /// Sets the key, sent as `x-api-key`.
     pub fn api_key(self, key: &str) -> Self {
         self.header("x-api-key", key)
     }
 
-    /// The most tokens of one answer, thinking included: 8192 unless set.
+    /// Sets the maximum number of tokens of one answer, thinking included. Defaults to 8192.
     pub fn max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = tokens;
         self
@@ -55,7 +57,7 @@ impl Anthropic {
 
     settings!();
 
-    /// The JSON that is sent, for those who send it themselves.
+    /// The JSON body of a request, for programs that send it themselves.
     ///
     /// # Errors
     /// Of kind [`Invalid`](super::ModelErrorKind::Invalid) if there is a file that cannot be sent.
@@ -65,7 +67,7 @@ impl Anthropic {
         Ok(self.endpoint.with_extra(body))
     }
 
-    /// Reads an answer from the bytes that came back, for those who send requests themselves.
+    /// Reads an answer from the bytes of a response, for programs that send requests themselves.
     pub fn read<S, B>(bytes: S) -> ModelStream
     where
         S: Stream<Item = Result<B, ModelError>> + Send + 'static,

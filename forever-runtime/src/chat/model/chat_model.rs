@@ -1,4 +1,4 @@
-//! Models: what answers, and what an answer is made of.
+//! Models: the trait, and the events of an answer.
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
@@ -9,24 +9,27 @@ use serde_json::Value;
 
 use crate::chat::message::{Chunk, Part, UiMessage};
 
-/// The answer of a model, as it comes.
+/// The answer of a model, as a stream.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
 
-/// Something that answers.
+/// A model that answers requests.
 pub trait ChatModel: Send + Sync + 'static {
-    /// Asks for an answer. The stream gives [`ModelEvent::Finished`] exactly once, last, or an error, last.
+    /// Requests an answer. The last item of the stream is either [`ModelEvent::Finished`] or an
+    /// error; neither comes earlier.
     fn answer(&self, request: ModelRequest) -> ModelStream;
 }
 
-/// What a model is asked.
+/// Request to a model.
 #[derive(Debug, Clone, Default)]
 pub struct ModelRequest {
-    /// What it is told beforehand.
+    /// System prompt.
     pub system: Option<String>,
-    /// The conversation, oldest first. The answer follows the last of them, which may be the beginning of the answer itself: an assistant
-    /// message whose tool calls all have results.
+    /// The conversation, oldest first.
+    ///
+    /// The answer follows the last message, which may be the start of the answer itself: an
+    /// assistant message whose tool calls all have results.
     pub messages: Vec<UiMessage>,
-    /// What it may call.
+    /// The tools that it may call.
     pub tools: Vec<ToolSpec>,
     /// An answer to this request that was cut off.
     pub interrupted: Option<Interrupted>,
@@ -35,7 +38,7 @@ pub struct ModelRequest {
 /// A tool that a model may call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// What it is called.
+    /// Name of the tool.
     pub name: String,
     /// What it does, for the model.
     #[serde(default)]
@@ -48,13 +51,14 @@ pub struct ToolSpec {
 /// An answer that was cut off.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupted {
-    /// Under which id the provider may have stored it: the last [`ModelEvent::Response`].
+    /// Id under which the provider may have stored it: the last [`ModelEvent::Response`].
     pub response: Option<String>,
-    /// What had come of it: text and reasoning, and tool calls whose input had come whole. What follows is added to it. Text that is in two parts, one
-    /// behind the other, is one text: an answer that was cut off before went on in it.
+    /// The answer so far: text and reasoning, and tool calls with complete input. The new chunks
+    /// follow it. Adjacent text parts are one text: an earlier answer that was cut off was
+    /// continued there.
     ///
-    /// With calls there has to be a `response` as well: then the rest of that answer is wanted if there is one, and no other. What comes before a new
-    /// [`ModelEvent::Response`] is taken for that rest.
+    /// If it has calls, `response` is set as well. Then only the rest of that answer is wanted, if
+    /// there is one. Chunks before a new [`ModelEvent::Response`] count as that rest.
     pub parts: Vec<Part>,
 }
 
@@ -62,13 +66,16 @@ pub struct Interrupted {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
-    /// The provider keeps the answer under this id, and can be asked for it. Comes before what it is the id of.
+    /// The provider stores the answer under this id, and can be asked for it. Comes before the
+    /// chunks of that answer.
     Response(String),
-    /// A piece of the answer: text, reasoning, tool calls, sources, files; not the beginning or end of a message or step.
+    /// A piece of the answer: text, reasoning, tool calls, sources, files; not the start or end of
+    /// a message or step.
     Chunk(Chunk),
-    /// Nothing may come for so long, which is no stall: the provider is asked for an answer that it keeps. Holds until the next event.
+    /// No event may come for this long, without being stalled: the provider is asked for an answer
+    /// that it has stored. Valid until the next event.
     Waiting(Duration),
-    /// The answer is whole.
+    /// The answer is complete.
     Finished(Finished),
 }
 
@@ -78,9 +85,9 @@ pub enum ModelEvent {
 pub struct Finished {
     /// Why the model stopped.
     pub reason: FinishReason,
-    /// Tokens that were read, if the provider says.
+    /// Number of input tokens, if the provider reports it.
     pub input_tokens: Option<u64>,
-    /// Tokens that were written, if the provider says.
+    /// Number of output tokens, if the provider reports it.
     pub output_tokens: Option<u64>,
 }
 
@@ -96,35 +103,36 @@ impl Finished {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FinishReason {
-    /// It had said everything.
+    /// It was done.
     #[default]
     Stop,
-    /// It was not allowed to say more.
+    /// It reached its maximum length.
     Length,
-    /// It wants tools to be called.
+    /// It waits for tool calls.
     ToolCalls,
-    /// What it would have said was held back.
+    /// Its content was filtered.
     ContentFilter,
     /// Something else.
     Other,
 }
 
-/// What kind of thing went wrong with a model.
+/// Kind of an error of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelErrorKind {
-    /// The same request may succeed later: the connection was lost, the provider is overloaded or down.
+    /// The same request may succeed later: the connection was lost, or the provider is overloaded
+    /// or down.
     Transient,
-    /// So may it, when fewer requests are made.
+    /// The same request may succeed later, at a lower rate.
     RateLimited,
     /// The conversation is longer than the model can read.
     ContextOverflow,
-    /// The provider does not know who asks, or does not let them.
+    /// The provider has not accepted the credentials, or does not allow the request.
     Denied,
-    /// The request is wrong, and will be wrong again.
+    /// The request is invalid; a retry would fail too.
     Invalid,
-    /// Nobody knows; it is not tried again.
+    /// The cause is unknown; it is not retried.
     Other,
 }
 
@@ -135,7 +143,7 @@ impl ModelErrorKind {
     }
 }
 
-/// Why a model has not answered.
+/// Error of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelError {
     kind: ModelErrorKind,
@@ -149,18 +157,18 @@ impl ModelError {
         ModelError { kind, message: message.into(), retry_after: None }
     }
 
-    /// The provider has said how long to wait.
+    /// Sets how long the provider asks to wait.
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// What kind of thing went wrong.
+    /// Kind of the error.
     pub fn kind(&self) -> ModelErrorKind {
         self.kind
     }
 
-    /// How long the provider says to wait.
+    /// How long the provider asks to wait, if it says.
     pub fn wait(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -174,7 +182,7 @@ impl fmt::Display for ModelError {
 
 impl std::error::Error for ModelError {}
 
-/// The schema of a tool's input; the providers want one even where there is none.
+/// Schema of a tool's input; providers require one even for tools without input.
 #[cfg(feature = "__http")]
 pub(super) fn tool_parameters(tool: &ToolSpec) -> Value {
     if tool.parameters.is_object() { tool.parameters.clone() } else { serde_json::json!({ "type": "object", "properties": {} }) }

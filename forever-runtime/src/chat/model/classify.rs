@@ -1,12 +1,13 @@
-//! What kind of error a provider's answer is.
+//! Classifies the error responses of providers.
 use serde_json::Value;
 
 use crate::chat::model::chat_model::{ModelError, ModelErrorKind};
 
-/// The most of a provider's text that goes into an error, in characters.
+/// Maximum length of a provider's text in an error, in characters.
 const MAX_TEXT: usize = 400;
 
-/// Words by which providers and servers say that a conversation is longer than the model can read.
+/// Phrases by which providers and servers report that a conversation is longer than the model can
+/// read.
 const OVERFLOW: &[&str] = &[
     "context_length_exceeded",
     "model_context_window_exceeded",
@@ -63,10 +64,12 @@ const TRANSIENT: &[&str] = &[
 const INVALID: &[&str] =
     &["invalid", "not_found", "unsupported", "content_filter", "content_policy", "policy_violation", "badrequest", "bad_request"];
 
-/// The error that a provider has answered with: its status, and its body, which may be JSON of any provider that is known here, or any text.
-/// An error in the stream of a request that was accepted has the status 200 and the data of its event as body.
+/// Error of a provider's response, from its status and its body. The body may be JSON of any
+/// provider known here, or any text. For an error in the stream of an accepted request, pass the
+/// status 200 and the data of its event.
 ///
-/// The text of the error is the provider's own message, if there is one: shortened, and without what looks like a key.
+/// The message is the provider's own, if there is one: shortened, and without anything that looks
+/// like a key.
 ///
 /// ```
 /// use forever_runtime::chat::model::{ModelErrorKind, classify};
@@ -83,9 +86,9 @@ pub fn classify(status: u16, body: &str) -> ModelError {
     let message = said.message.as_deref().unwrap_or(body).trim();
     let mut text = match status {
         Some(status) => format!("the provider answered {status}"),
-        None => "the provider broke its answer off".to_owned(),
+        None => "the provider's answer broke off".to_owned(),
     };
-    // The page of a server on the way says nothing that the status does not say.
+    // The page of a proxy adds nothing to the status.
     if !message.is_empty() && !message.starts_with('<') {
         text = format!("{text}: {}", shortened(&without_keys(message)));
     }
@@ -95,7 +98,8 @@ pub fn classify(status: u16, body: &str) -> ModelError {
 fn kind(status: Option<u16>, words: &str, message: &str) -> ModelErrorKind {
     let says = |list: &[&str]| list.iter().any(|word| words.contains(word) || message.contains(word));
     let named = |list: &[&str]| list.iter().any(|word| words.contains(word));
-    // Who is told of a limit of tokens a minute, or to pay, is not helped by a shorter conversation.
+    // After a limit of tokens per minute, or a request to pay, a shorter conversation does not
+    // help.
     if says(DENIED) {
         return ModelErrorKind::Denied;
     }
@@ -107,20 +111,20 @@ fn kind(status: Option<u16>, words: &str, message: &str) -> ModelErrorKind {
     }
     match status {
         Some(401..=403 | 407) => ModelErrorKind::Denied,
-        // The first four are what a server or something on the way gives up on; the same request may do better.
+        // The first four mean that a server or proxy gave up; the same request may succeed.
         Some(408 | 409 | 421 | 425) => ModelErrorKind::Transient,
         Some(400..=499 | 501 | 505) => ModelErrorKind::Invalid,
         Some(500..) => ModelErrorKind::Transient,
         Some(_) => ModelErrorKind::Other,
         None if !named(TRANSIENT) && named(INVALID) => ModelErrorKind::Invalid,
-        // The request was accepted and its answer broke off: nothing says that it would again.
+        // The request was accepted and its answer broke off, which need not happen again.
         None => ModelErrorKind::Transient,
     }
 }
 
-/// What a body says.
+/// Content of a body.
 struct Said {
-    /// Its code, type and the like, in lower case.
+    /// Its code, type and similar fields, in lower case.
     words: String,
     message: Option<String>,
     status: Option<u16>,
@@ -150,7 +154,8 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// The text with each word that looks like a key replaced. Some servers repeat the key that they refuse.
+/// The text with each word that looks like a key replaced. Some servers repeat the key that they
+/// refuse.
 fn without_keys(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut after_bearer = false;

@@ -1,4 +1,4 @@
-//! Where a provider is and how it is asked: what its adaptors have in common on the way out.
+//! HTTP requests to providers: the common part of the adaptors for requests.
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,26 +15,27 @@ use crate::chat::model::chat_model::{ModelError, ModelErrorKind, ModelRequest};
 use crate::chat::model::classify::{classify, shortened};
 use crate::chat::model::sse::MAX_EVENT;
 
-/// How long it may take to reach a provider.
+/// Maximum time to connect to a provider.
 const CONNECT: Duration = Duration::from_secs(15);
-/// How long nothing may come: models that think may be silent for minutes. Whoever wants to give up sooner drops the stream.
+/// Maximum time without data: models that think may be silent for minutes. To give up sooner, drop
+/// the stream.
 const SILENCE: Duration = Duration::from_secs(600);
-/// How much of the body of an error is read.
+/// Maximum number of bytes that are read of the body of an error.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// What a model that was cut off is asked, in the words of a person.
+/// User message that asks a model that was cut off to continue.
 const GO_ON: &str = "Your last answer was cut off because the connection was lost. Go on exactly where it stopped: do not repeat anything, do not \
                      begin again, and do not mention the interruption.";
 
-/// Where a provider is and how it is asked.
+/// Address of a provider, and the settings of requests to it.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     pub(super) model: String,
     pub(super) base_url: String,
     headers: HeaderMap,
-    /// What must not be in any error.
+    /// Secrets, which must not be in any error.
     secrets: Secrets,
-    /// A header that cannot be sent.
+    /// Error about a header that cannot be sent.
     wrong: Option<String>,
     extra: Value,
     pub(super) instructions: Option<String>,
@@ -70,7 +71,8 @@ impl Endpoint {
         self.client = Arc::new(OnceLock::from(client));
     }
 
-    /// Sets a header in place of one of the same name. Its value is taken for a secret, and so is what follows its first word.
+    /// Sets a header, replacing one of the same name. Its value counts as a secret, and so does
+    /// everything after its first word.
     pub(super) fn set_header(&mut self, name: &str, value: &str) {
         match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
             (Ok(header), Ok(mut sent)) => {
@@ -80,14 +82,14 @@ impl Endpoint {
             // The value is not shown.
             _ => self.wrong = Some(format!("the header `{name}` for the model cannot be sent")),
         }
-        // Anything shorter would be found in ordinary text.
+        // A shorter value would match ordinary text.
         let secret = value.split_once(' ').map_or(value, |(_, rest)| rest);
         if secret.len() >= 12 {
             self.secrets.0.push(secret.to_owned());
         }
     }
 
-    /// Adds to what is added already; `null` stays, since it takes away what the adaptor sets.
+    /// Adds to the extra fields. `null` is kept, since it removes a field that the adaptor sets.
     pub(super) fn add_extra(&mut self, fields: Value) {
         if self.extra.is_null() {
             self.extra = fields;
@@ -103,41 +105,42 @@ impl Endpoint {
         }
     }
 
-    /// The body of a request: the adaptor's own, with what the user adds.
+    /// The body of a request: the adaptor's own, with the user's extra fields.
     pub(super) fn with_extra(&self, mut body: Value) -> Value {
         merge(&mut body, &self.extra);
         body
     }
 
-    /// What the model is told beforehand.
+    /// The system prompt of a request.
     pub(super) fn system<'a>(&'a self, request: &'a ModelRequest) -> Option<&'a str> {
         request.system.as_deref().or(self.instructions.as_deref()).filter(|text| !text.is_empty())
     }
 
-    /// Asks for a stream of events.
+    /// Requests a stream of events.
     pub(super) async fn ask(&self, path: &str, body: &Value) -> Result<Response, ModelError> {
         let text = serde_json::to_vec(body).map_err(|why| ModelError::new(ModelErrorKind::Invalid, why.to_string()))?;
         let request = self.request(Method::POST, path)?.header(CONTENT_TYPE, "application/json").header(ACCEPT, "text/event-stream");
         let response = self.send(request.body(text)).await?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        // Not every server says that it streams, but one that says something else does not.
+        // Some servers do not declare a stream, but one that declares another type does not send
+        // one.
         if kind.starts_with("application/json") || kind.starts_with("text/html") {
             let body = self.body_of_error(response).await;
             let is_error = serde_json::from_str::<Value>(&body).is_ok_and(|json| json.get("error").is_some_and(|error| !error.is_null()));
             return Err(if is_error {
                 classify(200, &body)
             } else {
-                ModelError::new(ModelErrorKind::Invalid, "the provider has answered with something that is no stream of events")
+                ModelError::new(ModelErrorKind::Invalid, "the provider's response is not an event stream")
             });
         }
         Ok(response)
     }
 
-    /// Asks for JSON, in at most `wait`.
+    /// Requests JSON, in at most `wait`.
     pub(super) async fn get(&self, path: &str, wait: Duration) -> Result<Value, Refused> {
         let response = self.send(self.request(Method::GET, path)?.timeout(wait)).await?;
         let body = self.whole(response).await?;
-        let wrong = |_| ModelError::new(ModelErrorKind::Transient, "the provider has answered with something that is no JSON");
+        let wrong = |_| ModelError::new(ModelErrorKind::Transient, "the provider's response is not JSON");
         Ok(serde_json::from_slice(&body).map_err(wrong)?)
     }
 
@@ -181,7 +184,7 @@ impl Endpoint {
         Ok(body)
     }
 
-    /// What came of the body of an error, without this endpoint's secrets.
+    /// Body of an error as far as it was received, without this endpoint's secrets.
     async fn body_of_error(&self, mut response: Response) -> String {
         let mut body = Vec::new();
         while let Ok(Some(bytes)) = response.chunk().await {
@@ -193,12 +196,12 @@ impl Endpoint {
         self.clean(&String::from_utf8_lossy(&body))
     }
 
-    /// Takes this endpoint's secrets out of a text.
+    /// Removes this endpoint's secrets from a text.
     pub(super) fn clean(&self, text: &str) -> String {
         self.secrets.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
     }
 
-    /// The request did not get through, or its answer did not.
+    /// Error of a request that was not sent, or whose response was not received.
     fn broken(&self, why: reqwest::Error) -> ModelError {
         let kind = if why.is_builder() {
             ModelErrorKind::Invalid
@@ -207,7 +210,7 @@ impl Endpoint {
         } else {
             ModelErrorKind::Transient
         };
-        // A URL may hold a key. The innermost reason is the one that says something.
+        // A URL may contain a key. The innermost cause is the informative one.
         let why = why.without_url();
         let mut text = format!("the model cannot be reached: {why}");
         let mut source = std::error::Error::source(&why);
@@ -218,7 +221,7 @@ impl Endpoint {
         ModelError::new(kind, shortened(&self.clean(&text)))
     }
 
-    /// The bytes of an answer, as they come. Dropping them closes the connection.
+    /// The bytes of a response, as a stream. Dropping it closes the connection.
     pub(super) fn bytes(self, response: Response) -> impl Stream<Item = Result<impl AsRef<[u8]>, ModelError>> + Send {
         stream::unfold((response, self), |(mut response, endpoint)| async move {
             let bytes = response.chunk().await.map_err(|why| endpoint.broken(why)).transpose()?;
@@ -227,9 +230,9 @@ impl Endpoint {
     }
 }
 
-/// The provider has not given what it was asked for.
+/// Error of a request.
 pub(super) struct Refused {
-    /// If it has answered at all.
+    /// Status of the response, if there was one.
     pub(super) status: Option<u16>,
     pub(super) error: ModelError,
 }
@@ -246,26 +249,28 @@ impl From<Refused> for ModelError {
     }
 }
 
-/// A client for those who have none: `ring` for TLS, unless the process has chosen something else, and the certificates of the system.
+/// Default client: TLS by `ring`, unless the process has installed another provider, with the
+/// certificates of the system.
 fn client() -> Result<Client, Box<dyn std::error::Error>> {
     let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_platform_verifier()?
         .with_no_client_auth();
-    // A redirect would take the key along.
+    // A redirect would pass on the key.
     let client = Client::builder().tls_backend_preconfigured(tls).redirect(Policy::none());
     Ok(client.connect_timeout(CONNECT).read_timeout(SILENCE).tcp_keepalive(CONNECT).build()?)
 }
 
-/// How long the provider says to wait, in seconds or milliseconds; a date is not understood.
+/// How long the provider asks to wait, in seconds or milliseconds; dates are not supported.
 fn wait(headers: &HeaderMap) -> Option<Duration> {
     let number = |name| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let seconds = number(HeaderName::from_static("retry-after-ms")).map(|ms| ms / 1000.0).or_else(|| number(RETRY_AFTER))?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Merges what the user adds into a body: objects are merged, lists added to, `null` takes away, all else replaces.
+/// Merges the user's extra fields into a body: objects are merged, lists are appended to, `null`
+/// removes a field, and any other value replaces it.
 pub(super) fn merge(body: &mut Value, extra: &Value) {
     match (body, extra) {
         (_, Value::Null) => {}
@@ -283,44 +288,48 @@ pub(super) fn merge(body: &mut Value, extra: &Value) {
     }
 }
 
-/// What can be set on the models of all providers.
+/// Settings shared by the models of all providers.
 macro_rules! settings {
     () => {
-        /// Where the provider is, with the version in the path and without a slash at the end.
+        /// Sets the address of the provider, with the version in the path and without a slash at
+        /// the end.
         pub fn base_url(mut self, url: impl Into<String>) -> Self {
             self.endpoint.base_url = url.into();
             self
         }
 
-        /// A header that is sent with every request, in place of one of the same name. Its value is kept out of errors and of `Debug`.
+        /// Sets a header for every request, replacing one of the same name. Its value is kept out
+        /// of errors and of `Debug`.
         pub fn header(mut self, name: &str, value: &str) -> Self {
             self.endpoint.set_header(name, value);
             self
         }
 
-        /// The client to ask with, for proxies, certificates and timeouts of your own. It should have no timeout for a whole request, and
-        /// follow no redirects, which would take the key along.
+        /// Sets the HTTP client, for proxies, certificates and timeouts of your own. It should have
+        /// no timeout for a whole request, and follow no redirects, which would pass on the key.
         ///
-        /// Without it a client is made that gives a connection 15 seconds and silence 10 minutes, and uses the system's certificates.
+        /// The default client allows 15 seconds to connect and 10 minutes of silence, and uses the
+        /// system's certificates.
         pub fn client(mut self, client: reqwest::Client) -> Self {
             self.endpoint.set_client(client);
             self
         }
 
-        /// What the model is told beforehand when a request has no [`system`](ModelRequest::system).
+        /// Sets the system prompt for requests without a [`system`](ModelRequest::system).
         pub fn instructions(mut self, text: impl Into<String>) -> Self {
             self.endpoint.instructions = Some(text.into());
             self
         }
 
-        /// What a model that was cut off is asked, as if by a person, after what had come of its answer.
+        /// Sets the user message that asks a model that was cut off to continue, after the answer
+        /// so far.
         pub fn go_on(mut self, text: impl Into<String>) -> Self {
             self.endpoint.go_on = text.into();
             self
         }
 
-        /// Fields that are added to the body of each request. Objects are merged, lists added to, and `null` takes a field away; anything else
-        /// replaces what would be sent.
+        /// Adds fields to the body of each request. Objects are merged, lists are appended to, and
+        /// `null` removes a field; any other value replaces the one that would be sent.
         pub fn extra(mut self, fields: serde_json::Value) -> Self {
             self.endpoint.add_extra(fields);
             self

@@ -1,10 +1,13 @@
-//! Models: what an agent asks for an answer, whoever provides it.
+//! Models: the trait that agents call for an answer, and adaptors for providers.
 //!
-//! A model turns a request into a stream of chunks. Adaptors for providers implement [`ChatModel`]; so does a test. What they all share:
-//! a stream that is cut off is an error and never an end, events may be split across reads anywhere, and what is not known is passed over.
+//! A model turns a request into a stream of chunks. Adaptors for providers implement [`ChatModel`];
+//! so may a test. They all agree on three rules: a stream that is cut off is an error and never an
+//! end, events may be split across reads anywhere, and unknown events are skipped.
 //!
-//! The adaptors are `openai` and `anthropic` (features of those names). Each is a `body` made of what `said` makes of a conversation, sent by `http`; and
-//! a `stream` that understands the provider's events, which `read` and `sse` make from bytes, and tells `answer`, which makes chunks that fit together.
+//! The adaptors are `openai` and `anthropic` (features of those names). Each has a `body`, which it
+//! makes from the conversation of `said` and sends by `http`. Each has a `stream` that understands
+//! the provider's events, which `read` and `sse` parse from bytes. The events go to `answer`, which
+//! makes consistent chunks.
 #[cfg(feature = "__http")]
 mod answer;
 #[cfg(feature = "anthropic")]
@@ -22,8 +25,9 @@ mod said;
 #[cfg(feature = "__http")]
 mod sse;
 
-/// What of `reqwest` is needed to give an adaptor a client of one's own: use it in place of a dependency, so that the two are one version. A new version of
-/// it is a breaking change of this library.
+/// The types of `reqwest` that are needed to give an adaptor a client of your own. Use them in
+/// place of a dependency, so that the two are one version. A new version of `reqwest` is a breaking
+/// change of this library.
 // Not all of it: its `Result` in sight makes the compiler spell out that of `std` in every message.
 #[cfg(any(feature = "openai", feature = "anthropic"))]
 pub mod reqwest {

@@ -1,7 +1,8 @@
-//! From the bytes of an answer to its events: what every adaptor does alike on the way in.
+//! Parses the bytes of an answer to events: the common part of the adaptors for responses.
 //!
-//! **Invariant:** the stream ends with [`ModelEvent::Finished`] or with an error, and neither comes before anything else. Bytes that end before
-//! the answer does are an error; what comes behind its end is not waited for.
+//! **Invariant:** the stream ends with [`ModelEvent::Finished`] or with an error, and neither comes
+//! earlier. If the bytes end before the answer does, that is an error; bytes after its end are not
+//! awaited.
 use std::pin::Pin;
 
 use futures_core::Stream;
@@ -12,16 +13,16 @@ use crate::chat::model::answer::Answer;
 use crate::chat::model::chat_model::{ModelError, ModelErrorKind, ModelEvent, ModelStream};
 use crate::chat::model::sse::{Event, EventReader};
 
-/// Understands the events of one provider.
+/// Decoder for the events of one provider.
 pub(super) trait Protocol: Send + 'static {
-    /// Adds to the answer what an event brings. One that is not known brings nothing.
+    /// Adds the content of an event to the answer. Unknown events add nothing.
     ///
     /// # Errors
-    /// One that ends the answer.
+    /// An error that ends the answer.
     fn event(&mut self, event: &Event, answer: &mut Answer) -> Result<(), ModelError>;
 
-    /// The bytes have ended, or the connection was lost, and the answer has not said that it is over. It is whole all the same if nothing but
-    /// that was missing.
+    /// The bytes have ended, or the connection was lost, before the answer has declared its end.
+    /// The answer is complete all the same if nothing else is missing.
     fn end(&mut self, _answer: &mut Answer) {}
 }
 
@@ -37,7 +38,7 @@ where
 }
 
 struct Reading<S, P> {
-    /// Let go of as soon as nothing more is wanted, and the connection with it.
+    /// Dropped as soon as no more is needed, and the connection with it.
     bytes: Option<Pin<Box<S>>>,
     reader: EventReader,
     protocol: P,
@@ -76,7 +77,7 @@ where
                 return;
             }
             Some(Err(error)) => error,
-            None => ModelError::new(ModelErrorKind::Transient, "the provider's answer ends in the middle"),
+            None => ModelError::new(ModelErrorKind::Transient, "the provider's answer was cut off"),
         };
         protocol.end(answer);
         if !answer.is_finished() {
@@ -85,21 +86,21 @@ where
     }
 }
 
-/// An answer that begins with asking for it.
+/// An answer that begins with a request.
 pub(super) fn asked(asking: impl Future<Output = Result<ModelStream, ModelError>> + Send + 'static) -> ModelStream {
     Box::pin(stream::once(asking).try_flatten())
 }
 
-/// An answer that needs no asking.
+/// An answer without a request.
 pub(super) fn given(events: Vec<ModelEvent>) -> ModelStream {
     Box::pin(stream::iter(events.into_iter().map(Ok)))
 }
 
-/// The data of an event.
+/// Parses the data of an event.
 ///
 /// # Errors
-/// If it is no JSON: something of the answer would be missing, so it does not go on.
+/// If it is not JSON: a part of the answer would be missing, so it cannot continue.
 pub(super) fn json(event: &Event) -> Result<Value, ModelError> {
     serde_json::from_str(&event.data)
-        .map_err(|_| ModelError::new(ModelErrorKind::Transient, "the provider has sent an event that is no JSON"))
+        .map_err(|_| ModelError::new(ModelErrorKind::Transient, "the provider has sent an event that is not JSON"))
 }

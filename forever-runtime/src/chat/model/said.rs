@@ -1,38 +1,41 @@
-//! The conversation as providers want it: one who says something after the other, and tools' results apart from their calls.
+//! The conversation in the form that providers expect: alternating speakers, with tool results
+//! apart from their calls.
 //!
-//! A message of the AI SDK holds several calls of the model, each a *step* with its tools' results inside. Here each step becomes what the model said,
-//! followed by what its tools gave. What providers refuse does not come out: empty text, calls whose input had not come whole, calls without a
-//! result, an answer in the last place.
+//! A message of the AI SDK contains several calls of the model, each a *step* with its tools'
+//! results inside. Here each step becomes the model's output, followed by the results of its tools.
+//! Content that providers refuse is left out: empty text, calls with incomplete input, calls
+//! without a result, an answer in the last place.
 use serde_json::Value;
 
 use crate::chat::message::{Part, Role, ToolState};
 use crate::chat::model::chat_model::{ModelError, ModelErrorKind, ModelRequest};
 
-/// What is said at once.
+/// One turn of a speaker.
 #[derive(Debug)]
 pub(super) enum Said<'a> {
-    /// What the model is told in between.
+    /// System message within the conversation.
     System(String),
-    /// What a person says: text and files, at least one of them.
+    /// Message of a person: text and files, at least one of them.
     User(Vec<&'a Part>),
-    /// What the model has said: text or tool calls, at least one of them, and reasoning.
+    /// Output of the model: text or tool calls, at least one of them, and reasoning.
     Model(Vec<Piece<'a>>),
-    /// What the tools have given for those calls, in their order.
+    /// Results of the tools of those calls, in order.
     Tools(Vec<Outcome>),
-    /// What the model is asked so that it goes on.
+    /// Request to the model to continue.
     GoOn(&'a str),
 }
 
-/// A piece of what the model has said.
+/// Piece of the model's output.
 #[derive(Debug)]
 pub(super) enum Piece<'a> {
-    /// Not blank, and all of it up to the next piece: an answer that went on is in several parts, which may be cut in the middle of a word.
+    /// Not blank, and all text up to the next piece: a continued answer is in several parts, which
+    /// may be split in the middle of a word.
     Text(String),
     Reasoning(&'a Part),
     Call(&'a Part),
 }
 
-/// What a tool has given.
+/// Result of a tool.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) call: String,
@@ -40,16 +43,16 @@ pub(super) struct Outcome {
     pub(super) failed: bool,
 }
 
-/// What is done about an answer that was cut off, or that stands in the last place.
+/// How to continue an answer that was cut off, or is in the last place.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Continue<'a> {
-    /// The model is asked to go on, in these words.
+    /// Ask the model to continue, in these words.
     Ask(&'a str),
-    /// Nothing: the provider continues the last message.
+    /// Ask nothing: the provider continues the last message.
     Prefill,
 }
 
-/// The conversation of a request, with what had come of an answer that was cut off.
+/// The conversation of a request, including the part of an answer that was cut off.
 pub(super) fn said<'a>(request: &'a ModelRequest, continued: Continue<'a>) -> Vec<Said<'a>> {
     let mut all = Vec::new();
     for message in &request.messages {
@@ -70,7 +73,7 @@ pub(super) fn said<'a>(request: &'a ModelRequest, continued: Continue<'a>) -> Ve
         }
     }
     if let Some(interrupted) = &request.interrupted {
-        // Reasoning alone is nothing to go on from: the model thinks again.
+        // Reasoning alone cannot be continued: the model reasons again.
         if interrupted.parts.iter().any(is_text) {
             add_step(&mut all, &interrupted.parts);
         }
@@ -82,8 +85,9 @@ pub(super) fn said<'a>(request: &'a ModelRequest, continued: Continue<'a>) -> Ve
     all
 }
 
-/// Whether an answer that was cut off has got as far as tool calls: then they come first, and it is not asked for again. The model goes on when it
-/// has their results; asked earlier, it would make them a second time.
+/// Whether an answer that was cut off has reached tool calls. Then they run first, and the answer
+/// is not requested again. The model continues when it has their results; called earlier, it would
+/// make the calls a second time.
 pub(super) fn waits_for_tools(request: &ModelRequest) -> bool {
     request.interrupted.as_ref().is_some_and(|interrupted| interrupted.parts.iter().any(is_call))
 }
@@ -118,8 +122,8 @@ fn is_text(part: &Part) -> bool {
     part.as_text().is_some_and(|text| !text.trim().is_empty())
 }
 
-/// Whether it is a call that the provider has to be told of: those that it has run itself it does not want back, and one whose input had not come
-/// whole it has never made.
+/// Whether it is a call that the provider needs to see. It does not accept back the calls that it
+/// has run itself, and it has never made a call whose input is incomplete.
 fn is_call(part: &Part) -> bool {
     part.is_tool()
         && part.tool_state() != Some(ToolState::InputStreaming)
@@ -135,18 +139,18 @@ fn outcome(part: &Part) -> Outcome {
             let reason = part.get("approval").and_then(|approval| approval.get("reason")).and_then(Value::as_str);
             (reason.map_or_else(|| "The person has refused.".to_owned(), |reason| format!("The person has refused: {reason}")), true)
         }
-        // Whoever asks the model has not waited for it.
+        // The caller of the model has not waited for the result.
         _ => ("There is no result.".to_owned(), true),
     };
     Outcome { call: part.tool_call_id().unwrap_or_default().to_owned(), text, failed }
 }
 
-/// A value as a tool gives it: text as it is, anything else as JSON.
+/// A result of a tool as text: text unchanged, any other value as JSON.
 fn as_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The input of a tool call: what was there when it could not be understood is `rawInput`.
+/// The input of a tool call; one that could not be parsed is in `rawInput`.
 pub(super) fn input(call: &Part) -> &Value {
     call.get("input").filter(|input| !input.is_null()).or_else(|| call.get("rawInput")).unwrap_or(&Value::Null)
 }
@@ -155,18 +159,18 @@ pub(super) fn input(call: &Part) -> &Value {
 pub(super) fn input_text(call: &Part) -> String {
     match input(call) {
         Value::Null => "{}".to_owned(),
-        // What was no JSON goes back as it came.
+        // Input that was not JSON is sent back unchanged.
         Value::String(text) => text.clone(),
         input => input.to_string(),
     }
 }
 
-/// What the provider `name` wants to be told again about a part.
+/// The value that the provider `name` needs back with a part.
 pub(super) fn metadata<'a>(part: &'a Part, name: &str, field: &str) -> Option<&'a str> {
     part.get("providerMetadata")?.get(name)?.get(field)?.as_str()
 }
 
-/// A file: what it is, where it is, and what it is called.
+/// A file: its type, its address, and its name.
 pub(super) struct File<'a> {
     pub(super) media_type: &'a str,
     pub(super) url: &'a str,
@@ -183,18 +187,18 @@ impl<'a> File<'a> {
         self.media_type.starts_with("image/")
     }
 
-    /// Its bytes in base64, if they are in its URL.
+    /// Its bytes in base64, if its URL contains them.
     pub(super) fn base64(&self) -> Option<&'a str> {
         let (head, data) = self.url.strip_prefix("data:")?.split_once(',')?;
         head.ends_with(";base64").then_some(data)
     }
 
-    /// Whether it is somewhere else, at an address that the provider can ask.
+    /// Whether it is at an address that the provider can fetch.
     pub(super) fn is_remote(&self) -> bool {
         self.url.starts_with("https://") || self.url.starts_with("http://")
     }
 
-    /// The provider does not take files such as this one.
+    /// Error for a file that the provider does not accept.
     pub(super) fn refused(&self) -> ModelError {
         let name = self.name.map(|name| format!(" `{name}`")).unwrap_or_default();
         ModelError::new(ModelErrorKind::Invalid, format!("the file{name} of type `{}` cannot be sent to this model", self.media_type))

@@ -1,11 +1,14 @@
-//! From bytes to events: the `text/event-stream` of the HTML standard, of which names and data are kept.
+//! Parses bytes to events: the `text/event-stream` of the HTML standard. Only names and data are
+//! kept.
 //!
-//! The bytes may be cut anywhere. Each byte is looked at once, however long its line, and an event has a limit. Text is made from whole lines,
-//! so a character that is split across reads is whole again; bytes that are no UTF-8 become U+FFFD, as the standard has it.
+//! The bytes may be split anywhere. Each byte is read once, however long its line, and the length
+//! of an event is limited. Lines are decoded as a whole, so a character that is split across reads
+//! is complete; invalid UTF-8 becomes U+FFFD, as the standard requires.
 
 use crate::chat::model::chat_model::{ModelError, ModelErrorKind};
 
-/// The longest event, in bytes: 16 MiB. The last event of a stored response repeats all of it.
+/// Maximum length of an event, in bytes: 16 MiB. The last event of a stored response repeats all of
+/// it.
 pub(super) const MAX_EVENT: usize = 16 << 20;
 
 const MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -18,24 +21,25 @@ pub(super) struct Event {
     pub(super) data: String,
 }
 
-/// Makes events from bytes.
+/// Parser from bytes to events.
 #[derive(Debug, Default)]
 pub(super) struct EventReader {
     line: Vec<u8>,
     event: Event,
-    /// The event has data, though it may be empty.
+    /// Whether the event has data, which may be empty.
     any: bool,
-    /// The last byte was a carriage return, which ends its line: a line feed that follows is part of the same end.
+    /// Whether the last byte was a carriage return: a line feed that follows belongs to the same
+    /// line end.
     after_return: bool,
-    /// The first line has been seen, before which a byte order mark may stand.
+    /// Whether the first line has begun, before which a byte order mark may stand.
     begun: bool,
 }
 
 impl EventReader {
-    /// Reads on, and gives each event that is whole to `each`, until that fails.
+    /// Reads more bytes, and passes each complete event to `each`, until that fails.
     ///
     /// # Errors
-    /// Those of `each`, and one if an event is too long.
+    /// Errors of `each`, and one if an event is too long.
     pub(super) fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Event) -> Result<(), ModelError>) -> Result<(), ModelError> {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
@@ -83,7 +87,7 @@ impl EventReader {
                     }
                     self.event.data.push_str(value);
                 }
-                // Comments, `id`, `retry`, and what the standard does not know.
+                // Comments, `id`, `retry`, and unknown fields.
                 _ => {}
             }
             None

@@ -1,30 +1,31 @@
-//! Whether an interrupted turn is gone on with: what was spent before, against the policy. Plain arithmetic, nothing is stored or asked here.
+//! Decides whether an interrupted turn is continued: compares what it has used with the policy.
+//! Pure arithmetic, without storage or hooks.
 use crate::chat::recovery::policy::{ExhaustedReason, RecoveryPolicy};
 use crate::store::{IncidentRow, IncidentState};
 
-/// How a turn came to be interrupted.
+/// Cause of an interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// The process was gone, by death or by a close.
+    /// The process was gone: it died, or was closed.
     Process,
-    /// In this process: a silent stream, an error that may pass, an agent that did not wake.
+    /// In this process: a silent stream, a transient error, an agent that did not wake.
     Here,
 }
 
-/// What is known of a turn that was interrupted.
+/// State of an interrupted turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) how: Interruption,
-    /// How many chunks its log has.
+    /// Number of chunks in its log.
     pub(crate) chunks: u64,
-    /// What there is of it: these, and the checkpoints of what its hook runs.
+    /// Amount of work: chunks, and checkpoints of its hook's runs.
     pub(crate) work: u64,
-    /// How many processes have died with it.
+    /// Number of processes that died during the turn.
     pub(crate) deaths: u32,
     pub(crate) now_ms: i64,
 }
 
-/// The incident after one more interruption, and whether the turn is to be given up.
+/// The incident after one more interruption, and the reason to give the turn up, if any.
 pub(crate) fn judge(policy: &RecoveryPolicy, before: Option<&IncidentRow>, facts: Facts) -> (IncidentRow, Option<ExhaustedReason>) {
     let incident = next(policy, before, facts);
     let exhausted = if facts.deaths > policy.max_deaths {
@@ -61,7 +62,7 @@ fn next(policy: &RecoveryPolicy, before: Option<&IncidentRow>, facts: Facts) -> 
     if work > before.chunks {
         return IncidentRow { attempts: 1, attempt_ms: now_ms, progress_ms: now_ms, ..again };
     }
-    // Not so if the clock was set back meanwhile: it would be soon for as long as it takes to be there again.
+    // The absolute difference, because the clock may have been set back meanwhile.
     let soon = now_ms.abs_diff(before.attempt_ms) < ms(policy.debounce).unsigned_abs();
     if facts.how == Interruption::Process && soon {
         return again;

@@ -1,4 +1,4 @@
-//! Going on with turns that were interrupted: who is asked, what it may cost, and when it is over.
+//! Recovery of interrupted turns: the hooks, the budget, and the end.
 pub(crate) mod incident;
 mod policy;
 

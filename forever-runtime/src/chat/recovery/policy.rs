@@ -1,4 +1,5 @@
-//! How long a turn that is interrupted again and again is gone on with, and who is asked.
+//! Recovery policy: how long a turn is continued that is interrupted again and again, and who
+//! decides.
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use crate::exact;
 use crate::frame::saved::unreadable;
 use crate::future::BoxFuture;
 
-/// What a turn that was interrupted is given to go on.
+/// Limits for the recovery of an interrupted turn.
 ///
-/// A turn that comes further, however slowly, is never ended by time or by the number of attempts; it has come further when chunks of it
-/// were stored. How many processes have died with it is counted all the same, and what it spends in all is bounded.
+/// A turn that makes progress, however slowly, is never ended by time or by the number of attempts;
+/// progress means that chunks of it were stored. The number of processes that died during it is
+/// limited all the same, and so is its total work.
 #[derive(Clone)]
 #[must_use]
 pub struct RecoveryPolicy {
@@ -58,66 +60,69 @@ impl Default for RecoveryPolicy {
 }
 
 impl RecoveryPolicy {
-    /// How many attempts there may be without progress; 10 unless this is called.
+    /// Sets the maximum number of attempts without progress. Defaults to 10.
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = max_attempts;
         self
     }
 
-    /// How long the agent may take to come into memory for an attempt; 10 s unless this is called. Then it is tried again, later, which counts as an
-    /// attempt.
+    /// Sets how long the agent may take to wake for an attempt. Defaults to 10 s. After that the
+    /// attempt is repeated later, and counts.
     pub fn stable_timeout(mut self, stable_timeout: Duration) -> Self {
         self.stable_timeout = stable_timeout;
         self
     }
 
-    /// How long there may be no progress, from the second attempt on; 5 min unless this is called.
+    /// Sets the maximum time without progress, from the second attempt on. Defaults to 5 min.
     pub fn no_progress_timeout(mut self, no_progress_timeout: Duration) -> Self {
         self.no_progress_timeout = no_progress_timeout;
         self
     }
 
-    /// Sets how many chunks and checkpoints of what the hook runs may be stored after the first
-    /// interruption. Defaults to 10 000. A runaway turn ends there.
+    /// Sets how many chunks and checkpoints of the hook's runs may be stored after the first
+    /// interruption. Defaults to 10 000. This stops a runaway turn.
     pub fn max_recovery_work(mut self, max_recovery_work: u64) -> Self {
         self.max_recovery_work = max_recovery_work;
         self
     }
 
-    /// How many processes may die with the turn under way; 5 unless this is called. Progress does not reset it.
+    /// Sets how many processes may die during the turn. Defaults to 5. Progress does not reset the
+    /// count.
     pub fn max_deaths(mut self, max_deaths: u32) -> Self {
         self.max_deaths = max_deaths;
         self
     }
 
-    /// Interruptions by the end of the process that follow each other within this time count as one attempt; 30 s unless this is called. A deploy may
-    /// restart a service several times.
+    /// Sets the time within which successive interruptions by the end of the process count as one
+    /// attempt. Defaults to 30 s. A deploy may restart a service several times.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         self.debounce = debounce;
         self
     }
 
-    /// How long to wait before the next attempt after an error that may pass, doubled each time, up to a minute; 1 s unless this is called. A provider
-    /// that says how long to wait is believed.
+    /// Sets how long to wait before the next attempt after a transient error. Defaults to 1 s,
+    /// doubled each time, up to a minute. A wait that the provider asks for takes precedence.
     pub fn retry_delay(mut self, retry_delay: Duration) -> Self {
         self.retry_delay = retry_delay;
         self
     }
 
-    /// How long a stream may be silent before it counts as interrupted; without a limit unless this is called. Of an
-    /// [`AgentLoop`](crate::chat::AgentLoop) it is the model's stream: its tools, and its pauses before a model is asked again, take as long as they take.
+    /// Sets how long a stream may be silent before it counts as interrupted. Defaults to no limit.
+    /// For an [`AgentLoop`](crate::chat::AgentLoop) this is the model's stream: its tools, and its
+    /// pauses before a model is called again, may take any time.
     pub fn stall_timeout(mut self, gap: Duration) -> Self {
         self.stall_timeout = Some(gap);
         self
     }
 
-    /// What the person is told when the turn is given up.
+    /// Sets the text shown to the person when the turn is given up.
     pub fn terminal_message(mut self, text: impl Into<String>) -> Self {
         self.terminal_message = text.into();
         self
     }
 
-    /// Is asked from the second attempt on whether to go on; the turn ends when it says `false`. If it fails, the turn goes on.
+    /// Sets a function that decides, from the second attempt on, whether to continue; the turn ends
+    /// when it returns `false`. If it fails, the turn continues.
     pub fn should_keep_recovering<F, B>(mut self, ask: F) -> Self
     where
         F: Fn(ChatRecovery) -> B + Send + Sync + 'static,
@@ -127,7 +132,8 @@ impl RecoveryPolicy {
         self
     }
 
-    /// Hears that a turn was given up, once, after that is stored; not at all if the process dies in between.
+    /// Sets a function that is called once when a turn was given up, after that is stored; not at
+    /// all if the process dies in between.
     pub fn on_exhausted<F, B>(mut self, tell: F) -> Self
     where
         F: Fn(Exhausted) -> B + Send + Sync + 'static,
@@ -137,7 +143,7 @@ impl RecoveryPolicy {
         self
     }
 
-    /// Whether to go on, as far as the program is asked.
+    /// Asks the program whether to continue.
     pub(crate) async fn keeps(&self, recovery: &ChatRecovery) -> Result<bool, BoxError> {
         match &self.keep {
             Some(ask) => awaited(|| ask(recovery.clone())).await,
@@ -164,16 +170,16 @@ impl fmt::Debug for RecoveryPolicy {
     }
 }
 
-/// Where an interrupted turn is taken up.
+/// Starting point of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecoveryKind {
-    /// Nothing of the answer was stored: it is asked for again.
+    /// No chunk of the answer was stored: it is requested again.
     Retry,
     /// There is a partial answer, which is continued.
     Continue,
 }
 
-/// An interrupted turn that is about to be gone on with.
+/// State of an interrupted turn before it is continued.
 #[derive(Debug, Clone)]
 pub struct ChatRecovery {
     pub(crate) turn: String,
@@ -191,57 +197,58 @@ pub struct ChatRecovery {
 }
 
 impl ChatRecovery {
-    /// Which interruption it is: the same for all attempts to go on with one turn.
+    /// Id of the interruption: the same for all attempts to recover one turn.
     pub fn incident_id(&self) -> String {
         format!("incident-{}", self.turn)
     }
 
-    /// The id of the turn, under which clients know its stream.
+    /// Id of the turn, under which clients know its stream.
     pub fn request_id(&self) -> &str {
         &self.turn
     }
 
-    /// The same: a turn has one stream, however often it is interrupted.
+    /// The same as [`request_id`](Self::request_id): a turn has one stream, however often it is
+    /// interrupted.
     pub fn stream_id(&self) -> &str {
         &self.turn
     }
 
-    /// Where it is taken up.
+    /// Starting point of the recovery.
     pub fn kind(&self) -> RecoveryKind {
         self.kind
     }
 
-    /// Which attempt this is, from 1; it is 1 again after progress.
+    /// Number of this attempt, from 1; starts again at 1 after progress.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// How many there may be without progress.
+    /// Maximum number of attempts without progress.
     pub fn max_attempts(&self) -> u32 {
         self.max_attempts
     }
 
-    /// How many processes have died with the turn under way.
+    /// Number of processes that died during the turn.
     pub fn deaths(&self) -> u32 {
         self.deaths
     }
 
-    /// Why it was interrupted.
+    /// Reason of the interruption.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The text that had come.
+    /// The text of the answer so far.
     pub fn partial_text(&self) -> String {
         self.partial.iter().filter_map(Part::as_text).collect()
     }
 
-    /// Everything that had come.
+    /// The parts of the answer so far.
     pub fn partial_parts(&self) -> &[Part] {
         &self.partial
     }
 
-    /// What the turn stashed last.
+    /// The last stash of the turn.
     ///
     /// # Errors
     /// When it cannot be read as a `V`.
@@ -257,12 +264,12 @@ impl ChatRecovery {
         &self.messages
     }
 
-    /// What was asked with.
+    /// Body of the turn's request.
     pub fn last_body(&self) -> Option<&Value> {
         self.body.as_ref()
     }
 
-    /// The tools that the client had.
+    /// Tools of the turn's client.
     pub fn last_client_tools(&self) -> &[ToolSpec] {
         &self.client_tools
     }
@@ -273,13 +280,14 @@ impl ChatRecovery {
     }
 }
 
-/// What becomes of an interrupted turn.
+/// How to recover an interrupted turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChatRecoveryOptions {
-    /// Whether the partial answer is kept. The results of tools always are. Asked of everything that has come, at each interruption.
+    /// Whether the partial answer is kept. The results of tools always are. Applies to all parts so
+    /// far, at each interruption.
     pub persist: bool,
-    /// Whether the turn goes on. Otherwise it ends as interrupted.
+    /// Whether the turn continues. Otherwise it ends as interrupted.
     pub continue_turn: bool,
 }
 
@@ -290,39 +298,39 @@ impl Default for ChatRecoveryOptions {
 }
 
 impl ChatRecoveryOptions {
-    /// Whether the partial answer is kept.
+    /// Sets whether the partial answer is kept.
     pub fn persist(mut self, persist: bool) -> Self {
         self.persist = persist;
         self
     }
 
-    /// Whether the turn goes on.
+    /// Sets whether the turn continues.
     pub fn continue_turn(mut self, continue_turn: bool) -> Self {
         self.continue_turn = continue_turn;
         self
     }
 }
 
-/// Why a turn was given up.
+/// Reason to give a turn up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExhaustedReason {
-    /// There was no progress for too long.
+    /// No progress for too long.
     NoProgressTimeout,
-    /// There were too many attempts without progress.
+    /// Too many attempts without progress.
     MaxAttemptsExceeded,
     /// Too much was stored after the first interruption.
     WorkBudgetExceeded,
-    /// `should_keep_recovering` has said so.
+    /// `should_keep_recovering` returned `false`.
     RecoveryAborted,
-    /// The agent did not come into memory in time.
+    /// The agent was not awake in time.
     StableTimeout,
-    /// Too many processes have died with it.
+    /// Too many processes died during the turn.
     DeathsExceeded,
 }
 
 impl ExhaustedReason {
-    /// The word, as stored and told.
+    /// The value, as stored and sent.
     pub fn as_str(self) -> &'static str {
         match self {
             ExhaustedReason::NoProgressTimeout => "no_progress_timeout",
@@ -349,12 +357,12 @@ pub struct Exhausted {
 }
 
 impl Exhausted {
-    /// Why.
+    /// Reason why it was given up.
     pub fn reason(&self) -> ExhaustedReason {
         self.reason
     }
 
-    /// The interruption after which it was.
+    /// The interruption after which it was given up.
     pub fn recovery(&self) -> &ChatRecovery {
         &self.recovery
     }

@@ -1,4 +1,4 @@
-//! What a client asks is carried out.
+//! Handles the frames of a client.
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::chat::message::UiMessage;
 use crate::chat::{ToolAnswer, ToolCallRef, TurnState, TurnStatus};
 use crate::error::{Error, ErrorKind, chain};
 
-/// How many calls a client may wait for, and how many of its answers may wait.
+/// Maximum number of calls that a client may wait for, and of its answers that may wait.
 const CALLS: usize = 64;
 
-/// Types of frames that are refused by name.
+/// Frame types that are refused by name.
 const CANCEL: &str = "cf_agent_chat_request_cancel";
 const CLEAR: &str = "cf_agent_chat_clear";
 const MESSAGES: &str = "cf_agent_chat_messages";
@@ -83,7 +83,7 @@ impl Session<'_> {
         }
     }
 
-    /// Why a frame may not change what it would change, if it may not.
+    /// Reason why a frame is not permitted, if so.
     async fn refusal(&mut self, frame: &FromClient) -> Option<String> {
         self.at.permits(self.served, frame.changes()?).await.err().map(|refused| refused.reason().to_owned())
     }
@@ -104,7 +104,7 @@ impl Session<'_> {
         self.send(&refused).await
     }
 
-    /// Answer to a frame that cannot be read, if its kind is known.
+    /// Answers a frame that cannot be read, if its type is known.
     pub(super) async fn malformed(&mut self, text: &str) -> std::result::Result<(), Over> {
         let Some(frame) = Malformed::read(text) else { return Ok(()) };
         let (Some(kind), id) = (frame.kind(), frame.id()) else { return Ok(()) };
@@ -132,12 +132,12 @@ impl Session<'_> {
         self.send(&ToClient::Response(refused)).await
     }
 
-    /// The client's messages in place of the conversation, as far as it may write them.
+    /// Replaces the conversation by the client's messages, as far as it may write them.
     async fn replace(&mut self, sent: Vec<UiMessage>) -> std::result::Result<(), Over> {
         let (policy, as_sent) = (self.served.messages, sent.clone());
         let (mut is_as_sent, shown_from) = (false, self.shown_from.clone());
         let replaced = self.agent.replace_messages(|stored| {
-            // What the client was not sent it does not take away.
+            // Messages that were not sent to the client are not deleted.
             let hidden = stored.iter().position(|message| Some(&message.id) == shown_from.as_ref()).unwrap_or(0);
             let before = stored[..hidden].to_vec();
             let mut chosen = policy.replacement(&Known::of(stored), sent);
@@ -146,8 +146,8 @@ impl Session<'_> {
             [before, chosen].concat()
         });
         match replaced.await {
-            // What was stored is what the client shows; otherwise it is sent the messages like all
-            // others.
+            // If the stored messages are those that the client shows, it is sent nothing; otherwise
+            // it gets the messages like all other clients.
             Ok(()) if is_as_sent => {
                 self.own_replacements += 1;
                 Ok(())
@@ -162,7 +162,7 @@ impl Session<'_> {
         }
     }
 
-    /// A question: a turn of the client's own.
+    /// Handles a question: a turn of the client's own.
     async fn ask(&mut self, id: &str, body: Body) -> std::result::Result<(), Over> {
         let Body { messages, trigger, client_tools, other } = body;
         let last = messages.last().map(|message| message.id.clone());
@@ -178,13 +178,14 @@ impl Session<'_> {
         match new.await {
             Ok(turn) if turn.accepted() => {
                 self.watching.start(&turn, 0, false, true).await?;
-                // What other turns have brought since it asked has taken its question away there.
+                // Messages of other turns since the question have removed it from the client's
+                // page.
                 if std::mem::take(&mut self.may_hide_question) || self.watching.overlapped() {
                     self.transcript().await?;
                 }
                 Ok(())
             }
-            // Sent again: it may be under way since.
+            // The question was sent again: its turn may be running by now.
             Ok(turn) => {
                 self.offer(&turn).await?;
                 self.send(&ToClient::Resuming { id, probe_id: None }).await
@@ -202,8 +203,8 @@ impl Session<'_> {
         }
     }
 
-    /// Stores an answer to a tool call. One that cannot be stored yet waits beside everything else
-    /// that the connection does.
+    /// Stores an answer to a tool call. An answer that cannot be stored yet waits concurrently with
+    /// the rest of the connection.
     async fn answer(
         &mut self,
         of: &'static str,
@@ -234,7 +235,7 @@ impl Session<'_> {
         self.answered(answer).await
     }
 
-    /// An answer that has waited is stored, or refused.
+    /// Reports that an answer that had to wait was stored, or refused.
     pub(super) async fn answered_late(&mut self, answer: Answer) -> std::result::Result<(), Over> {
         self.answered(answer).await?;
         match self.held_probe.take_if(|_| self.answers.is_empty()) {
@@ -246,7 +247,7 @@ impl Session<'_> {
     async fn answered(&mut self, answer: Answer) -> std::result::Result<(), Over> {
         let Answer { of, call, result } = answer;
         let error = match result.map(|answered| answered.continued) {
-            // The client asks for it by itself, unless it is shown as it comes.
+            // The client requests the turn by itself, unless the turn is shown live.
             Ok(Some(turn)) if !self.watching.watches(turn.id()) => return self.offer(&turn).await,
             Ok(_) => return Ok(()),
             Err(error) => error,
@@ -262,7 +263,7 @@ impl Session<'_> {
         self.send(&ToClient::Refused { of, id: None, tool_call_id: Some(&call), error: why }).await
     }
 
-    /// Whether there is something to be resumed.
+    /// Answers a probe for a turn to resume.
     pub(super) async fn resume(&mut self, probe_id: Option<&str>) -> std::result::Result<(), Over> {
         self.pending_probe = None;
         self.held_probe = None;
@@ -270,7 +271,7 @@ impl Session<'_> {
         if let Some(turn) = open.iter().find(|turn| turn.state() == TurnState::Running).or(open.first()) {
             let id = turn.id();
             if self.own.contains(id) && !self.offered.contains(id) {
-                // It is shown on this connection as it comes.
+                // It is shown live on this connection.
                 return self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await;
             }
             if turn.state() == TurnState::Queued {
@@ -278,23 +279,23 @@ impl Session<'_> {
             }
             return self.offer_under_way(turn, probe_id).await;
         }
-        // An error stands until something else is asked.
+        // An error is shown until the next question.
         if let Some(last) = self.agent.latest_turns(&[], 0, 1).await?.pop().filter(|last| last.state() == TurnState::Error) {
             return self.resuming(&last, probe_id).await;
         }
         if !self.answers.is_empty() {
-            // A turn may follow from what this client has answered, which it has sent before.
+            // A turn may follow from this client's answers, which it sent before the probe.
             self.held_probe = Some(HeldProbe(probe_id.map(str::to_owned)));
             return Ok(());
         }
         self.send(&ToClient::ResumeNone { reason: Some("idle"), probe_id }).await
     }
 
-    /// A turn that is under way can be had.
+    /// Offers a turn under way.
     ///
-    /// Of a turn that adds to an answer, the client is first sent that there is nothing for it:
-    /// what asks is the stream of a new message (`ai` from 6.0.250 on), in which there is nothing
-    /// to add to. So it is their page that takes it, as that of every other client does.
+    /// For a turn that continues an answer, the client is first sent that there is nothing to
+    /// resume: the request comes from the stream of a new message (`ai` from 6.0.250 on), to which
+    /// nothing can be added. The page takes the continuation instead, as in every other client.
     pub(super) async fn resuming(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
         let id = turn.id();
         self.pending_probe.take_if(|(of, _)| of == id);
@@ -306,7 +307,7 @@ impl Session<'_> {
         self.send(&ToClient::Resuming { id, probe_id }).await
     }
 
-    /// The client wants the log of a turn.
+    /// Sends the log of a turn that the client has accepted.
     async fn acknowledged(&mut self, id: &str, from: u64) -> std::result::Result<(), Over> {
         let Some(turn) = self.agent.turn(id).await? else {
             return self.send(&ToClient::Response(Response { id, done: true, replay: true, ..Response::default() })).await;
@@ -314,8 +315,8 @@ impl Session<'_> {
         let status = turn.status().await?;
         match status.state() {
             TurnState::Queued | TurnState::Running | TurnState::Error => {
-                // The client puts what comes behind what it has, and may have been away when the
-                // question was asked. What adds to an answer has its place.
+                // The client appends new messages to its own, and may have been away when the
+                // question was asked. A continuation has its place already.
                 if !status.is_continuation() {
                     self.catch_up().await?;
                 }

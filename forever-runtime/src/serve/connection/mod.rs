@@ -1,10 +1,9 @@
-//! One connection: what its client sends is carried out, and what happens in the chat is shown to
-//! it.
+//! One WebSocket connection: handles the client's frames, and shows it the events of the chat.
 //!
 //! A log is shown on a connection in one of two ways. A turn that is accepted while the client is
-//! there is shown as it comes. One that was there before is offered (`resuming`, or `pending`
-//! before it begins), and shown from its first chunk, marked as a replay, when the client says
-//! `resume_ack`. Both read the same log, so there is nothing to be kept in step.
+//! connected is shown live. An earlier turn is offered (`resuming`, or `pending` before it begins);
+//! once the client sends `resume_ack`, it is shown from its first chunk, marked as a replay. Both
+//! read the same log, so nothing has to be kept in sync.
 mod asked;
 mod shown;
 
@@ -32,8 +31,8 @@ use crate::chat::{ChatEvent, ChatEvents, Chats, ToolAnswered, TurnStatus};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::runtime::state::Runtime;
 
-/// Codes with which a connection is closed (RFC 6455, section 7.4.1, and its registry). After 1008
-/// clients do not come again.
+/// Close codes of a connection (RFC 6455, section 7.4.1, and its registry). After 1008 clients do
+/// not reconnect.
 mod close {
     pub(super) const POLICY: u16 = 1008;
     pub(super) const TOO_LONG: u16 = 1009;
@@ -43,11 +42,11 @@ mod close {
 
 /// Why a connection ends.
 enum Over {
-    /// The client is gone.
+    /// The client has disconnected.
     Gone,
-    /// The client says that it goes, which is answered.
+    /// The client closes the connection, which is confirmed.
     Left,
-    /// It is closed, with a code and a reason.
+    /// The server closes the connection, with a code and a reason.
     Close(u16, &'static str),
     Failed(Error),
 }
@@ -62,7 +61,7 @@ type Called = Pin<Box<dyn Future<Output = (String, std::result::Result<Value, St
 
 /// Answer of the client to a tool call.
 struct Answer {
-    /// The type of its frame.
+    /// Type of its frame.
     of: &'static str,
     call: String,
     result: Result<ToolAnswered>,
@@ -70,7 +69,7 @@ struct Answer {
 
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// A probe whose answer waits, with the id that the client gave it.
+/// A probe that is not answered yet, with the id from the client.
 struct HeldProbe(Option<String>);
 
 struct Session<'a> {
@@ -79,44 +78,45 @@ struct Session<'a> {
     at: &'a At,
     agent: AgentHandle<Erased>,
     watching: Watching,
-    /// Turns that are offered, and not shown until the client says so.
+    /// Turns that are offered, and shown once the client accepts.
     offered: HashSet<String>,
-    /// Turns that this client has asked for.
+    /// Turns of this client's own questions.
     own: HashSet<String>,
-    /// Turns under way that this client has cancelled. It shows nothing more of them.
+    /// Turns under way that this client has cancelled. It shows no more of them.
     cancelled: HashSet<String>,
-    /// Whether a question of this client may be on its way that it does not show: it was sent the
+    /// Whether a question that the client does not show may be on its way: it was sent the
     /// conversation while it could ask.
     may_hide_question: bool,
     calls: FuturesUnordered<Called>,
-    /// Answers to tool calls that cannot be stored before something else has happened.
+    /// Answers to tool calls that have to wait for another event.
     answers: FuturesUnordered<Answering>,
-    /// A probe that was answered with `pending`, and its turn. It is answered once more when that
-    /// turn ends without having begun.
+    /// A probe that was answered with `pending`, and its turn. It is answered again when that turn
+    /// ends without having begun.
     pending_probe: Option<(String, Option<String>)>,
-    /// A probe that is answered when no answer to a tool call waits any more, or when a turn can be
+    /// A probe that is answered when no answer to a tool call is waiting, or when a turn can be
     /// resumed.
     held_probe: Option<HeldProbe>,
-    /// Whether the client gives its probes ids, as the packages do that find an answer by its id.
+    /// Whether the client's probes have ids, as in the package versions that match answers by id.
     probes: bool,
-    /// The first message that the client was sent of a conversation that is longer.
+    /// The first message that was sent to the client, of a conversation that is longer.
     shown_from: Option<String>,
-    /// The state that this client has set, which it is not sent.
+    /// The last state that this client has set, which is not sent back to it.
     own_state: Option<String>,
-    /// How often it has cleared the chat, and replaced its messages, which it is not told.
+    /// How often it has cleared the chat or replaced its messages; these events are not sent back
+    /// to it.
     own_clears: u32,
     own_replacements: u32,
     rate: Rate,
-    /// When something was heard of the client.
+    /// Time of the last frame from the client.
     heard: Instant,
-    /// How many frames may not have left yet.
+    /// Number of frames that may still be buffered.
     waiting: u32,
 }
 
-/// How many frames may wait until nothing else is there to be sent.
+/// Maximum number of frames that are buffered before a flush.
 const WAITING: u32 = 64;
 
-/// Something that a connection has to do with.
+/// Next event of a connection.
 enum Next {
     Frame(Option<std::result::Result<Message, axum::Error>>),
     Event(Box<Result<Option<ChatEvent>>>),
@@ -128,7 +128,7 @@ enum Next {
     Closing,
 }
 
-/// What happens at the agent, and in time.
+/// Events of the agent, and timers.
 type Happens = SelectAll<BoxStream<'static, Next>>;
 
 fn happens(events: ChatEvents, connection: Connection, runtime: Arc<Runtime>, every: Duration) -> Happens {
@@ -176,7 +176,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
     let (code, reason) = match over {
         Over::Gone => return,
         Over::Left => {
-            // The answer to its farewell has been prepared when that was read.
+            // The reply to its close frame was prepared when that was read.
             let _ = timeout(served.limits.send, session.socket.close()).await;
             return;
         }
@@ -190,8 +190,8 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
     let farewell = async {
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
         if session.socket.send(Message::Close(Some(frame))).await.is_ok() {
-            // Until the client has answered: a socket that is dropped with something unread takes
-            // back what was sent.
+            // Until the client has answered: a socket that is dropped with unread data discards
+            // what was sent.
             while let Some(Ok(_)) = session.socket.recv().await {}
         }
     };
@@ -209,7 +209,7 @@ impl Session<'_> {
     }
 
     async fn try_serve(&mut self) -> std::result::Result<std::convert::Infallible, Over> {
-        // First listened to, then looked at: what comes in between is seen twice, and not missed.
+        // Subscribes first and reads then: an event in between is seen twice, not missed.
         let events = self.agent.chat_events()?;
         self.offer_what_is_under_way().await?;
         let mut connection = self.agent.connect().await?;
@@ -222,7 +222,7 @@ impl Session<'_> {
         }
         if self.offered.is_empty() {
             self.catch_up().await?;
-            // A client that comes again may still believe that an answer is being recovered.
+            // A client that reconnects may still show that an answer is being recovered.
             self.send(&ToClient::Recovering { recovering: false, id: None, connect: true }).await?;
         }
         let mut happens = happens(events, connection, self.served.runtime(), self.served.limits.ping);
@@ -243,7 +243,7 @@ impl Session<'_> {
         }
     }
 
-    /// What is to be done next. What was sent leaves when there is nothing else to be sent with it.
+    /// The next event. Buffered frames are flushed when no more follow at once.
     async fn next(&mut self, happens: &mut Happens) -> std::result::Result<Next, Over> {
         let there = poll_fn(|context| Poll::Ready(self.poll_next(happens, context))).await;
         if there.is_pending() || self.waiting >= WAITING {
@@ -255,7 +255,7 @@ impl Session<'_> {
         }
     }
 
-    /// In this order, if there are several: events are sent before the next request is answered.
+    /// Order of several events: events of the chat are sent before the next request is answered.
     fn poll_next(&mut self, happens: &mut Happens, context: &mut Context<'_>) -> Poll<Next> {
         if let Poll::Ready(Some(next)) = happens.poll_next_unpin(context) {
             return Poll::Ready(next);
@@ -278,7 +278,7 @@ impl Session<'_> {
         self.put(Message::Text(text.into())).await
     }
 
-    /// Sends it with what comes next, or when nothing does.
+    /// Buffers a message, to be sent with the next one or when there is none.
     async fn put(&mut self, message: Message) -> std::result::Result<(), Over> {
         self.waiting += 1;
         in_time(self.served.limits.send, self.socket.feed(message)).await
@@ -310,7 +310,7 @@ impl Session<'_> {
             return Err(Over::Close(close::POLICY, "too many frames"));
         }
         if self.served.rooms.ask(self.at).is_err() {
-            return Err(Over::Close(close::TRY_AGAIN, "the agent is asked too much"));
+            return Err(Over::Close(close::TRY_AGAIN, "the agent has too many requests"));
         }
         match message {
             Message::Text(text) if text.len() > self.served.limits.frame => Err(Over::Close(close::TOO_LONG, "a frame is too long")),
@@ -328,17 +328,17 @@ impl Session<'_> {
     }
 }
 
-/// The messages that a turn answers; a turn that adds to an answer answers none anew.
+/// The messages that a turn answers; a continuation answers no new ones.
 fn origins(status: &TurnStatus) -> &[String] {
     if status.is_continuation() { &[] } else { status.origins() }
 }
 
-/// The client takes what it is sent, in time.
+/// Fails if the client does not receive a message in time.
 async fn in_time(limit: Duration, sent: impl Future<Output = std::result::Result<(), axum::Error>>) -> std::result::Result<(), Over> {
     match timeout(limit, sent).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Over::Gone),
-        // What it has not taken it asks for when it comes again.
+        // The client requests the rest when it reconnects.
         Err(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
     }
 }

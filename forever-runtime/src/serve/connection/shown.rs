@@ -1,4 +1,4 @@
-//! What happens in a chat is shown to a client.
+//! Shows the events of a chat to a client.
 use axum::extract::ws::Message;
 use serde_json::value::RawValue;
 
@@ -10,7 +10,7 @@ use crate::chat::message::UiMessage;
 use crate::chat::{ChatEvent, TurnEnd, TurnHandle, TurnState, TurnStatus};
 use crate::error::{Error, ErrorKind};
 
-/// The last messages that together have at most so many bytes as JSON; the last one in any case.
+/// The last messages that together have at most `bytes` bytes as JSON; at least the last one.
 pub(in crate::serve) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMessage] {
     let mut left = bytes;
     let fits = |message: &&UiMessage| {
@@ -26,15 +26,15 @@ pub(in crate::serve) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMess
 /// States of turns that have ended.
 const SETTLED: [TurnState; 5] = [TurnState::Completed, TurnState::Error, TurnState::Aborted, TurnState::Skipped, TurnState::Interrupted];
 
-/// How many turns under way a client that connects is offered. It is shown the others when they
-/// begin.
+/// Maximum number of turns under way that are offered to a connecting client. The others are shown
+/// when they begin.
 const OFFERED: usize = 64;
 
-/// Ended turns that a connecting client is sent: as many as the packages remember.
+/// Number of ended turns that are sent to a connecting client: as many as the packages remember.
 const ENDED: u32 = 32;
 
 impl Session<'_> {
-    /// Turns that were there before the client was.
+    /// Offers the turns that are under way when the client connects.
     pub(super) async fn offer_what_is_under_way(&mut self) -> std::result::Result<(), Over> {
         let recovering = self.chats()?.recovering(self.agent.id());
         let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
@@ -48,11 +48,11 @@ impl Session<'_> {
         }
     }
 
-    /// The ends of the latest turns, if another one can be resumed: one that is under way, or an
-    /// error.
+    /// Sends the ends of the latest turns, if another one can be resumed: one that is under way, or
+    /// an error.
     ///
-    /// A client that comes again may show the beginning of a turn that has ended meanwhile. Its
-    /// page is busy until it receives the end, or that nothing can be resumed.
+    /// A client that reconnects may show the beginning of a turn that has ended meanwhile. Its page
+    /// stays busy until it receives the end, or the message that nothing can be resumed.
     async fn say_what_has_ended(&mut self, under_way: bool) -> std::result::Result<(), Over> {
         let mut latest = self.agent.latest_turns(&SETTLED, 0, ENDED + 1).await?;
         if !under_way {
@@ -74,12 +74,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What a client may have missed that was there before, and comes again when it is over.
+    /// Sends what a client may have missed: at the connect, and again when a turn is over.
     pub(super) async fn catch_up(&mut self) -> std::result::Result<(), Over> {
         self.conversation(true).await
     }
 
-    /// The conversation, or the newest messages of it that fit.
+    /// Sends the conversation, or as many of its newest messages as fit.
     async fn conversation(&mut self, connect: bool) -> std::result::Result<(), Over> {
         let messages = self.agent.messages().await?;
         if connect && messages.is_empty() {
@@ -95,7 +95,7 @@ impl Session<'_> {
         self.send(&ToClient::Truncated { messages: messages.len(), sent: newest.len() }).await
     }
 
-    /// Offers a turn that is under way, and says so: to all, or to the probe that has asked.
+    /// Offers a turn that is under way: to all, or to the probe that asked.
     pub(super) async fn offer_under_way(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
         if let Some(handle) = self.agent.turn(turn.id()).await? {
             self.offer(&handle).await?;
@@ -107,7 +107,7 @@ impl Session<'_> {
         }
     }
 
-    /// From now on nothing of a turn is shown but its end, until the client asks for it.
+    /// Shows only the end of a turn from now on, until the client requests it.
     pub(super) async fn offer(&mut self, turn: &TurnHandle) -> std::result::Result<(), Over> {
         self.watching.offer(turn).await?;
         self.offered.insert(turn.id().to_owned());
@@ -120,13 +120,13 @@ impl Session<'_> {
                 if self.own.contains(turn.id()) {
                     return Ok(());
                 }
-                // A turn that continues an answer brings nothing new; the answer was sent by
-                // itself.
+                // A continuation has no new message to send; the answer to its call was sent
+                // separately.
                 if !turn.is_continuation() {
                     self.transcript().await?;
                 }
                 if turn.is_continuation() && !self.answers.is_empty() && !self.watching.watches(turn.id()) {
-                    // It may follow from an answer of this client, which asks for it by itself.
+                    // It may follow from an answer of this client, which requests it by itself.
                     return match self.agent.turn(turn.id()).await? {
                         Some(turn) => self.offer(&turn).await,
                         None => Ok(()),
@@ -159,7 +159,7 @@ impl Session<'_> {
         }
     }
 
-    /// Shows a turn as it comes, unless it is shown or offered.
+    /// Shows a turn live, unless it is shown or offered already.
     async fn show(&mut self, turn: &TurnStatus) -> std::result::Result<(), Over> {
         if self.watching.watches(turn.id()) || self.offered.contains(turn.id()) {
             return Ok(());
@@ -170,17 +170,16 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The message of a turn that has ended: by itself where its chunks were shown, which have made
-    /// it there; otherwise with the conversation.
+    /// Sends the message of a turn that has ended: alone if the client has built it from chunks,
+    /// otherwise with the conversation.
     async fn answer_of(&mut self, watched: &Watched) -> std::result::Result<(), Over> {
-        // Older packages make a message of their own of what they watch, until they are sent the
-        // conversation. So does a page of one that adds to an answer, at whose acceptance it was
-        // not.
+        // Older packages build a message of their own from a turn they watch, until they get the
+        // conversation. So does a page that was not connected when the continuation was accepted.
         if self.probes && watched.is_begun() && !watched.status.is_continuation() {
             let messages = self.agent.messages().await?;
             if let Some(at) = messages.iter().position(|message| message.id == watched.status.message_id()) {
-                // A question that waited has been there before the answer, also where its turn is
-                // over by now.
+                // A queued question was there before the answer, also where its turn is over by
+                // now.
                 self.watching.set_overlapped(self.watching.overlapped() || at + 1 < messages.len());
                 return self.send(&ToClient::Updated { message: &messages[at] }).await;
             }
@@ -213,7 +212,7 @@ impl Session<'_> {
                     self.watching.stop(id);
                     self.ended(watched, &end, replay).await?;
                 }
-                // Deleted since, with what it had to say.
+                // It was deleted meanwhile.
                 Shown::Failed(error) if error.is_not_found() => {}
                 Shown::Failed(error) => return Err(error.into()),
             }
@@ -221,7 +220,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The end of a turn; its message comes first.
+    /// Sends the end of a turn, after its message.
     async fn ended(&mut self, watched: &Watched, end: &TurnEnd, replay: bool) -> std::result::Result<(), Over> {
         let status = &watched.status;
         let (id, continuation) = (status.id(), status.is_continuation());
@@ -234,8 +233,8 @@ impl Session<'_> {
             self.answer_of(watched).await?;
         }
         if offered && continuation && self.probes {
-            // The client is about to ask for it, and would otherwise take the end for that of
-            // another, empty message. An older one makes an empty message of this very frame.
+            // The client is about to request it, and would otherwise take the end for that of
+            // another, empty message. An older client makes an empty message from this very frame.
             let first = Response { id, body: r#"{"type":"start"}"#.into(), continuation, replay: true, ..Response::default() };
             self.send(&ToClient::Response(first)).await?;
         }
@@ -244,8 +243,8 @@ impl Session<'_> {
             self.resume(probe.as_deref()).await?;
         }
         if self.watching.is_empty() && (cancelled || self.watching.overlapped()) {
-            // What the client shows may be in another order, or shorter. Not before the end: there
-            // clients put the answer where it was begun.
+            // The client's messages may be in another order, or incomplete. The conversation is not
+            // sent before the end: until then clients put the answer where it began.
             self.watching.set_overlapped(false);
             self.may_hide_question = true;
             self.transcript().await?;
@@ -253,7 +252,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Says that a turn has ended, and how.
+    /// Sends that a turn has ended, and how.
     async fn say_ended(&mut self, watched: &Watched, end: &TurnEnd, replay: bool, ended: Response<'_>) -> std::result::Result<(), Over> {
         let Response { id, message_ids, continuation, .. } = ended;
         match end.state() {
@@ -266,15 +265,15 @@ impl Session<'_> {
                 let error = Response { id, body: text.into(), error: true, message_ids, continuation, ..Response::default() };
                 self.send(&ToClient::Response(error)).await?;
                 self.send(&ToClient::Response(Response { outcome: Some("error"), ..ended })).await?;
-                // Clients keep the message that they have made of the chunks, which does not say
-                // how it ended.
+                // Clients keep the message that they have built from the chunks, which does not
+                // show how it ended.
                 if watched.own { Ok(()) } else { self.answer_of(watched).await }
             }
             TurnState::Aborted | TurnState::Skipped => {
                 self.send(&ToClient::Response(Response { outcome: Some(end.state().as_str()), ..ended })).await
             }
             _ => {
-                // Nothing was said.
+                // The answer is empty.
                 let body = end.reason().map_or("", |_| "No response was generated by the agent.");
                 self.send(&ToClient::Response(Response { body: body.into(), replay, ..ended })).await
             }

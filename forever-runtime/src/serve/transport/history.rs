@@ -1,12 +1,12 @@
-//! The chunks that make a stored message in a page which does not have it.
+//! The chunks that build a stored message in a page that does not have it.
 use serde_json::{Value, json};
 
 use crate::chat::message::{Chunk, Part, ToolState, UiMessage};
 
 /// The chunks from `start` on, without an end.
 ///
-/// A tool call whose input is whole is sent as pieces of input, and not as a call that begins: the
-/// page would run its own tools (`onToolCall`) again.
+/// A tool call with complete input is sent as pieces of input, not as the start of a call: the page
+/// would run its own tools (`onToolCall`) again.
 pub(super) fn chunks(message: &UiMessage) -> Vec<Chunk> {
     let mut start = Chunk::start();
     start.set("messageId", message.id.as_str());
@@ -64,8 +64,7 @@ fn tool_chunks(part: &Part) -> Vec<Chunk> {
             chunks.push(json!({ "type": "tool-output-error", "toolCallId": call, "errorText": text }));
         }
         Some(ToolState::OutputDenied) => chunks.push(json!({ "type": "tool-output-denied", "toolCallId": call })),
-        // No chunk says that an approval was given; that it was refused shows as the end of the
-        // call.
+        // No chunk reports an approval; a refusal shows as the end of the call.
         Some(ToolState::ApprovalResponded) => {
             let approved = part.get("approval").and_then(|approval| approval.get("approved")).and_then(Value::as_bool);
             if approved == Some(false) {

@@ -26,7 +26,7 @@ use crate::chat::{TurnHandle, TurnState};
 use crate::error::{Error, Result as StoreResult};
 use crate::serve::erased::Erased;
 
-/// The reason that a turn has which was cancelled over HTTP.
+/// Reason of a turn that was cancelled over HTTP.
 const CANCELLED: &str = "it was cancelled";
 
 /// `POST /agents/{class}/{name}`: a question, or the answers to tool calls.
@@ -34,7 +34,7 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
     if served.runtime().is_closing() {
         return Err(Error::closed().into());
     }
-    // A body that arrives slowly takes a place as well.
+    // A body that arrives slowly occupies a place as well.
     let place = served.rooms.enter(&at)?;
     let post = read(&served, request).await?;
     Ok(match request::carry_out(&served, &at, post).await? {
@@ -88,7 +88,7 @@ fn no_turn() -> Failed {
     Failed(StatusCode::NOT_FOUND, "there is no such turn".to_owned())
 }
 
-/// The turn that runs, or the first that waits.
+/// The running turn, or the first queued one.
 async fn under_way(agent: &AgentHandle<Erased>) -> StoreResult<Option<TurnHandle>> {
     let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
     match open.iter().find(|turn| turn.state() == TurnState::Running).or(open.first()) {

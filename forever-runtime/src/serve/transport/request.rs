@@ -1,8 +1,8 @@
-//! What a POST of the AI SDK's transport asks for, carried out against the stored conversation.
+//! Handles a POST of the AI SDK's transport, against the stored conversation.
 //!
-//! The body holds the conversation as the page has it. Of that, two things are taken: the user
-//! messages at its end, and the answers to tool calls that are open in the stored conversation.
-//! Everything else, above all what a page sends as the assistant's, is ignored.
+//! The body holds the conversation as the page has it. Two things are used: the user messages at
+//! its end, and the answers to tool calls that are open in the stored conversation. Everything else
+//! is ignored, above all messages that a page sends as the assistant's.
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use crate::exec::agent_hooks::check_name;
 
 type Agent = AgentHandle<Erased>;
 
-/// Why a POST with answers has no response.
+/// Text for a POST whose answers match no open call.
 pub(super) const NOTHING_OPEN: &str = "no tool call of the message waits for an answer";
 
-/// Why a question is refused that has the id of an answer.
+/// Text for a question whose id is that of an answer.
 const TAKEN: &str = "the id of the message is that of another message";
 
 /// The body of a POST, as `DefaultChatTransport` sends it.
@@ -62,7 +62,7 @@ impl Post {
             debug!(%why, "the body of a POST was not understood");
             bad("the body is not that of a chat request: `messages` are UI messages, `trigger` is `submit-message` or `regenerate-message`")
         })?;
-        // The page's own name for the chat; which chat it is stands in the URL.
+        // The page's own name for the chat; the URL identifies the chat.
         post.body.remove("id");
         Ok(post)
     }
@@ -76,10 +76,10 @@ pub(super) fn conflict(why: &str) -> Failed {
     Failed(StatusCode::CONFLICT, why.to_owned())
 }
 
-/// The turn that responds to the POST; none if a call of the message still waits for an answer.
+/// The turn that responds to the POST; `None` if a call of the message still waits for an answer.
 pub(super) async fn carry_out(served: &Served, at: &At, post: Post) -> Result<Option<TurnHandle>, Failed> {
     let agent = &at.agent(&served.forever.agents);
-    // First the turns: one that ends in between has its message among those that are stored.
+    // Turns are read first: if one ends in between, its message is among the stored ones.
     let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
     let stored = agent.messages().await?;
     if post.messages.iter().any(|sent| sent.role == Role::User && open.iter().any(|turn| turn.message_id() == sent.id)) {
@@ -110,7 +110,7 @@ fn kind_of(answer: &ToolAnswer) -> RequestKind {
     }
 }
 
-/// A question, or the same question again.
+/// Handles a question, new or sent again.
 async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<TurnHandle, Failed> {
     let from = post.messages.iter().rposition(|message| message.role != Role::User).map_or(0, |at| at + 1);
     let mut questions: Vec<UiMessage> = post.messages.split_off(from).iter().map(user_message).collect();
@@ -124,7 +124,7 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
     let at = stored.iter().position(|message| message.id == last.id);
     let there = at.and_then(|at| stored.get(at));
     let answer = at.and_then(|at| stored.get(at + 1)).map_or("", |answer| answer.id.as_str());
-    // Stored messages stay as they are; other messages that failed to arrive before are new.
+    // Stored messages stay as they are; other messages, which did not arrive before, are new.
     let known: HashSet<&str> = stored.iter().map(|message| message.id.as_str()).collect();
     questions.retain(|question| !known.contains(question.id.as_str()));
     let new = match there {
@@ -133,20 +133,20 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
         // Another POST may store it meanwhile, alone or with later questions.
         None => question(agent, post, questions, &last.id),
         Some(_) if post.trigger == Trigger::Regenerate => {
-            // Asked for again while it is under way, it is the same turn.
+            // A repetition while it is under way is the same turn.
             if let Some(turn) = turn_of(agent, &last.id, &[TurnState::Queued, TurnState::Running]).await? {
                 return Ok(turn);
             }
             let replaced = post.message_id.clone().filter(|id| *id != last.id).unwrap_or_else(|| answer.to_owned());
             let new = new_turn(agent, post, questions).after(&last.id);
-            // A turn that was aborted before its first word leaves no message to name.
+            // A turn that was aborted before its first chunk has no message to name.
             if replaced.is_empty() { new } else { new.id(turn_id(&["regenerate", &replaced])) }
         }
         Some(there) if user_message(there) == last => match turn_of(agent, &last.id, &[]).await? {
             Some(turn) => return Ok(turn),
             None => question(agent, post, questions, &last.id),
         },
-        // An edit, which `useChat` names; the answers behind the message go.
+        // An edit, which `useChat` names; the answers after the message are deleted.
         Some(there) if post.message_id.as_deref() == Some(&last.id) => {
             let (before, after) = (json_of(there)?, json_of(&last)?);
             let id = turn_id(&["edit", &last.id, &before, &after, answer]);
@@ -164,7 +164,7 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
     })
 }
 
-/// The turn that replies to a user message, of which there is one however often it is sent.
+/// The turn that replies to a user message; there is one, however often the message is sent.
 fn question(agent: &Agent, post: Post, questions: Vec<UiMessage>, last: &str) -> NewTurn {
     new_turn(agent, post, questions).unless_asked(last).id(turn_id(&["question", last]))
 }
@@ -173,7 +173,7 @@ fn new_turn(agent: &Agent, post: Post, questions: Vec<UiMessage>) -> NewTurn {
     agent.save_messages(questions).body(&post.body).client_tools(post.client_tools)
 }
 
-/// Applies answers to tool calls; the turn that continues with them.
+/// Stores answers to tool calls; returns the turn that continues with them.
 async fn answer(
     agent: &Agent,
     post: &Post,
@@ -191,7 +191,7 @@ async fn answer(
     if applied {
         return Ok(None);
     }
-    // Answered before, by the same POST or by another page: the turn that continues with the
+    // Answered before, by the same POST or by another page: the turn that continues with those
     // answers.
     let of = |sent: &&UiMessage| sent.role == Role::Assistant && post.message_id.as_ref().is_none_or(|id| *id == sent.id);
     let sent = post.messages.iter().rev().find(of);
@@ -206,7 +206,8 @@ async fn answer(
     Err(conflict(NOTHING_OPEN))
 }
 
-/// Answers a call; one that is not open, or not for the page to answer, stays as it is.
+/// Stores an answer to a call; a call that is not open, or not the client's to answer, stays as it
+/// is.
 async fn apply(agent: &Agent, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool) -> StoreResult<ToolAnswered> {
     match agent.answer_tool_as_client(call, answer, auto_continue, Arc::default()).await {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Value | ErrorKind::Conflict) => {
@@ -226,9 +227,9 @@ async fn turn_of(agent: &Agent, message: &str, states: &[TurnState]) -> StoreRes
     }
 }
 
-/// The answers in the messages of a page to calls that are open in the stored conversation.
+/// The answers in a page's messages to calls that are open in the stored conversation.
 fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(ToolCallRef, ToolAnswer)> {
-    // Where an id was given twice, the newest message has it.
+    // If an id was used twice, the newest message has it.
     let mut calls = HashMap::new();
     for message in stored {
         for part in &message.parts {
@@ -248,7 +249,7 @@ fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(ToolCallRef, ToolAn
             {
                 // The first answer in a body counts, as the first of all does.
                 calls.remove(call);
-                // What is approved is what the page has shown.
+                // An approval is for the input that the page has shown.
                 let shown = part.get("input").filter(|_| kind_of(&answer) == RequestKind::Approve).cloned();
                 answers.push((ToolCallRef::shown(call, shown), answer));
             }
@@ -257,7 +258,7 @@ fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(ToolCallRef, ToolAn
     answers
 }
 
-/// What a page has answered to an open call.
+/// The page's answer to an open call.
 fn answer_to(open: &Part, sent: &Part) -> Option<ToolAnswer> {
     match (open.tool_state()?, sent.tool_state()?) {
         (ToolState::InputAvailable, ToolState::OutputAvailable) if sent.get("preliminary") != Some(&Value::Bool(true)) => {
@@ -277,7 +278,7 @@ fn answer_to(open: &Part, sent: &Part) -> Option<ToolAnswer> {
     }
 }
 
-/// Of a user message, what a page may write.
+/// The parts of a user message that a page may write.
 fn user_message(sent: &UiMessage) -> UiMessage {
     written_by_a_user(sent.clone()).unwrap_or_else(|| UiMessage::new(&sent.id, Role::User))
 }
@@ -286,7 +287,7 @@ fn json_of(message: &UiMessage) -> StoreResult<String> {
     serde_json::to_string(message).map_err(|why| Error::new(ErrorKind::Value, "a message cannot be written").with_source(why))
 }
 
-/// The id of a turn that a POST asks for: the same for the same POST.
+/// Id of the turn that a POST requests: the same for the same POST.
 fn turn_id(of: &[&str]) -> String {
     let mut hash = Sha256::new();
     for text in of {

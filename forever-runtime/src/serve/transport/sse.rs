@@ -16,13 +16,13 @@ use crate::agent::AgentHandle;
 use crate::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnState};
 use crate::error::Result;
 
-/// By these a client knows the protocol, and a proxy that it is not to buffer.
+/// Headers that identify the protocol to a client, and tell a proxy not to buffer.
 const HEADERS: [(HeaderName, HeaderValue); 2] = [
     (HeaderName::from_static("x-vercel-ai-ui-message-stream"), HeaderValue::from_static("v1")),
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
 ];
 
-/// How often a comment keeps a silent connection open.
+/// Interval of comments, which keep a silent connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Text for the client where an error has none.
@@ -34,7 +34,7 @@ pub(super) struct Events {
     log: Option<Log>,
 }
 
-/// The log of the turn, behind what is `ready`.
+/// The log of the turn, after the events in `ready`.
 struct Log {
     turn: String,
     follow: Follow,
@@ -42,19 +42,19 @@ struct Log {
     has_start: bool,
     /// Whether the next chunk has to be a `start-step`.
     ///
-    /// What a continuation adds is a step of its own: `sendAutomaticallyWhen` looks at the last
-    /// step, and would send the answered calls of the step before again and again.
+    /// A continuation adds a step of its own: `sendAutomaticallyWhen` reads the last step, and
+    /// would send the answered calls of the step before again and again.
     wants_step: bool,
 }
 
-/// The events as a response; the place among the connections is free when it ends.
+/// The events as a response, which holds its place among the connections until it ends.
 pub(super) fn response(events: Events, place: Place) -> Response {
     let stream = stream::unfold(Some((events, place)), async |state| {
         let (mut events, place) = state?;
         match events.next().await {
             Ok(Some(event)) => Some((Ok(event), Some((events, place)))),
             Ok(None) => None,
-            // The connection breaks: an end without `[DONE]` would be taken for the end of the
+            // The connection is broken off: an end without `[DONE]` would look like the end of the
             // answer.
             Err(why) => Some((Err(why), None)),
         }
@@ -62,20 +62,20 @@ pub(super) fn response(events: Events, place: Place) -> Response {
     (HEADERS, Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))).into_response()
 }
 
-/// The turn, and the number of the next chunk, that the id of an event names.
+/// The turn and the number of the next chunk, from the id of an event.
 pub(super) fn parse_id(id: &[u8]) -> Option<(&str, u64)> {
     let (turn, number) = std::str::from_utf8(id).ok()?.rsplit_once(':')?;
     Some((turn, number.parse::<u64>().ok()?.checked_add(1)?))
 }
 
 impl Events {
-    /// No turn responds.
+    /// A response without a turn.
     pub(super) fn nothing() -> Self {
         Events { ready: [done()].into(), log: None }
     }
 
-    /// The turn that a POST has asked for, from its first chunk; a continuation adds to the page's
-    /// message. None if what a continuation has added is not kept any more.
+    /// The turn of a POST, from its first chunk; a continuation adds to the page's message. `None`
+    /// if the chunks of a continuation are no longer stored.
     pub(super) async fn answer(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Option<Self>> {
         let status = turn.status().await?;
         if status.state().is_settled() && !status.is_continuation() {
@@ -89,7 +89,7 @@ impl Events {
         Ok(Some(events))
     }
 
-    /// Whether the log has a chunk now; it is made ready.
+    /// Whether the log has a chunk now, which becomes ready.
     async fn has_chunk(&mut self) -> Result<bool> {
         let Some(log) = &mut self.log else { return Ok(false) };
         let Some(Entry::Chunk(number, chunk)) = log.follow.try_next().await? else { return Ok(false) };
@@ -97,14 +97,14 @@ impl Events {
         Ok(true)
     }
 
-    /// The turn under way, for a page that may have nothing of its message.
+    /// The turn under way, for a page that may not have its message.
     pub(super) async fn replay(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Self> {
         if !turn.status().await?.is_continuation() {
             return Self::log(turn, 0).await;
         }
         let mut events = Self::log(turn, 0).await?;
         let before = history(agent, turn).await?;
-        // Until a turn ends, its message is stored as it was before.
+        // Until a turn ends, its message is stored in its earlier form.
         if turn.status().await?.state().is_settled() {
             return Self::settled(agent, turn).await;
         }
@@ -171,7 +171,7 @@ impl Log {
             events.push(Event::default().data(r#"{"type":"start-step"}"#));
         }
         let mut event = Event::default().data(chunk.json());
-        // The id of a turn that a client has chosen may hold what an event cannot.
+        // A turn id chosen by a client may contain characters that an event cannot.
         if !self.turn.contains(char::is_control) {
             event = event.id(format!("{}:{number}", self.turn));
         }
@@ -180,14 +180,14 @@ impl Log {
     }
 }
 
-/// The message of a turn as it is stored, if it is.
+/// The stored message of a turn, if there is one.
 async fn history(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Option<VecDeque<Event>>> {
     let messages = agent.messages().await?;
     let message = messages.iter().find(|message| message.id == turn.message_id());
     Ok(message.map(|message| history::chunks(message).iter().map(|chunk| Event::default().data(chunk.to_text())).collect()))
 }
 
-/// The events behind the last chunk.
+/// The events after the last chunk.
 fn end(end: &TurnEnd) -> Vec<Event> {
     let last = match end.state() {
         TurnState::Error | TurnState::Interrupted => Some(json!({ "type": "error", "errorText": end.client_text().unwrap_or(ERROR) })),

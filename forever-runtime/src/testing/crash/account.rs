@@ -1,13 +1,12 @@
-//! Comparison of a run with the whole one, and its report.
+//! Compares a run with the uninterrupted one, and formats the report.
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
 
 use super::image::Image;
 use super::life::Run;
 
-/// What one run has otherwise than the one that nothing interrupted; one paragraph for each thing,
-/// none if they agree. A run that may go another way need not store the same, nor begin the same
-/// steps.
+/// The differences of a run from the uninterrupted one, a paragraph each; empty if they agree. A
+/// run that may take another path is not compared by its database and its steps.
 pub(super) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>, same_way: bool) -> Vec<String> {
     let mut found = Vec::new();
     if whole.outcome != run.outcome {
@@ -49,15 +48,15 @@ pub(super) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>, sa
     found
 }
 
-/// A run that did not come through, for a person.
+/// Report of a failed run, for people.
 pub(super) struct Account<'a, R> {
     pub(super) run: &'a Run<R>,
     pub(super) differences: Vec<String>,
-    /// What the last death came between.
+    /// The database before and after the last death.
     pub(super) around: Option<Around>,
 }
 
-/// A write, and what was stored before and after it.
+/// A write, and the database before and after it.
 pub(super) struct Around {
     pub(super) what: String,
     pub(super) before: Image,
@@ -108,7 +107,7 @@ fn counted(expected: &BTreeMap<String, u64>, came: &BTreeMap<String, u64>) -> Ve
     all.into_iter().map(|what| (what.clone(), of(expected, what), of(came, what))).collect()
 }
 
-/// The lines that are not among the others, as often as they are not.
+/// The lines that are missing in the other list, counting duplicates.
 fn without(lines: &[String], others: &[String]) -> Vec<String> {
     let mut others = others.to_vec();
     let mut left = Vec::new();

@@ -1,20 +1,20 @@
-//! What a database holds, read beside the store and without it.
+//! Content of a database, read beside the store and independently of it.
 use std::collections::BTreeMap;
 use std::fmt;
 
 use rusqlite::Connection;
 
-/// What is stored at one moment.
+/// Content of a database at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Image {
     pub(super) fibers: Vec<FiberImage>,
-    /// Effects and operations by hand.
+    /// Effects and manual operations.
     ops: Vec<Op>,
-    /// Of those that were sent and not received: whose, the topic, the text.
+    /// Messages that were sent and not received: fiber, topic, text.
     messages: Vec<(i64, String, String)>,
-    /// The agent, the name, the kind and the payload of each.
+    /// Agent, name, kind and payload of each schedule.
     schedules: Vec<String>,
-    /// Whether fibers were deleted by hand before.
+    /// Whether fibers were deleted by a command before.
     pub(super) deleted: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct FiberImage {
     parent: Option<i64>,
     args: String,
     pub(super) state: String,
-    /// The result, or why there is none.
+    /// The result, or the reason why there is none.
     end: Option<String>,
     pub(super) checkpoints: u64,
     at: Option<String>,
@@ -47,8 +47,7 @@ struct Op {
 }
 
 impl Image {
-    /// Reads it all. What is not there yet, because the process died before it made its tables, is
-    /// nothing.
+    /// Reads the database. Tables that the process did not create before it died count as empty.
     pub(super) fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'op_items'", (), |r| r.get(0))?;
         if tables == 0 {
@@ -102,9 +101,9 @@ impl Image {
         Ok(Image { fibers, ops, messages, schedules, deleted: false })
     }
 
-    /// How fibers are called by what they are and not by their ids, which are others in each run.
+    /// Names for fibers in place of their ids, which differ in each run.
     pub(super) fn names(&self) -> Names {
-        // One whose arguments name the id of another is called by the other's name, so those
+        // A fiber whose arguments contain the id of another is named by the other's name, so those
         // without come first. Short ids were given by the program, and are the same in every run.
         let long = self.fibers.iter().filter(|fiber| fiber.id.len() >= LONG_ID);
         let mut replace: Vec<_> = long.map(|fiber| (fiber.id.clone(), format!("<{}>", fiber.name))).collect();
@@ -123,7 +122,7 @@ impl Image {
         Names { fibers, replace }
     }
 
-    /// What must be the same in every run, one line for each thing, sorted.
+    /// Everything that must be the same in every run, as sorted lines.
     pub(super) fn lines(&self) -> Vec<String> {
         let names = self.names();
         let fiber_of = |seq: i64| self.fibers.iter().find(|fiber| fiber.seq == seq).map_or("?", |fiber| names.of(&fiber.id));
@@ -159,7 +158,7 @@ impl FiberImage {
     }
 }
 
-/// As a person reads it in an account.
+/// The form for a report.
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.fibers.is_empty() {
@@ -184,10 +183,10 @@ impl fmt::Display for Image {
     }
 }
 
-/// Ids that the runtime makes are longer.
+/// Minimum length of ids made by the runtime.
 const LONG_ID: usize = 16;
 
-/// The longest text that an account shows whole, in characters.
+/// Maximum length of a text that a report shows whole, in characters.
 const SHORT: usize = 240;
 
 fn short(text: &str) -> String {
@@ -197,17 +196,16 @@ fn short(text: &str) -> String {
     }
 }
 
-/// A value has the same text whatever the order of its fields is: what a person resolves may come
-/// in another one.
+/// Normalizes a value: resolutions by a person may have their fields in another order.
 fn same(text: &str) -> String {
     serde_json::from_str::<serde_json::Value>(text).map_or_else(|_| text.to_owned(), |value| value.to_string())
 }
 
-/// How the fibers of one run are called.
+/// Names of the fibers of one run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
     fibers: BTreeMap<String, String>,
-    /// Ids, and what is put in their place.
+    /// Ids with their replacements.
     replace: Vec<(String, String)>,
 }
 
@@ -216,7 +214,7 @@ impl Names {
         self.fibers.get(id).map_or("that is gone", String::as_str)
     }
 
-    /// A text without the ids that are others in each run.
+    /// A text without the ids that differ in each run.
     fn plain(&self, text: &str) -> String {
         plain(text, &self.replace)
     }

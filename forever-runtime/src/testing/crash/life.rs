@@ -1,4 +1,4 @@
-//! One run: lives of a process, each of which a fuse ends, until one comes to its end.
+//! One run: a process that a fuse ends repeatedly, until it reaches its end.
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -22,22 +22,22 @@ use crate::runtime::settings::Retention;
 use crate::runtime::state::Runtime;
 use crate::testing::fuse::Fuse;
 
-/// How often it is looked whether all is at rest.
+/// Interval at which it is checked whether all is at rest.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How many looks at which nothing is new make time go on.
+/// Number of checks without changes after which time advances.
 const QUIET: u32 = 3;
 
-/// How many turns the tasks get that were woken by it.
+/// Number of turns for the tasks that this woke.
 const TURNS: u32 = 50;
 
-/// Where a life ends.
+/// Moment at which a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Death {
-    /// From 1.
+    /// Number of the write, from 1.
     pub(super) write: u64,
     pub(super) after: bool,
-    /// Damages the end of the write-ahead log, as the seed says.
+    /// Seed for damage to the end of the write-ahead log.
     pub(super) torn: Option<u64>,
 }
 
@@ -61,17 +61,17 @@ impl fmt::Display for Death {
 #[derive(Debug)]
 pub(super) struct Run<R> {
     pub(super) world: World,
-    /// What the call gave; or why it did not come to its end.
+    /// Result of the call, or the reason why it has none.
     pub(super) outcome: Result<R, String>,
     pub(super) lives: Vec<Life>,
-    /// Events of all of them.
+    /// Events of all lives.
     pub(super) steps: Steps,
-    /// What is stored at the end.
+    /// Database at the end.
     pub(super) end: Image,
 }
 
 impl<R> Run<R> {
-    /// How many of the lives ended as they were to.
+    /// Number of lives that ended as planned.
     pub(super) fn deaths(&self) -> usize {
         self.lives.iter().filter(|life| life.death.is_some()).count()
     }
@@ -80,16 +80,16 @@ impl<R> Run<R> {
 /// One life of a process.
 #[derive(Debug)]
 pub(super) struct Life {
-    /// How it was ended, unless it came to its end.
+    /// How it was ended; `None` if it reached its end.
     pub(super) death: Option<Death>,
     pub(super) writes: Vec<&'static str>,
     pub(super) left: Image,
 }
 
-/// Where the database of a run is.
+/// The database of a run.
 #[derive(Debug)]
 enum Stored {
-    /// In memory, as long as this is open.
+    /// In memory, while this connection is open.
     Memory {
         name: String,
         keeper: Connection,
@@ -98,7 +98,7 @@ enum Stored {
 }
 
 impl Stored {
-    /// Where the first builder of a run wants it.
+    /// The place that the first builder of a run has chosen.
     fn new(world: &World, chosen: Option<&Place>) -> Result<Self, String> {
         match chosen {
             Some(Place::File(path)) if *path == world.database() => Ok(Stored::File(path.clone())),
@@ -121,13 +121,13 @@ impl Stored {
         }
     }
 
-    /// Looks into it, beside the process or after it.
+    /// Reads the database, beside the process or after it.
     fn look<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         match self {
             Stored::Memory { keeper, .. } => read(keeper),
             Stored::File(path) => {
                 let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-                // The next life finds the log as the last one has left it.
+                // The next life needs the log as the last one left it.
                 conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
                 read(&conn)
             }
@@ -141,15 +141,15 @@ impl Stored {
         }
     }
 
-    /// Ready when no fiber and no schedule runs or is about to. One that an earlier life has left
-    /// is called interrupted until it is claimed.
+    /// Ready when no fiber and no schedule runs or is about to. A fiber that an earlier life has
+    /// left is marked interrupted until it is claimed.
     async fn at_rest(&self, runtime: &Runtime) -> Result<(), String> {
         const INTERRUPTED: &str = "SELECT id FROM fibers WHERE state = 'interrupted'";
         const BUSY: &str = "SELECT (SELECT count(*) FROM fibers WHERE state IN ('pending', 'running'))
                                  + (SELECT count(*) FROM schedules WHERE running_ms IS NOT NULL)";
         let is_busy = |conn: &Connection| -> rusqlite::Result<bool> {
-            // First those that are to be claimed: then one that is claimed in between is seen among
-            // those that run.
+            // Fibers to be claimed are read first: one that is claimed in between then shows among
+            // the running ones.
             let interrupted: Vec<String> = conn.prepare(INTERRUPTED)?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
             let about_to = interrupted.iter().any(|id| runtime.active.is_active(id));
             Ok(about_to || conn.query_row(BUSY, (), |r| r.get::<_, i64>(0))? > 0)
@@ -161,13 +161,13 @@ impl Stored {
     }
 }
 
-/// What all runs have in common.
+/// Common parts of all runs.
 pub(super) struct Script<'a, S, C> {
     pub(super) setup: &'a S,
     pub(super) call: &'a C,
-    /// How long a life may take.
+    /// Maximum time of a life.
     pub(super) patience: Duration,
-    /// Whether it goes the same way when it is interrupted.
+    /// Whether it takes the same path when it is interrupted.
     pub(super) same_way: bool,
 }
 
@@ -176,7 +176,7 @@ where
     S: Fn(&World) -> Builder,
     C: AsyncFn(Forever) -> R,
 {
-    /// Lives and dies as planned, and then lives to the end.
+    /// Lives and dies as planned, and then runs to the end.
     pub(super) async fn run(&self, deaths: &[Death]) -> Run<R> {
         let world = World::default();
         let mut run = Run {
@@ -208,7 +208,7 @@ where
         run
     }
 
-    /// One life; gives what it came to if nothing ended it, and what it told.
+    /// One life; returns its result if it was not ended, and its events.
     async fn live(&self, world: &World, stored: &Stored, death: Option<Death>) -> (Option<Result<R, String>>, Life, Vec<Event>) {
         let fuse = match death {
             Some(Death { write, after: true, .. }) => Fuse::after(write),
@@ -218,9 +218,9 @@ where
         let mut builder = (self.setup)(world);
         *builder.place() = Some(stored.place());
         let events = builder.all_events();
-        // What has ended is compared, so it stays, whatever time passes.
+        // Ended fibers are compared, so they are kept whatever time passes.
         let builder = builder.retention(Retention::forever()).fuse(fuse.clone());
-        // A handle that was kept keeps nothing of a dead process alive.
+        // A handle that was kept must not keep a dead process alive.
         let runtime = Mutex::new(Weak::<Runtime>::new());
         let life = async {
             let forever = builder.open().await.map_err(|error| format!("it could not be opened: {error}"))?;
@@ -263,13 +263,13 @@ fn told(mut events: Events) -> Vec<Event> {
     told
 }
 
-/// Lets the time of the world go on whenever nothing happens otherwise. Never ready.
+/// Advances the time of the world whenever the program is idle. Never ready.
 async fn time_passes(world: &World, fuse: &Fuse) {
     let mut quiet = 0;
     let mut before = None;
     loop {
-        // A task that was just woken goes first; but a jump that woke no work is soon followed by
-        // the next.
+        // A task that was just woken runs first. A jump that woke no work is soon followed by the
+        // next.
         if quiet < QUIET {
             tokio::time::sleep(LOOK).await;
         } else {

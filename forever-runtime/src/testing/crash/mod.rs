@@ -1,5 +1,4 @@
-//! Ending a program at every write that it makes, and comparing the result with an uninterrupted
-//! run.
+//! Ends a program at every write that it makes, and compares the result with an uninterrupted run.
 mod account;
 mod image;
 mod life;
@@ -22,41 +21,39 @@ use super::dice::Dice;
 use crate::api::builder::Builder;
 use crate::api::forever::Forever;
 
-/// How long a life may take, unless it is said otherwise.
+/// Default maximum time of a life.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How many deaths a random run has at most.
+/// Maximum number of deaths in a random run.
 const DEATHS: u64 = 4;
 
-/// How often a random run that fails is tried in a shorter form.
+/// Number of attempts to shorten a failed random run.
 const SHRINKS: u32 = 60;
-/// How often a failure is looked for again with one death less.
+/// Number of attempts to reproduce a failure with one death less.
 const TRIES: usize = 4;
 
 /// Ends a program at each of its writes, and compares it with an uninterrupted run.
 ///
-/// `setup` says what a process is made of, and is asked at the beginning of each life. `call` is
-/// what the program does then: it starts fibers under keys or ids, as a client does that asks again
-/// after a crash, and waits for them. It gives what is to be compared.
+/// `setup` returns the builder of a process, and is called at the beginning of each life. `call` is
+/// the program: it starts fibers under keys or ids, as a client does that retries after a crash,
+/// and waits for them. It returns the value to compare.
 ///
-/// First the program runs whole, twice, and its writes are counted. Then, for each write, it runs
-/// again with the [world](World) that it has for itself, until the moment before or after that
-/// write, at which its process is gone; it is opened again, `call` is called again, and it runs to
-/// its end. Compared are
+/// First the program runs twice without interruption, and its writes are counted. Then, for each
+/// write, it runs again in a fresh [world](World) until the moment before or after that write.
+/// There its process dies; the database is opened again, `call` is called again, and it runs to its
+/// end. The comparison covers
 ///
-/// - what `call` gave;
-/// - every [effect](World::effect), which must have come as often as in the whole run, and every
-///   [attempt](World::attempt), at least as often;
-/// - what is stored: each fiber by its function, arguments, key and parents, with how it ended;
-///   effects and operations of the ledger with what is known of them; messages that were not
-///   received; schedules;
-/// - how often the body of each step was begun: again only if the death has left it unfinished;
-/// - the events ([`Forever::events`]) with what is stored after the death: no event reports what a
-///   death could still undo.
+/// - the result of `call`;
+/// - every [effect](World::effect), which must occur as often as in the uninterrupted run, and
+///   every [attempt](World::attempt), at least as often;
+/// - the database: each fiber by its function, arguments, key and parents, with its end; effects
+///   and operations of the ledger with their outcomes; messages that were not received; schedules;
+/// - how often the body of each step began: again only if the death left it unfinished;
+/// - the events ([`Forever::events`]) against the database after the death: no event reports
+///   anything that a death could still undo.
 ///
-/// In memory ([`in_memory`](Builder::in_memory)) it takes about a millisecond or two for each
-/// death; with a file of the world ([`World::database`]) it lives on what SQLite finds after a
-/// crash.
+/// In memory ([`in_memory`](Builder::in_memory)) each death takes a millisecond or two. With a file
+/// of the world ([`World::database`]) each life starts from what SQLite recovers after a crash.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -79,8 +76,8 @@ const TRIES: usize = 4;
 /// ```
 ///
 /// # Errors
-/// [`CrashFailure`] when a run is otherwise than the whole one, with an account for a person; when
-/// two whole runs differ; and when the whole run does not come to its end.
+/// [`CrashFailure`] when a run differs from the uninterrupted one, with a report; when two
+/// uninterrupted runs differ; and when the uninterrupted run does not reach its end.
 pub fn crash_everywhere<'a, S, C, R>(setup: S, call: C) -> CrashEverywhere<'a, S, C>
 where
     S: Fn(&World) -> Builder + 'a,
@@ -90,7 +87,7 @@ where
     CrashEverywhere { setup, call, random: None, patience: PATIENCE, same_way: true, borrows: PhantomData }
 }
 
-/// A test by [`crash_everywhere`], carried out by `.await`.
+/// A test by [`crash_everywhere`], run by `.await`.
 #[must_use = "nothing crashes until this is awaited"]
 pub struct CrashEverywhere<'a, S, C> {
     setup: S,
@@ -98,33 +95,32 @@ pub struct CrashEverywhere<'a, S, C> {
     random: Option<(u64, u32)>,
     patience: Duration,
     same_way: bool,
-    /// What the two may borrow.
+    /// Lifetime of the borrows of both closures.
     borrows: PhantomData<&'a ()>,
 }
 
 impl<S, C> CrashEverywhere<'_, S, C> {
     /// Adds `n` runs with up to four deaths each, at writes drawn from `seed`.
     ///
-    /// The program may also die while it opens and recovers from the death before. In a file, the
-    /// commit that was not acknowledged is torn in some of them: its end is cut off, or is
-    /// something else.
+    /// The program may also die while it opens and recovers from the last death. With a file, the
+    /// unacknowledged commit is torn in some runs: its end is cut off or overwritten.
     ///
-    /// A run that fails is reported with as few deaths as it takes.
+    /// A failing run is reported with as few deaths as possible.
     pub fn crash_randomly(mut self, seed: u64, n: u32) -> Self {
         self.random = Some((seed, n));
         self
     }
 
-    /// Does not compare what is stored at the end, and how often steps are begun.
+    /// Does not compare the database at the end, and how often steps began.
     ///
-    /// For a program that may go another way when it is interrupted, as
-    /// [`OnUnknown::Fail`](crate::OnUnknown::Fail) lets it.
+    /// For a program that may take another path when it is interrupted, as with
+    /// [`OnUnknown::Fail`](crate::OnUnknown::Fail).
     pub fn may_go_other_ways(mut self) -> Self {
         self.same_way = false;
         self
     }
 
-    /// How long a life may take before it counts as hanging, in place of 20 s.
+    /// Sets how long a life may take before it counts as hanging. Defaults to 20 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -151,21 +147,21 @@ where
     }
 }
 
-/// What a program has come through.
+/// Result of a test that the program survived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Survived<R> {
-    /// What the call gives, however often it is interrupted.
+    /// Result of the call, the same however often it is interrupted.
     pub outcome: R,
-    /// How many writes a run makes that nothing interrupts.
+    /// Number of writes of an uninterrupted run.
     pub writes: u64,
-    /// How many runs there were beside the whole ones.
+    /// Number of runs besides the uninterrupted ones.
     pub runs: u64,
-    /// How many lives were ended in them.
+    /// Number of deaths in them.
     pub deaths: u64,
 }
 
-/// How a program did not come through; both its forms are the account for a person.
+/// Failure of a program in the test; `Display` and `Debug` are the report.
 pub struct CrashFailure(String);
 
 impl fmt::Display for CrashFailure {
@@ -223,7 +219,7 @@ where
     Ok(Survived { outcome, writes, runs, deaths })
 }
 
-/// Compares a run with the whole one, and gives account if it is otherwise.
+/// Compares a run with the uninterrupted one; the error has the report.
 async fn check<S, C, R>(script: &Script<'_, S, C>, whole: &Run<R>, run: &Run<R>) -> Result<(), CrashFailure>
 where
     S: Fn(&World) -> Builder,
@@ -238,7 +234,7 @@ where
     Err(CrashFailure(format!("it does not come through\n{}", Account { run, differences, around })))
 }
 
-/// What the last death of a run came between: the same lives again, ended on either side of the
+/// The database around the last death of a run: repeats the same lives, ended on either side of the
 /// write.
 async fn around<S, C, R>(script: &Script<'_, S, C>, run: &Run<R>) -> Option<Around>
 where
@@ -273,7 +269,7 @@ fn plans(seed: u64, n: u32, writes: u64) -> impl Iterator<Item = Vec<Death>> {
     })
 }
 
-/// The same failure with fewer and earlier deaths, as far as it can be found.
+/// The same failure with fewer and earlier deaths, as far as one is found.
 async fn shrink<S, C, R>(script: &Script<'_, S, C>, whole: &Run<R>, mut run: Run<R>, mut plan: Vec<Death>) -> Run<R>
 where
     S: Fn(&World) -> Builder,
@@ -297,8 +293,8 @@ where
             }
         }
         let mut found = false;
-        // When a process dies is not exact to the instruction, so a failure may need more than one
-        // try to show again.
+        // The moment of a death is not exact to the instruction, so a failure may need several
+        // tries to show again.
         let tries = simpler.into_iter().flat_map(|again| {
             let times = if again.len() < plan.len() { TRIES } else { 1 };
             std::iter::repeat_n(again, times)

@@ -1,34 +1,34 @@
-//! Events of a run: how often the bodies of steps were begun, and how often they may have been; and
-//! whether what was reported was stored.
+//! Events of a run: how often the bodies of steps began and may have begun, and whether reported
+//! events were stored.
 use std::collections::BTreeMap;
 
 use super::image::{Image, Names};
 use crate::runtime::events::{Event, EventKind};
 
-/// The bodies that were begun in all lives of a run.
+/// The bodies that began in all lives of a run.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
-    /// By fiber and step.
+    /// Counts by fiber and step.
     begun: BTreeMap<(String, &'static str), Count>,
-    /// Events of what was not stored.
+    /// Events that were not stored.
     pub(super) too_early: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     begun: u64,
-    /// Of these, how often a death has left it unfinished, so that it had to be begun again.
+    /// How often a death left it unfinished, so that it had to begin again.
     unfinished: u64,
 }
 
 impl Steps {
-    /// Takes what a life has told; it began with one image of the database and left another, and
-    /// died there unless it came to its end.
+    /// Adds the events of a life, which began with one image of the database and left another.
+    /// `died` is false if it reached its end.
     pub(super) fn lived(&mut self, events: &[Event], found: &Image, left: &Image, died: bool) {
         let checkpoints =
             |image: &Image| image.fibers.iter().map(|fiber| (fiber.id.clone(), fiber.checkpoints)).collect::<BTreeMap<_, _>>();
         let mut passed = checkpoints(found);
-        // What was begun after each fiber's last checkpoint that anybody has heard of.
+        // Bodies that began after each fiber's last reported checkpoint.
         let mut open: BTreeMap<String, (u64, Vec<&'static str>)> = BTreeMap::new();
         for event in events {
             let id = &*event.fiber;
@@ -62,7 +62,7 @@ impl Steps {
         }
     }
 
-    /// By what fibers are, and not by their ids.
+    /// Counts by the names of fibers in place of their ids.
     fn named(&self, names: &Names) -> BTreeMap<(String, &'static str), Count> {
         let mut counts = BTreeMap::<_, Count>::new();
         for ((id, step), count) in &self.begun {
@@ -73,8 +73,8 @@ impl Steps {
         counts
     }
 
-    /// The steps that were begun more often than the deaths account for: fiber, step, how often
-    /// they may have been, how often they were.
+    /// Steps that began more often than the deaths explain: fiber, step, allowed count, actual
+    /// count.
     pub(super) fn repeated(&self, names: &Names, whole: &Steps, of_whole: &Names) -> Vec<(String, &'static str, u64, u64)> {
         let whole = whole.named(of_whole);
         let mut repeated = Vec::new();
@@ -88,8 +88,8 @@ impl Steps {
     }
 }
 
-/// Whether no event has reported what a death could still have undone. A fiber that the program
-/// itself has deleted says nothing.
+/// Whether an event reports only what is stored. For a fiber that the program itself has deleted it
+/// is always true.
 fn told_of_what_was_stored(event: &Event, left: &Image) -> bool {
     let Some(stored) = left.fibers.iter().find(|fiber| *fiber.id == *event.fiber) else { return left.deleted };
     match &event.kind {

@@ -1,4 +1,4 @@
-//! What is outside the process, and outlives it.
+//! The outside of the process, which outlives it.
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,8 +11,8 @@ use crate::testing::clock::VirtualClock;
 
 /// World outside of the program, which outlives its processes.
 ///
-/// There is a fresh one for each run of [`crash_everywhere`](super::crash_everywhere), and the same
-/// for all lives of a run. Clones are the same world.
+/// Each run of [`crash_everywhere`](super::crash_everywhere) has a fresh one, shared by all lives
+/// of the run. Clones are the same world.
 #[derive(Clone, Default)]
 pub struct World(Arc<Inner>);
 
@@ -26,29 +26,30 @@ struct Inner {
 }
 
 impl World {
-    /// Records an effect, which must come as often as in the uninterrupted run.
+    /// Records an effect, which must occur as often as in the uninterrupted run.
     pub fn effect(&self, what: impl Into<String>) {
         *lock(&self.0.effects).entry(what.into()).or_default() += 1;
     }
 
-    /// Records what a death may repeat, such as the body of a step.
+    /// Records an event that a death may repeat, such as the body of a step.
     ///
-    /// It must come at least as often as in the uninterrupted run.
+    /// It must occur at least as often as in the uninterrupted run.
     pub fn attempt(&self, what: impl Into<String>) {
         *lock(&self.0.attempts).entry(what.into()).or_default() += 1;
     }
 
-    /// Shared value of this run, such as a bank; made when it is first asked for.
+    /// Shared value of this run, such as a bank; created on first use.
     pub fn shared<T: Default + Clone + Send + 'static>(&self) -> T {
         let mut shared = lock(&self.0.shared);
         let there = shared.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
         there.downcast_ref::<T>().cloned().unwrap_or_default()
     }
 
-    /// The time of this run, for [`Builder::clock`](crate::Builder::clock). It stands still while
-    /// anything is stored, and jumps to the next sleeper when nothing has been for a few
-    /// milliseconds: a fiber may sleep for a month in no time. Steps that wait for something real,
-    /// such as a socket, for longer than that should not be given a timeout on it.
+    /// The clock of this run, for [`Builder::clock`](crate::Builder::clock).
+    ///
+    /// It stands still while the store is in use, and jumps to the next sleeper after a few idle
+    /// milliseconds, so a fiber may sleep for a month without real waiting. Do not set a timeout by
+    /// it on steps that wait longer than that for something real, such as a socket.
     pub fn clock(&self) -> VirtualClock {
         self.0.clock.get_or_init(VirtualClock::new).clone()
     }
@@ -62,7 +63,7 @@ impl World {
         self.0.dir.get_or_init(make).path().join("crash.db")
     }
 
-    /// The time, if anybody has asked for it.
+    /// The clock, if it was requested.
     pub(super) fn clock_in_use(&self) -> Option<&VirtualClock> {
         self.0.clock.get()
     }

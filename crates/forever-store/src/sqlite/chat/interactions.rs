@@ -1,22 +1,22 @@
-//! The list of messages with a pending interaction, and the marks of messages that were stored
-//! without.
+//! The list of messages with a pending interaction, and the migration that marks messages stored
+//! before they had a mark.
 use rusqlite::{Connection, Row, named_params, params};
 
 use super::messages::message_row;
 use crate::{AgentId, InteractionCursor, InteractionQuery, InteractionRow, has_pending_interaction};
 
-/// The columns of a listed message, and whether a message stands behind it.
+/// Columns of a listed message, and whether another message follows it.
 const COLUMNS: &str = "m.seq, m.pending_ms, m.id, m.role, m.data, c.class, c.agent,
     EXISTS (SELECT 1 FROM chat_messages l WHERE l.chat = m.chat AND l.place > m.place) AS superseded";
 
-/// Behind the cursor, and not the message of a running turn.
+/// Messages after the cursor, except the one that a running turn writes.
 const LISTED: &str = "m.pending_ms IS NOT NULL AND (m.pending_ms, m.seq) < (:pending_ms, :seq)
     AND NOT EXISTS (SELECT 1 FROM turns t INDEXED BY turns_open
                     WHERE t.chat = m.chat AND t.settled_ms IS NULL AND t.state = 'running' AND t.message = m.id)
     ORDER BY m.pending_ms DESC, m.seq DESC LIMIT :limit";
 
-/// The statement for a query. The joins are crossed so that they are carried out in this order: one
-/// agent has an index of its own, and all others are looked up from the pending messages.
+/// The statement for a query. Its cross joins fix the order: one agent has an index of its own, and
+/// all others are looked up from the pending messages.
 fn statement(query: &InteractionQuery) -> String {
     let (of_one, of_all) = ("chat_messages_pending_chat", "chat_messages_pending");
     match (&query.class, &query.agent) {
@@ -49,8 +49,8 @@ pub(super) fn list(
     let mut select = conn.prepare_cached(&statement(query))?;
     let mut after = after.unwrap_or(InteractionCursor { pending_ms: i64::MAX, seq: i64::MAX });
     let mut found = Vec::new();
-    // Where a row was left out because it cannot be read, others take its place: a short page is
-    // the last one.
+    // Rows that cannot be read are left out, and later ones take their place: a short page is the
+    // last one.
     loop {
         let left = limit - u32::try_from(found.len()).unwrap_or(limit);
         let mut rows = select.query(named_params! {
@@ -72,14 +72,14 @@ pub(super) fn list(
     }
 }
 
-/// Marks the messages that wait for a person, since when they were stored: for databases from
-/// before they were marked.
+/// Marks the messages with a pending interaction, with the time of their storage: for databases
+/// from before messages were marked.
 pub(in crate::sqlite) fn mark(conn: &Connection) -> rusqlite::Result<()> {
     let mut pending: Vec<i64> = Vec::new();
     let mut select = conn.prepare("SELECT seq, data FROM chat_messages WHERE role = 'assistant'")?;
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
-        // What cannot be read waits for nothing.
+        // A row that cannot be read waits for nothing.
         if row.get_ref("data")?.as_str().is_ok_and(has_pending_interaction) {
             pending.push(row.get("seq")?);
         }

@@ -1,4 +1,4 @@
-//! The messages of a chat, by their places.
+//! The messages of a chat, by place.
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -18,7 +18,7 @@ pub(super) fn chat_of(conn: &Connection, chat: &AgentId) -> rusqlite::Result<i64
     Ok(conn.last_insert_rowid())
 }
 
-/// A message, of a row with its columns and `pending_ms`.
+/// Reads a message from a row with its columns and `pending_ms`.
 pub(super) fn message_row(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
     let role = row.get_ref("role")?.as_str()?.parse().unwrap_or(MessageRole::Assistant);
     let pending = row.get_ref("pending_ms")? != ValueRef::Null;
@@ -43,7 +43,7 @@ pub(super) fn replace(conn: &Connection, chat: i64, message: &MessageRow, now_ms
     .map(|replaced| replaced == 1)
 }
 
-/// Updates a message, unless it is another one by now, or a turn has read it and will write it.
+/// Updates a message, unless it has changed, or a running turn has read it and will write it.
 pub(super) fn update(conn: &Connection, chat: i64, update: &MessageUpdate, now_ms: i64) -> rusqlite::Result<Result<(), UpdateRefused>> {
     let id = &update.message.id;
     let in_use: bool = conn
@@ -66,7 +66,7 @@ pub(super) fn update(conn: &Connection, chat: i64, update: &MessageUpdate, now_m
     Ok(Ok(()))
 }
 
-/// Stores whether a message is to be continued, and leaves alone what is stored of a later one.
+/// Stores whether a message is to be continued, and does not touch the mark of a later one.
 pub(super) fn hold(conn: &Connection, chat: i64, id: &str, wanted: bool) -> rusqlite::Result<()> {
     conn.prepare_cached(
         "UPDATE chats SET held = iif(?3, ?2, NULL) WHERE seq = ?1 AND CASE WHEN ?3 THEN NOT EXISTS (
@@ -78,8 +78,8 @@ pub(super) fn hold(conn: &Connection, chat: i64, id: &str, wanted: bool) -> rusq
     .map(drop)
 }
 
-/// Puts messages in the place of all that a chat has. Those that wait for a person go on waiting
-/// since when they did.
+/// Replaces all messages of a chat. Messages with a pending interaction keep the time since when
+/// they wait.
 pub(super) fn replace_all(conn: &Connection, chat: i64, messages: &[MessageRow], now_ms: i64) -> rusqlite::Result<()> {
     let pending: Vec<(String, i64)> = conn
         .prepare_cached("SELECT id, pending_ms FROM chat_messages WHERE chat = ?1 AND pending_ms IS NOT NULL")?
@@ -96,7 +96,7 @@ pub(super) fn replace_all(conn: &Connection, chat: i64, messages: &[MessageRow],
     Ok(())
 }
 
-/// The first place behind everything that is there or will be.
+/// The first place after all messages, including those that turns will write.
 pub(super) fn next_place(conn: &Connection, chat: i64) -> rusqlite::Result<i64> {
     conn.prepare_cached(
         "SELECT 1 + max(coalesce((SELECT max(place) FROM chat_messages WHERE chat = ?1), 0),

@@ -1,29 +1,26 @@
 //! Chats: messages, turns with their logs, and incidents.
 mod incidents;
 mod interactions;
-mod logs;
 mod messages;
 mod turns;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::job::Scope;
-use super::{Sqlite, claims, rows};
+use super::{Sqlite, claims, rows, streams};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
-    AcceptTurnResult, Admission, AgentId, ChatStore, ChunkBatch, FiberState, IncidentRow, InteractionCursor, InteractionQuery,
-    InteractionRow, MessageRow, MessageUpdate, NewTurnRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
-    TurnWrite, UpdateRefused,
+    AcceptTurnResult, Admission, AgentId, ChatStore, FiberState, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
+    MessageRow, MessageUpdate, NewTurnRow, StreamBatch, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UpdateRefused,
 };
 use crate::{Claim, Runnable, Seq, Suspension};
 pub(super) use interactions::mark as mark_interactions;
-pub(super) use logs::open as open_logs;
-use logs::{append, chunks, fold};
 use messages::{chat_of, find_chat, hold, message_row, replace_all, update};
-use turns::{TURN, accept, begin, by, by_seq, clear, listed, request, settle, under_way};
+use turns::{TURN, accept, begin, by, by_seq, clear, fold, listed, request, settle, under_way};
 
-/// Fails unless the claim of a turn's fiber is in force; says whether the turn is running.
+/// Fails unless the claim of a turn's fiber is in force; returns whether the turn is running.
 fn fence(conn: &Connection, claim: Claim, turn: TurnSeq) -> rusqlite::Result<bool> {
     claims::check_running(conn, claim)?;
     let found: Option<(Option<Seq>, bool)> = conn
@@ -108,12 +105,12 @@ impl ChatStore for Sqlite {
         }))
     }
 
-    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: ChunkBatch) -> BoxFuture<'_, Result<TurnWrite>> {
+    fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>> {
         Box::pin(self.write("store chunks of a turn", Scope::Many, move |c| {
             if !fence(c, claim, turn)? {
                 return Ok(TurnWrite::NotRunning);
             }
-            append(c, turn, &chunks)?;
+            streams::append_of_turn(c, turn, &chunks)?;
             // It has come further.
             rows::forget_deaths(c, claim.fiber)?;
             Ok(TurnWrite::Done)
@@ -168,7 +165,7 @@ impl ChatStore for Sqlite {
 
     fn turns(&self, chat: AgentId, which: TurnFilter, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
         Box::pin(self.read("list turns", move |c| {
-            // Words of ours, so they can stand in the text.
+            // The words are ours, so they may stand in the text.
             let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
             let mut terms = String::new();
             if !words.is_empty() {
@@ -182,7 +179,7 @@ impl ChatStore for Sqlite {
             let sql = format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND {behind} {terms} ORDER BY {order} LIMIT ?4");
             let mut select = c.prepare_cached(&sql)?;
             let (mut found, mut after) = (Vec::new(), after);
-            // Where a row was left out, others take its place: a short page is the last one.
+            // Rows that were left out are replaced by later ones: a short page is the last one.
             loop {
                 let left = limit - u32::try_from(found.len()).unwrap_or(limit);
                 let page: Vec<(TurnSeq, Option<TurnRow>)> = select
@@ -213,9 +210,9 @@ impl ChatStore for Sqlite {
         Box::pin(self.read("load what a turn was asked with", move |c| request(c, turn)))
     }
 
-    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<ChunkBatch>>> {
+    fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
         // The connection that writes knows which rows of the tail belong to a log.
-        Box::pin(self.write("load chunks of a turn", Scope::Read, move |c| chunks(c, turn, from, limit)))
+        Box::pin(self.write("load chunks of a turn", Scope::Read, move |c| streams::read_of_turn(c, turn, from, limit)))
     }
 
     fn chat_messages(&self, chat: AgentId, up_to: i64) -> BoxFuture<'_, Result<Vec<MessageRow>>> {
@@ -323,7 +320,7 @@ impl ChatStore for Sqlite {
     }
 }
 
-/// What a clean close says of turns that are under way: their process has not died.
+/// Takes back the deaths of turns that are running: at a clean close the process has not died.
 pub(super) fn close(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute(
         "UPDATE turns INDEXED BY turns_open SET deaths = max(deaths - 1, 0)

@@ -1,12 +1,11 @@
-//! Turns: accepted, begun, settled.
+//! Turns: accept, begin, settle, delete.
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::incidents::{self, incident};
-use super::logs::{self, chunks, fold};
 use super::messages::{chat_of, find_chat, insert_message, last_message, next_place, replace, update};
 use crate::AgentId;
-use crate::sqlite::{agents, rows};
+use crate::sqlite::{agents, rows, streams};
 use crate::{
     AcceptTurnResult, Admission, MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
     TurnStart, TurnState, TurnWrite,
@@ -38,8 +37,8 @@ fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
     })
 }
 
-/// A row as a list has it: what somebody has damaged keeps nobody from seeing the others, nor what
-/// is left of it. `None` if not even its state can be read.
+/// A row as a list shows it. A damaged value hides neither the other rows nor the rest of its own.
+/// `None` if not even its state can be read.
 pub(super) fn listed(row: &Row<'_>) -> Option<TurnRow> {
     let text = |column| match row.get_ref(column) {
         Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -69,14 +68,14 @@ pub(super) fn by_seq(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<Optio
     conn.prepare_cached(&format!("{TURN} WHERE t.seq = ?1"))?.query_row([turn], turn_row).optional()
 }
 
-/// A turn of a chat by something of which there is one.
+/// Finds a turn of a chat by a unique value.
 pub(super) fn by(conn: &Connection, chat: &AgentId, column: &str, value: &str) -> rusqlite::Result<Option<TurnRow>> {
     conn.prepare_cached(&format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND t.{column} = ?3"))?
         .query_row(params![chat.class, chat.name, value], turn_row)
         .optional()
 }
 
-/// Whether a chat has as many queued turns as it may have. Reads no more of them than that.
+/// Whether a chat has its maximum number of queued turns. Reads no more of them than that.
 fn is_full(conn: &Connection, chat: i64, max_queued: u32) -> rusqlite::Result<bool> {
     conn.prepare_cached(
         "SELECT count(*) >= ?2 FROM (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL AND state = 'queued' LIMIT ?2)",
@@ -88,14 +87,14 @@ pub(super) fn under_way(conn: &Connection, chat: i64) -> rusqlite::Result<bool> 
     conn.prepare_cached("SELECT EXISTS (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL)")?.query_row([chat], |r| r.get(0))
 }
 
-/// Stores a turn. What was written of one that is refused, which is known only behind its messages,
-/// is taken back.
+/// Stores a turn. A refusal is known only after its messages are written; these are then rolled
+/// back.
 pub(super) fn accept(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTurnResult> {
     if new.kind == TurnKind::Reply && new.update.is_none() {
         return accept_here(conn, new);
     }
     conn.prepare_cached("SAVEPOINT accept")?.execute(())?;
-    // One that fails is taken back as a whole, by the job.
+    // If this fails, the job rolls back everything.
     let accepted = accept_here(conn, new)?;
     if matches!(accepted, AcceptTurnResult::NothingToContinue | AcceptTurnResult::Refused(_)) {
         conn.prepare_cached("ROLLBACK TO accept")?.execute(())?;
@@ -160,7 +159,7 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
             (message, place)
         }
     };
-    // Whatever was to be continued is, or is not wanted any more.
+    // The new turn replaces any continuation that was wanted.
     conn.prepare_cached("UPDATE chats SET held = NULL WHERE seq = ?1 AND held IS NOT NULL")?.execute([chat])?;
     let (policy, due_ms) = match new.queueing {
         QueuePolicy::Queue | QueuePolicy::Drop => ("queue", None),
@@ -172,7 +171,7 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
         .ok_or_else(|| rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.fiber.id).into()))?
         .fiber;
     let ready = rows::runnable(conn, fiber)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    // Behind the greatest number of all, SQLite finds one that is free.
+    // After the greatest number SQLite would choose any free one.
     conn.prepare_cached(
         "INSERT INTO turns (seq, chat, id, key, kind, policy, state, fiber, message, place, origins, due_ms, created_ms)
          VALUES ((SELECT CASE WHEN last < 9223372036854775807 THEN last + 1 END FROM (SELECT
@@ -204,8 +203,7 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
     Ok(AcceptTurnResult::Created(Box::new(row), ready))
 }
 
-/// The latest turn that replies to a user message, which few of them do that come now: a new
-/// message is not stored yet.
+/// The latest turn that replies to a user message. Few new turns do: usually their message is new.
 fn reply_to(conn: &Connection, chat: i64, message: &str) -> rusqlite::Result<Option<TurnRow>> {
     let stored: bool = conn
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM chat_messages WHERE chat = ?1 AND id = ?2)")?
@@ -216,7 +214,7 @@ fn reply_to(conn: &Connection, chat: i64, message: &str) -> rusqlite::Result<Opt
     let mut turns = conn.prepare_cached("SELECT seq, origins FROM turns WHERE chat = ?1 AND kind = 'answer' ORDER BY seq DESC")?;
     let mut rows = turns.query([chat])?;
     while let Some(row) = rows.next()? {
-        // Of one that cannot be read, nothing is known.
+        // A turn that cannot be read has no origins.
         let origins: Vec<String> =
             row.get_ref("origins")?.as_str().ok().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         if origins.iter().any(|id| id == message) {
@@ -226,7 +224,7 @@ fn reply_to(conn: &Connection, chat: i64, message: &str) -> rusqlite::Result<Opt
     Ok(None)
 }
 
-/// What the turn that waits was to answer, and will be answered by one that comes now in its place.
+/// Messages that the queued turn was to answer, which the new turn answers in its place.
 fn merged(conn: &Connection, chat: i64) -> rusqlite::Result<Vec<String>> {
     let origins: Option<String> = conn
         .prepare_cached(
@@ -234,12 +232,12 @@ fn merged(conn: &Connection, chat: i64) -> rusqlite::Result<Vec<String>> {
         )?
         .query_row([chat], |r| r.get(0))
         .optional()?;
-    // Of one that cannot be read, nothing is known.
+    // A turn that cannot be read has no origins.
     Ok(origins.and_then(|origins| serde_json::from_str(&origins).ok()).unwrap_or_default())
 }
 
-/// What a turn that continues adds to: the message of the last turn under way, else the last one if
-/// it is the assistant's.
+/// The message that a continuation adds to: that of the last turn under way, else the last message
+/// if it is the assistant's.
 fn to_continue(conn: &Connection, chat: i64) -> rusqlite::Result<Option<(String, i64)>> {
     let under_way = conn
         .prepare_cached("SELECT message, place FROM turns WHERE chat = ?1 AND settled_ms IS NULL ORDER BY seq DESC LIMIT 1")?
@@ -252,14 +250,14 @@ fn to_continue(conn: &Connection, chat: i64) -> rusqlite::Result<Option<(String,
     Ok(last.filter(|last| matches!(last_message(conn, chat, Some("assistant")), Ok(Some(there)) if there == *last)))
 }
 
-/// What the last turn that wrote a message was asked with: its body and its client's tools.
+/// Body and client tools of the last turn that wrote a message.
 fn asked_with(conn: &Connection, chat: i64, message: &str) -> rusqlite::Result<(Option<String>, Option<String>)> {
     let asked = conn
         .prepare_cached(
             "SELECT r.body, r.tools FROM turns t JOIN turn_requests r ON r.turn = t.seq
              WHERE t.chat = ?1 AND t.message = ?2 ORDER BY t.seq DESC LIMIT 1",
         )?
-        // What somebody has damaged is not taken.
+        // Damaged values are not used.
         .query_row(params![chat, message], |r| Ok((r.get(0).unwrap_or(None), r.get(1).unwrap_or(None))))
         .optional()?;
     Ok(asked.unwrap_or_default())
@@ -315,22 +313,21 @@ pub(super) fn begin(conn: &Connection, turn: TurnSeq, now_ms: i64) -> rusqlite::
     Ok(Admission::Begun(Box::new(TurnStart {
         row,
         request: request(conn, turn)?,
-        chunks: chunks(conn, turn, 0, u32::MAX)?,
+        chunks: streams::read_of_turn(conn, turn, 0, u32::MAX)?,
         incident: incident(conn, turn)?,
         again,
     })))
 }
 
-/// Deletes turns that were settled before a time, and keeps in mind the last number that was given:
-/// no turn is ever another one's.
+/// Deletes turns that were settled before a time. The last number given is kept, so that no turn
+/// ever gets the number of another.
 pub(super) fn delete(conn: &Connection, before_ms: i64, limit: u32) -> rusqlite::Result<u64> {
     let last: Option<TurnSeq> = conn.prepare_cached("SELECT max(seq) FROM turns")?.query_row((), |r| r.get(0))?;
     let deleted = conn
         .prepare_cached("DELETE FROM turns WHERE seq IN (SELECT seq FROM turns WHERE settled_ms < ?1 ORDER BY settled_ms LIMIT ?2)")?
         .execute(params![before_ms, limit])?;
     if deleted > 0 {
-        // SQLite's own table of the highest numbers, which counts for its own only where a table
-        // says so.
+        // SQLite maintains this table for `AUTOINCREMENT` columns only; `turns` has none.
         let kept = conn.prepare_cached("UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'turns'")?.execute([last])?;
         if kept == 0 {
             conn.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('turns', ?1)")?.execute([last])?;
@@ -339,8 +336,8 @@ pub(super) fn delete(conn: &Connection, before_ms: i64, limit: u32) -> rusqlite:
     Ok(deleted as u64)
 }
 
-/// Those that wait for quiet until a time that was computed when the clock was ahead: `?1` is now,
-/// `?2` how much is no matter.
+/// Debounced turns whose time was computed while the clock was ahead: `?1` is now, `?2` the
+/// tolerance.
 const FAR: &str = "settled_ms IS NULL AND state = 'queued' AND due_ms IS NOT NULL AND created_ms > ?1 + ?2";
 
 pub(super) fn any_far(conn: &Connection, now_ms: i64, slack_ms: i64) -> rusqlite::Result<bool> {
@@ -348,7 +345,7 @@ pub(super) fn any_far(conn: &Connection, now_ms: i64, slack_ms: i64) -> rusqlite
         .query_row([now_ms, slack_ms], |r| r.get(0))
 }
 
-/// Lets them wait for as long as they were to, from now on.
+/// Makes them wait for their full delay, from now on.
 pub(super) fn correct(conn: &Connection, now_ms: i64, slack_ms: i64) -> rusqlite::Result<u64> {
     conn.prepare_cached(&format!(
         "UPDATE waits SET due_ms = ?1 + max(t.due_ms - t.created_ms, 0)
@@ -375,7 +372,7 @@ pub(super) fn request(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<Turn
 pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &TurnSettlement) -> rusqlite::Result<TurnWrite> {
     let Some(row) = by_seq(conn, turn)? else { return Ok(TurnWrite::NotRunning) };
     if row.state.is_settled() {
-        // One that somebody has damaged has no time: others would wait behind it for ever.
+        // A damaged turn has no end time: others would wait behind it forever.
         conn.prepare_cached("UPDATE turns SET settled_ms = ?2 WHERE seq = ?1 AND settled_ms IS NULL")?
             .execute(params![turn, how.now_ms])?;
         return Ok(TurnWrite::NotRunning);
@@ -394,8 +391,14 @@ pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &TurnSettlement) -> 
     }
     conn.prepare_cached("UPDATE turns SET state = ?2, reason = ?3, settled_ms = ?4, deaths = max(deaths - 1, 0) WHERE seq = ?1")?
         .execute(params![turn, how.state.as_str(), how.reason, how.now_ms])?;
-    logs::close(conn, turn)?;
+    streams::close_of_turn(conn, turn)?;
     Ok(TurnWrite::Done)
+}
+
+/// Deletes the log of a turn: what it said is in its message.
+pub(super) fn fold(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
+    streams::delete_of_turn(conn, turn)?;
+    conn.prepare_cached("UPDATE turns SET folded = 1 WHERE seq = ?1")?.execute([turn]).map(drop)
 }
 
 pub(super) fn clear(conn: &Connection, chat: &AgentId, now_ms: i64) -> rusqlite::Result<Vec<TurnRow>> {

@@ -1,7 +1,8 @@
-//! From a conversation to `messages`.
+//! Converts a conversation to `messages`.
 //!
-//! What the API insists on: a person speaks first, roles take turns, results of tools stand at the beginning of the message after their calls,
-//! text is not empty, thoughts come before calls, an input is an object, and ids of calls are made of letters, digits, `_` and `-`.
+//! Requirements of the API: a user message comes first, roles alternate, results of tools stand at
+//! the start of the message after their calls, text is not empty, thinking comes before calls, an
+//! input is an object, and ids of calls consist of letters, digits, `_` and `-`.
 use serde_json::{Value, json};
 
 use crate::chat::message::Part;
@@ -38,7 +39,7 @@ pub(super) fn body(model: &str, max_tokens: u32, system: Option<&str>, request: 
     Ok(body)
 }
 
-/// Messages whose roles take turns.
+/// Messages with alternating roles.
 #[derive(Default)]
 struct Messages(Vec<(&'static str, Vec<Value>)>);
 
@@ -86,7 +87,8 @@ fn file(file: &File<'_>) -> Result<Value, ModelError> {
     }
 }
 
-/// Where the model went on after it was cut off, if it has thought before it did: a message that calls tools has to begin with its thoughts.
+/// Index at which the model continued after it was cut off, if it was thinking before it did: a
+/// message that calls tools has to begin with its thinking.
 fn went_on(pieces: &[Piece<'_>]) -> usize {
     let is_thought = |piece: &Piece<'_>| matches!(piece, Piece::Reasoning(part) if thinking(part).is_some());
     let begins = pieces.iter().position(|piece| is_thought(piece) || matches!(piece, Piece::Text(_) | Piece::Call(_)));
@@ -107,13 +109,14 @@ fn call(part: &Part) -> Value {
     let input = match input(part) {
         Value::Null => json!({}),
         input @ Value::Object(_) => input.clone(),
-        // What was no JSON cannot go back as it came.
+        // Input that was not JSON cannot be sent as it was.
         other => json!({ "input": other }),
     };
     json!({ "type": "tool_use", "id": id(part.tool_call_id().unwrap_or_default()), "name": part.tool_name(), "input": input })
 }
 
-/// Thoughts are taken back with their signature only, so those of other models and those that were cut off are passed over.
+/// Thinking is accepted with its signature only, so that of other models and that which was cut off
+/// is skipped.
 fn thinking(part: &Part) -> Option<Value> {
     if let Some(data) = metadata(part, "anthropic", "redactedData") {
         return Some(json!({ "type": "redacted_thinking", "data": data }));
@@ -130,7 +133,7 @@ fn result(outcome: &Outcome) -> Value {
     block
 }
 
-/// The id of a call that another provider has made may have other characters.
+/// Id of a call; that of another provider may have other characters.
 fn id(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }

@@ -1,4 +1,4 @@
-//! From events of a message to chunks.
+//! Converts the events of a message to chunks.
 use serde_json::{Value, json};
 
 use crate::chat::model::answer::{Answer, Kind};
@@ -10,7 +10,7 @@ use crate::chat::model::sse::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    /// The provider's id of the answer, so that pieces of two answers are never called the same.
+    /// The provider's id of the answer, so that pieces of two answers never share an id.
     id: String,
     /// The block that is being written.
     block: Block,
@@ -26,10 +26,10 @@ enum Block {
         signature: String,
     },
     Call {
-        /// Its input, if the block has begun with it.
+        /// Its input, if the block began with one.
         input: Option<String>,
     },
-    /// Of a kind that is not known here, or that says nothing to a client.
+    /// An unknown kind, or one without content for a client.
     #[default]
     Other,
 }
@@ -47,7 +47,7 @@ impl Messages {
                 Block::Thinking { signature: str(block, "signature").to_owned() }
             }
             Some("redacted_thinking") => {
-                // Nothing to read, but the provider wants it back.
+                // No text, but the provider needs it back.
                 answer.begin(Kind::Reasoning, &name, Some(json!({ "anthropic": { "redactedData": str(block, "data") } })));
                 Block::Other
             }
@@ -87,7 +87,7 @@ impl Messages {
         let name = self.name(event);
         match std::mem::take(&mut self.block) {
             Block::Thinking { signature } if !signature.is_empty() => {
-                // Thoughts that are not shown have a signature all the same.
+                // Hidden thinking has a signature all the same.
                 answer.begin(Kind::Reasoning, &name, None);
                 answer.close(Some(json!({ "anthropic": { "signature": signature } })));
             }
@@ -139,7 +139,7 @@ impl Protocol for Messages {
         Ok(())
     }
 
-    /// All of the answer has come when its reason has.
+    /// The answer is complete once its stop reason has arrived.
     fn end(&mut self, answer: &mut Answer) {
         if let Some(reason) = self.ended {
             self.finish(reason, answer);

@@ -200,7 +200,7 @@ fn the_text_is_what_the_provider_says() {
     assert_eq!(classify(529, "").to_string(), "the provider answered 529");
     assert_eq!(
         classify(200, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#).to_string(),
-        "the provider broke its answer off: Overloaded"
+        "the provider's answer broke off: Overloaded"
     );
 }
 

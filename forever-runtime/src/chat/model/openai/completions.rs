@@ -1,7 +1,8 @@
-//! Chat completions, as spoken by OpenAI, vLLM, llama.cpp, Ollama, OpenRouter, Groq, DeepSeek, Mistral and many more.
+//! Chat completions, the protocol of OpenAI, vLLM, llama.cpp, Ollama, OpenRouter, Groq, DeepSeek,
+//! Mistral and many more.
 //!
-//! `body` is what is sent, `stream` what comes back. Nothing is kept by the provider: a model that was cut off is shown what had come and asked to
-//! go on.
+//! `body` is the request, `stream` the response. The provider stores nothing: a model that was cut
+//! off gets the answer so far and a request to continue.
 mod body;
 mod stream;
 
@@ -15,7 +16,7 @@ use crate::chat::model::openai::completions::stream::Completions;
 use crate::chat::model::read::{asked, given, read};
 use crate::chat::model::said::{Continue, waits_for_tools};
 
-/// A model behind an endpoint for chat completions in the manner of OpenAI.
+/// A model behind an OpenAI-compatible endpoint for chat completions.
 ///
 /// ```
 /// use forever_runtime::chat::model::OpenAiCompatible;
@@ -23,8 +24,9 @@ use crate::chat::model::said::{Continue, waits_for_tools};
 /// let model = OpenAiCompatible::new("qwen3:8b").base_url("http://localhost:11434/v1");
 /// ```
 ///
-/// An answer that was cut off goes on with a request of its own: what had come of it is followed by the words of a person who asks to go on, or by
-/// nothing with [`prefill`](Self::prefill). If it had come as far as a tool call, no request is made: the tools come first.
+/// An answer that was cut off is continued by a new request: the answer so far, followed by a user
+/// message that asks to continue, or by nothing with [`prefill`](Self::prefill). If the answer had
+/// reached a tool call, no request is made: the tools run first.
 #[derive(Debug, Clone)]
 pub struct OpenAiCompatible {
     endpoint: Endpoint,
@@ -32,27 +34,28 @@ pub struct OpenAiCompatible {
 }
 
 impl OpenAiCompatible {
-    /// The model of this name, at OpenAI's own address unless another is given.
+    /// The model of this name, at OpenAI's own address by default.
     pub fn new(model: impl Into<String>) -> Self {
         OpenAiCompatible { endpoint: Endpoint::new(model.into(), BASE_URL), prefill: false }
     }
 
-    /// The key, sent as `Authorization: Bearer`.
+    /// Sets the key, sent as `Authorization: Bearer`.
     pub fn api_key(self, key: &str) -> Self {
         self.header("authorization", &format!("Bearer {key}"))
     }
 
     settings!();
 
-    /// The server continues an assistant message that is the last one, so it needs no words to go on. For some servers
-    /// [`extra`](Self::extra) has to say so as well (`"continue_final_message": true, "add_generation_prompt": false` for vLLM, which then
+    /// Declares that the server continues an assistant message in the last place, so that no
+    /// message has to ask it to. For some servers [`extra`](Self::extra) has to request this as
+    /// well (`"continue_final_message": true, "add_generation_prompt": false` for vLLM, which then
     /// does so with every request).
     pub fn prefill(mut self) -> Self {
         self.prefill = true;
         self
     }
 
-    /// The JSON that is sent, for those who send it themselves.
+    /// The JSON body of a request, for programs that send it themselves.
     ///
     /// # Errors
     /// Of kind [`Invalid`](super::super::ModelErrorKind::Invalid) if there is a file that cannot be sent.
@@ -62,7 +65,7 @@ impl OpenAiCompatible {
         Ok(self.endpoint.with_extra(body))
     }
 
-    /// Reads an answer from the bytes that came back, for those who send requests themselves.
+    /// Reads an answer from the bytes of a response, for programs that send requests themselves.
     pub fn read<S, B>(request: &ModelRequest, bytes: S) -> ModelStream
     where
         S: Stream<Item = Result<B, ModelError>> + Send + 'static,

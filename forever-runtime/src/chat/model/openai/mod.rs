@@ -1,4 +1,5 @@
-//! OpenAI's two protocols: its Responses API, and chat completions, which most others speak as well.
+//! OpenAI's two protocols: its Responses API, and chat completions, which most other providers use
+//! as well.
 mod completions;
 mod responses;
 

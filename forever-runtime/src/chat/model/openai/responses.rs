@@ -1,6 +1,8 @@
-//! OpenAI's Responses API, which keeps answers: one that was cut off is not asked for again but fetched.
+//! OpenAI's Responses API, which stores answers: one that was cut off is fetched, not requested
+//! again.
 //!
-//! `body` is what is sent, `stream` what comes back, `stored` what of a stored answer has not been shown yet.
+//! `body` is the request, `stream` the response, `stored` the rest of a stored answer that was not
+//! shown yet.
 mod body;
 mod stored;
 mod stream;
@@ -20,7 +22,7 @@ use crate::chat::model::openai::responses::stream::Responses;
 use crate::chat::model::read::{asked, given, read};
 use crate::chat::model::said::waits_for_tools;
 
-/// How long one look at a stored answer may take.
+/// Maximum time of one request for a stored answer.
 const LOOK: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -37,15 +39,19 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// ```
 ///
 /// # An answer that was cut off
-/// Answers are stored (`"store": true`), and their id is known from the first event. If an answer was cut off, the stored one is fetched: when it is
-/// complete, what of it was not shown yet is given, matched by the ids that its pieces carry; when it is still being written, it is looked at
-/// again, for at most [`fetch_for`](Self::fetch_for). If there is none, or it has failed, the model is asked anew: what had come is followed by the
-/// words of a person who asks to go on. If it had come as far as a tool call, no new request is made: the tools come first.
+/// Answers are stored (`"store": true`), and their id is known from the first event. If an answer
+/// was cut off, the stored one is fetched. When it is complete, the part that was not shown yet
+/// follows, matched by the ids of its pieces. When it is still being written, it is fetched again,
+/// for at most [`fetch_for`](Self::fetch_for). If there is none, or it has failed, the model is
+/// called again: the answer so far is followed by a user message that asks to continue. If the
+/// answer had reached a tool call, no new request is made: the tools run first.
 ///
-/// Text that was shown and is not the beginning of what is stored cannot be taken back; what follows the part that both have in common is given.
+/// Text that was shown and is not the start of the stored answer cannot be taken back; the output
+/// continues after the part that both share.
 ///
-/// Reasoning is sent back only with `"include": ["reasoning.encrypted_content"]` in [`extra`](Self::extra), which is also how models are
-/// used whose answers must not be stored (`"store": false`).
+/// Reasoning is sent back only with `"include": ["reasoning.encrypted_content"]` in
+/// [`extra`](Self::extra). Use that also for models whose answers must not be stored
+/// (`"store": false`).
 #[derive(Debug, Clone)]
 pub struct OpenAiResponses {
     endpoint: Endpoint,
@@ -53,26 +59,26 @@ pub struct OpenAiResponses {
 }
 
 impl OpenAiResponses {
-    /// The model of this name, at OpenAI's own address unless another is given.
+    /// The model of this name, at OpenAI's own address by default.
     pub fn new(model: impl Into<String>) -> Self {
         OpenAiResponses { endpoint: Endpoint::new(model.into(), BASE_URL), fetch_for: Duration::from_secs(60) }
     }
 
-    /// The key, sent as `Authorization: Bearer`.
+    /// Sets the key, sent as `Authorization: Bearer`.
     pub fn api_key(self, key: &str) -> Self {
         self.header("authorization", &format!("Bearer {key}"))
     }
 
     settings!();
 
-    /// How long a stored answer that is still being written is waited for, before the model is asked anew: a minute unless set. Pauses between looks
-    /// count, and nothing else.
+    /// Sets how long to wait for a stored answer that is still being written, before the model is
+    /// called again. Defaults to a minute. Only the pauses between requests count.
     pub fn fetch_for(mut self, wait: Duration) -> Self {
         self.fetch_for = wait;
         self
     }
 
-    /// The JSON that is sent, for those who send it themselves.
+    /// The JSON body of a request, for programs that send it themselves.
     ///
     /// # Errors
     /// Of kind [`Invalid`](super::super::ModelErrorKind::Invalid) if there is a file that cannot be sent.
@@ -81,7 +87,7 @@ impl OpenAiResponses {
         Ok(self.endpoint.with_extra(body))
     }
 
-    /// Reads an answer from the bytes that came back, for those who send requests themselves.
+    /// Reads an answer from the bytes of a response, for programs that send requests themselves.
     pub fn read<S, B>(bytes: S) -> ModelStream
     where
         S: Stream<Item = Result<B, ModelError>> + Send + 'static,
@@ -100,23 +106,24 @@ impl OpenAiResponses {
     }
 }
 
-/// Looks at a stored answer, one after the other, until it is as whole as it will be.
+/// Polls a stored answer until it is complete.
 struct Looks {
     model: OpenAiResponses,
     request: ModelRequest,
     path: String,
-    /// How long before the next one.
+    /// Pause before the next request.
     next: Duration,
     pause: Duration,
-    /// How long there are to be any.
+    /// Time left for pauses.
     left: Duration,
 }
 
 impl Looks {
-    /// Gives what the answer goes on with, and the looks that follow if it is not the last of it.
+    /// Returns the rest of the answer, and the next poll unless that is all of it.
     ///
     /// # Errors
-    /// If the provider cannot be reached all that time, or lets nobody in: asking it anew would fail as well.
+    /// If the provider cannot be reached all that time, or refuses access: calling it again would
+    /// fail as well.
     async fn look(mut self) -> (Result<ModelStream, ModelError>, Option<Self>) {
         tokio::time::sleep(self.next).await;
         self.left -= self.next;
@@ -129,7 +136,7 @@ impl Looks {
                 Stored::Written => {}
             },
             Err(Refused { error, .. }) if error.kind().is_transient() => unreached = Some(error),
-            // The provider has no such answer, or keeps none.
+            // The provider has no such answer, or stores none.
             Err(Refused { status: Some(status), .. }) if !matches!(status, 401 | 403) => return (Ok(self.anew()), None),
             Err(refused) => return (Err(refused.error), None),
         }
@@ -147,7 +154,7 @@ impl Looks {
     }
 }
 
-/// Whether it can stand in a path. What was stored as an id comes from a provider, and back from a database.
+/// Whether an id is safe in a path. It comes from a provider, and back from a database.
 fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= 256 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }

@@ -1,4 +1,4 @@
-//! From a conversation to `messages`.
+//! Converts a conversation to `messages`.
 use serde_json::{Value, json};
 
 use crate::chat::message::Part;
@@ -33,7 +33,7 @@ fn tool(tool: &ToolSpec) -> Value {
     json!({ "type": "function", "function": { "name": tool.name, "description": tool.description, "parameters": tool_parameters(tool) } })
 }
 
-/// Text alone stays text, which is all that some servers understand.
+/// Text alone is sent as a string, the only form that some servers accept.
 fn user(parts: &[&Part]) -> Result<Value, ModelError> {
     if parts.iter().all(|part| part.kind() == "text") {
         let texts: Vec<&str> = parts.iter().filter_map(|part| part.as_text()).collect();
@@ -60,7 +60,8 @@ fn file(file: &File<'_>) -> Result<Value, ModelError> {
     })
 }
 
-/// Its pieces cannot be told apart here: text is one, calls another, and reasoning is not taken back.
+/// The protocol does not keep pieces apart: all text is one, calls are separate, and reasoning is
+/// not accepted back.
 fn assistant(pieces: &[Piece<'_>]) -> Value {
     let (mut text, mut calls) = (String::new(), Vec::new());
     for piece in pieces {

@@ -1,7 +1,8 @@
-//! From `chat.completion.chunk` to chunks of a message.
+//! Converts `chat.completion.chunk` to chunks of a message.
 //!
-//! Servers differ: some leave out the index of a call, some its id, some repeat its name, some send its arguments as an object, and some end
-//! without `[DONE]`. An answer is whole when its reason is known.
+//! Servers differ: some leave out the index of a call, some its id, some repeat its name, some send
+//! its arguments as an object, and some end without `[DONE]`. An answer is complete when its finish
+//! reason is known.
 use std::collections::HashSet;
 
 use serde_json::Value;
@@ -14,12 +15,12 @@ use crate::chat::model::sse::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct Completions {
-    /// The provider's id of the answer, so that pieces of two answers are never called the same.
+    /// The provider's id of the answer, so that pieces of two answers never share an id.
     id: String,
     ended: Option<FinishReason>,
     usage: (Option<u64>, Option<u64>),
     calls: Vec<Call>,
-    /// Ids of calls that are taken.
+    /// Ids of calls that are in use.
     taken: HashSet<String>,
 }
 
@@ -82,7 +83,7 @@ impl Completions {
         };
         let key = match known {
             Some(call) => call.key.clone(),
-            // Without a name there is nothing that could be called.
+            // Without a name there is no tool to call.
             None if tool.is_empty() => return,
             None => {
                 let key = self.calls.len().to_string();
@@ -99,7 +100,8 @@ impl Completions {
         }
     }
 
-    /// The id under which a call is known here: the provider's, unless it has none or it is taken by another call of the conversation.
+    /// The id of a call in the message: the provider's, unless it has none or another call of the
+    /// conversation uses it.
     fn id_for(&mut self, id: &str) -> String {
         let mut name = id.to_owned();
         let mut count = self.taken.len();
@@ -146,7 +148,8 @@ impl Protocol for Completions {
         Ok(())
     }
 
-    /// All of the answer has come when its reason has; only the count of tokens may be missing.
+    /// The answer is complete once its finish reason has arrived; only the token counts may be
+    /// missing.
     fn end(&mut self, answer: &mut Answer) {
         if let Some(reason) = self.ended {
             self.finish(reason, answer);

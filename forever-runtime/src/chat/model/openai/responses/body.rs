@@ -1,4 +1,4 @@
-//! From a conversation to `input`.
+//! Converts a conversation to `input`.
 use serde_json::{Value, json};
 
 use crate::chat::message::Part;
@@ -34,7 +34,7 @@ pub(super) fn body(model: &str, system: Option<&str>, request: &ModelRequest, go
     Ok(body)
 }
 
-/// Not strict: a strict tool must spell its schema in ways that ordinary ones do not.
+/// Not strict: a strict tool needs a schema in a form that ordinary tools do not have.
 fn tool(tool: &ToolSpec) -> Value {
     json!({
         "type": "function", "name": tool.name, "description": tool.description, "parameters": tool_parameters(tool), "strict": false,
@@ -57,7 +57,8 @@ fn user(part: &Part) -> Result<Value, ModelError> {
     }
 }
 
-/// Items go out without their ids: with them the provider would insist on each one's neighbours, some of which may never have come.
+/// Items are sent without their ids: with them the provider would require each one's neighbours,
+/// some of which may never have arrived.
 fn model_items(pieces: &[Piece<'_>], items: &mut Vec<Value>) {
     let mut pieces = pieces.iter().peekable();
     while let Some(piece) = pieces.next() {
@@ -81,7 +82,7 @@ fn model_items(pieces: &[Piece<'_>], items: &mut Vec<Value>) {
     }
 }
 
-/// Reasoning is taken back in its encrypted form only, which the last part of it carries.
+/// Reasoning is accepted in its encrypted form only, which its last part carries.
 fn reasoning(id: Option<&str>, parts: &[&Part]) -> Option<Value> {
     let encrypted = parts.iter().rev().find_map(|part| metadata(part, "openai", "reasoningEncryptedContent"))?;
     let summary: Vec<Value> = parts

@@ -1,7 +1,8 @@
-//! What of a stored answer has not been shown yet.
+//! The rest of a stored answer that was not shown yet.
 //!
-//! What was shown carries the ids of the items it is of, and calls have their own, so that pieces of earlier attempts are told apart from those of the
-//! stored answer. Text without an id, which a program has changed or another version has written, is taken for the beginning of what is stored.
+//! Shown pieces carry the ids of their items, and calls have ids of their own, so that pieces of
+//! earlier attempts differ from those of the stored answer. Text without an id, which a program has
+//! changed or another version has written, counts as the start of the stored answer.
 use std::collections::HashMap;
 
 use serde_json::Value;
@@ -12,13 +13,13 @@ use crate::chat::model::chat_model::{FinishReason, Finished, ModelEvent};
 use crate::chat::model::openai::responses::stream::{annotation, encrypted, finished, of};
 use crate::chat::model::said::metadata;
 
-/// What has become of a stored answer.
+/// State of a stored answer.
 pub(super) enum Stored {
-    /// It is as whole as it will be.
+    /// It is complete.
     Complete(Finished),
     /// It is being written.
     Written,
-    /// It will not be whole.
+    /// It will never be complete.
     Lost,
 }
 
@@ -26,7 +27,7 @@ impl Stored {
     pub(super) fn of(response: &Value) -> Self {
         match response["status"].as_str() {
             Some("completed") => Stored::Complete(finished(response)),
-            // What the model was not allowed to say; whoever had stayed would have seen this end.
+            // A limit cut the answer off; the original stream would have ended the same way.
             Some("incomplete") if response["incomplete_details"]["reason"].is_string() => match finished(response) {
                 Finished { reason: FinishReason::Other, .. } => Stored::Lost,
                 finished => Stored::Complete(finished),
@@ -37,7 +38,7 @@ impl Stored {
     }
 }
 
-/// The events that are left to be given of a stored answer.
+/// The events of a stored answer that are still to be returned.
 pub(super) fn rest(response: &Value, finished: Finished, shown: &[Part]) -> Vec<ModelEvent> {
     let mut answer = Answer::default();
     let mut shown = Shown::of(shown);
@@ -99,7 +100,7 @@ fn list<'a>(json: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     json[field].as_array().into_iter().flatten()
 }
 
-/// What was shown.
+/// The shown part of an answer.
 struct Shown<'a> {
     text: Texts<'a>,
     reasoning: Texts<'a>,
@@ -127,10 +128,10 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Text that was shown, by item.
+/// Shown text, by item.
 struct Texts<'a> {
     of_items: HashMap<&'a str, String>,
-    /// Of no item that is known.
+    /// Text without a known item.
     of_none: String,
 }
 
@@ -143,11 +144,11 @@ impl<'a> Texts<'a> {
         Texts { of_items, of_none }
     }
 
-    /// Passes over what was shown of a text, and gives the rest.
+    /// Skips the shown part of a text, and returns the rest.
     fn pass<'t>(&mut self, item: &str, text: &'t str) -> &'t str {
         let shown = self.of_items.get_mut(item).unwrap_or(&mut self.of_none);
         let same: usize = shown.chars().zip(text.chars()).take_while(|(shown, stored)| shown == stored).map(|(c, _)| c.len_utf8()).sum();
-        // What was shown and is not stored is of no use for what follows.
+        // Text that was shown but is not stored is not needed later.
         if same == text.len() {
             shown.drain(..same);
         } else {

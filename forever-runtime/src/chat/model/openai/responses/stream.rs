@@ -1,4 +1,5 @@
-//! From events of a response to chunks. Pieces carry the id of the item that they are of, so that a stored answer can be told apart from what was shown.
+//! Converts the events of a response to chunks. Pieces carry the ids of their items, so that a
+//! stored answer can be compared with the shown part.
 use serde_json::{Value, json};
 
 use crate::chat::model::answer::{Answer, Kind};
@@ -10,7 +11,7 @@ use crate::chat::model::sse::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct Responses {
-    /// The id of the response was given.
+    /// Whether the id of the response was returned.
     known: bool,
 }
 
@@ -65,14 +66,14 @@ fn begin(item: &Value, answer: &mut Answer) {
     }
 }
 
-/// An item is whole.
+/// Completes an item.
 fn end(item: &Value, answer: &mut Answer) {
     let id = str(item, "id");
     match item["type"].as_str() {
         Some("message") => answer.close(None),
         Some("reasoning") => match encrypted(item) {
             Some(metadata) => {
-                // It may be all that there is of it.
+                // It may be the only content of the item.
                 answer.begin_any(Kind::Reasoning, &format!("{id}-0"), Some(of(id)));
                 answer.close(Some(metadata));
             }
@@ -86,12 +87,12 @@ fn end(item: &Value, answer: &mut Answer) {
     }
 }
 
-/// What is kept of a piece of the item `id`.
+/// Metadata of a piece of the item `id`.
 pub(super) fn of(id: &str) -> Value {
     json!({ "openai": { "itemId": id } })
 }
 
-/// What is kept of reasoning, if it came with what can be sent back.
+/// Metadata of reasoning, if it came with content that can be sent back.
 pub(super) fn encrypted(item: &Value) -> Option<Value> {
     let content = item["encrypted_content"].as_str().filter(|content| !content.is_empty())?;
     Some(json!({ "openai": { "itemId": str(item, "id"), "reasoningEncryptedContent": content } }))
@@ -103,7 +104,7 @@ pub(super) fn annotation(annotation: &Value, answer: &mut Answer) {
     }
 }
 
-/// How a response has ended that is as whole as it will be.
+/// How a completed response has ended.
 pub(super) fn finished(response: &Value) -> Finished {
     let reason = match response["status"].as_str() {
         Some("incomplete") => match response["incomplete_details"]["reason"].as_str() {

@@ -1,0 +1,521 @@
+//! Streams: items that are appended and never changed, in two tables.
+//!
+//! Items arrive in `stream_tail`, which has the rows of all streams in the order of their arrival:
+//! a commit for many streams writes the page at its end, instead of one page per stream. When those
+//! of one stream are [`FULL`] bytes long, they are copied into `stream_chunks`, where the rows of a
+//! stream are adjacent. The tail is deleted from its beginning, whole pages at a time, up to the
+//! first row that is not copied. A stream that blocks this for long is copied early.
+//!
+//! `stream_tail_open` lists the rows of the tail that are not copied yet, and `stream_next` has the
+//! number of the next stream: one that no row of the tail has. Both are temporary tables of the
+//! connection that writes, in memory, and part of the transactions that change the others. So
+//! streams are read on that connection.
+use std::ops::RangeInclusive;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::{Seq, StreamBatch, TurnSeq};
+
+/// Number of a stream.
+pub(super) type StreamSeq = i64;
+
+/// Name of the stream that is the log of a turn.
+const LOG: &str = "log";
+
+/// Number of bytes of items after which the rows of a stream are copied: as one row of a few pages,
+/// of which only the last is not full.
+const FULL: i64 = 8 << 10;
+
+/// Minimum number of rows to delete from the beginning of the tail. Each deletion writes the pages
+/// around it.
+const DELETED: i64 = 256;
+
+/// Maximum number of rows to delete, so that no commit takes long.
+const DELETED_AT_ONCE: i64 = 4 * DELETED;
+
+/// Maximum length of the tail from its first row that is not copied. These rows are read when the
+/// database is opened. Tests use a lower limit.
+const LONGEST: i64 = if cfg!(test) { 1 << 10 } else { 1 << 16 };
+
+/// A row as it is stored: `first`, `count`, `data`, `stored_ms`.
+type Stored = (i64, i64, String, i64);
+
+fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+}
+
+/// Lists the rows of the tail that are not copied yet, and finds the next free number.
+pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
+    let damaged: bool = conn.query_row("SELECT EXISTS (SELECT 1 FROM stream_tail WHERE seq >= 1 << 62)", (), |r| r.get(0))?;
+    if damaged {
+        // After the greatest number SQLite would choose any free one, not the next.
+        conn.execute_batch(
+            "BEGIN IMMEDIATE;
+             CREATE TEMP TABLE numbered AS
+             SELECT * FROM stream_tail WHERE stream IN (SELECT stream FROM stream_tail WHERE seq >= 1 << 62) ORDER BY stream, first;
+             DELETE FROM stream_tail WHERE stream IN (SELECT stream FROM numbered);
+             INSERT INTO stream_tail (stream, first, count, data, stored_ms)
+             SELECT stream, first, count, data, stored_ms FROM numbered ORDER BY rowid;
+             DROP TABLE numbered;
+             COMMIT;",
+        )?;
+    }
+    conn.execute_batch(
+        "-- `behind` is the number of the item behind the row; `bytes` is the length of the stream's rows up to this one.
+         CREATE TEMP TABLE stream_tail_open (
+             stream INTEGER NOT NULL,
+             seq    INTEGER NOT NULL,
+             behind INTEGER NOT NULL,
+             bytes  INTEGER NOT NULL,
+             PRIMARY KEY (stream, seq)
+         ) STRICT, WITHOUT ROWID;
+         CREATE INDEX temp.stream_tail_open_seq ON stream_tail_open (seq, stream);
+         INSERT INTO stream_tail_open (stream, seq, behind, bytes)
+         SELECT stream, seq,
+                CASE WHEN first BETWEEN 0 AND 1 << 60 AND count BETWEEN 0 AND 1 << 60 THEN first + count ELSE -1 END,
+                sum(length(CAST(data AS BLOB))) OVER (PARTITION BY stream ORDER BY seq)
+         FROM stream_tail_left;
+         -- Deleted with its turn or its fiber, too.
+         CREATE TEMP TRIGGER stream_deleted AFTER DELETE ON main.streams
+         BEGIN DELETE FROM stream_tail_open WHERE stream = OLD.seq; END;
+         CREATE TEMP TABLE stream_next (seq INTEGER NOT NULL) STRICT;
+         -- A number without a successor is damage.
+         INSERT INTO stream_next (seq)
+         SELECT 1 + max(coalesce((SELECT max(seq) FROM streams WHERE seq < 1 << 62), 0),
+                        coalesce((SELECT max(stream) FROM stream_tail WHERE stream < 1 << 62), 0));",
+    )
+}
+
+fn found(conn: &Connection, sql: &str, by: impl rusqlite::Params) -> rusqlite::Result<Option<StreamSeq>> {
+    conn.prepare_cached(sql)?.query_row(by, |r| r.get(0)).optional()
+}
+
+/// The stream that is the log of a turn, once it has a chunk.
+pub(super) fn of_turn(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<Option<StreamSeq>> {
+    found(conn, "SELECT seq FROM streams WHERE turn = ?1", [turn])
+}
+
+/// A stream of a fiber, once it has an item.
+pub(super) fn of_fiber(conn: &Connection, fiber: Seq, name: &str) -> rusqlite::Result<Option<StreamSeq>> {
+    found(conn, "SELECT seq FROM streams WHERE fiber = ?1 AND name = ?2", params![fiber, name])
+}
+
+fn created(conn: &Connection, fiber: Option<Seq>, turn: Option<TurnSeq>, name: &str) -> rusqlite::Result<StreamSeq> {
+    let stream = conn.prepare_cached("UPDATE stream_next SET seq = seq + 1 RETURNING seq - 1")?.query_row((), |r| r.get(0))?;
+    conn.prepare_cached("INSERT INTO streams (seq, fiber, turn, name) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![stream, fiber, turn, name])?;
+    Ok(stream)
+}
+
+pub(super) fn append_of_turn(conn: &Connection, turn: TurnSeq, new: &StreamBatch) -> rusqlite::Result<()> {
+    let stream = of_turn(conn, turn)?.map_or_else(|| created(conn, None, Some(turn), LOG), Ok)?;
+    append(conn, stream, new)
+}
+
+/// Items of the log of a turn, from a row on that has number `from` in it.
+pub(super) fn read_of_turn(conn: &Connection, turn: TurnSeq, from: u64, limit: u32) -> rusqlite::Result<Vec<StreamBatch>> {
+    of_turn(conn, turn)?.map_or_else(|| Ok(Vec::new()), |stream| read(conn, stream, from, limit))
+}
+
+/// Copies the log of a turn that has ended.
+pub(super) fn close_of_turn(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
+    of_turn(conn, turn)?.map_or(Ok(()), |stream| close(conn, stream))
+}
+
+pub(super) fn delete_of_turn(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<()> {
+    of_turn(conn, turn)?.map_or(Ok(()), |stream| delete(conn, stream))
+}
+
+/// Number of copied items of a stream.
+fn copied(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<i64> {
+    let end = conn
+        .prepare_cached("SELECT first + count FROM stream_chunks WHERE stream = ?1 ORDER BY first DESC LIMIT 1")?
+        .query_row([stream], |r| r.get(0))
+        .optional()?;
+    Ok(end.unwrap_or(0))
+}
+
+/// Items of a stream that are not copied yet. They are read as a whole, and follow the copied ones.
+fn tail(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<Vec<StreamBatch>> {
+    let next = copied(conn, stream)?.cast_unsigned();
+    let rows = conn
+        .prepare_cached(
+            "SELECT t.first, t.count, t.data, t.stored_ms FROM stream_tail_open o CROSS JOIN stream_tail t ON t.seq = o.seq
+             WHERE o.stream = ?1 ORDER BY o.seq",
+        )?
+        .query_map([stream], stored)?
+        .collect::<Result<_, _>>()?;
+    in_order(rows, next..=next)
+}
+
+fn read(conn: &Connection, stream: StreamSeq, from: u64, limit: u32) -> rusqlite::Result<Vec<StreamBatch>> {
+    // The row that contains item `from` may begin before it.
+    let rows = conn
+        .prepare_cached(
+            "SELECT first, count, data, stored_ms FROM stream_chunks
+             WHERE stream = ?1 AND first >= coalesce((SELECT max(first) FROM stream_chunks WHERE stream = ?1 AND first <= ?2), 0)
+             ORDER BY first LIMIT ?3",
+        )?
+        .query_map(params![stream, from.cast_signed(), limit], stored)?
+        .collect::<Result<_, _>>()?;
+    let mut log = in_order(rows, 0..=from)?;
+    if log.len() < limit as usize {
+        let mut tail = tail(conn, stream)?;
+        if let Some(begins) = tail.iter().rposition(|row| row.first <= from) {
+            log.clear();
+            tail.drain(..begins);
+        }
+        log.append(&mut tail);
+        log.truncate(limit as usize);
+    }
+    Ok(log)
+}
+
+/// Checks that the rows of a stream are consecutive, the first of them beginning in `next`.
+fn in_order(rows: Vec<Stored>, mut next: RangeInclusive<u64>) -> rusqlite::Result<Vec<StreamBatch>> {
+    let follow = |row| {
+        let row = follows(&next, row)?;
+        next = row.first + row.count..=row.first + row.count;
+        Ok(row)
+    };
+    rows.into_iter().map(follow).collect()
+}
+
+/// Checks that a row begins where it may. Any other row would change the numbers of items that
+/// readers have seen.
+fn follows(next: &RangeInclusive<u64>, (first, count, data, stored_ms): Stored) -> rusqlite::Result<StreamBatch> {
+    let there = data.lines().count() as u64;
+    match (u64::try_from(first), u64::try_from(count)) {
+        (Ok(first), Ok(count)) if next.contains(&first) && count == there && first.checked_add(count).is_some() => {
+            Ok(StreamBatch { first, count, data, stored_ms })
+        }
+        _ => {
+            let why =
+                format!("the row of its stream with {there} items says that it has {count} from {first} on, which is not in {next:?}");
+            Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, why.into()))
+        }
+    }
+}
+
+fn append(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Result<()> {
+    let open: Option<(i64, i64)> = conn
+        .prepare_cached("SELECT behind, bytes FROM stream_tail_open WHERE stream = ?1 ORDER BY seq DESC LIMIT 1")?
+        .query_row([stream], |r| Ok((r.get(0)?, r.get(1)?)))
+        .optional()?;
+    let is_first = open.is_none();
+    let (there, open) = if let Some(open) = open {
+        open
+    } else {
+        let copied = copied(conn, stream)?;
+        // Streams that begin together would otherwise all be copied in one commit.
+        (copied, if copied == 0 { stream.rem_euclid(64) * (FULL / 64) } else { 0 })
+    };
+    if there != new.first.cast_signed() {
+        let why = format!("item {} does not follow the {there} that are stored", new.first);
+        return Err(rusqlite::Error::ToSqlConversionFailure(why.into()));
+    }
+    let long = i64::try_from(new.data.len()).unwrap_or(i64::MAX);
+    let bytes = open.saturating_add(long);
+    if is_first && long >= FULL {
+        return put(conn, stream, new);
+    }
+    insert(conn, "INSERT INTO stream_tail (stream, first, count, data, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)", stream, new)?;
+    let seq = conn.last_insert_rowid();
+    conn.prepare_cached("INSERT INTO stream_tail_open (stream, seq, behind, bytes) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+        stream,
+        seq,
+        (new.first + new.count).cast_signed(),
+        bytes
+    ])?;
+    if bytes >= FULL {
+        copy(conn, stream)?;
+        shorten(conn)?;
+    } else if seq % DELETED == 0 {
+        shorten(conn)?;
+    }
+    Ok(())
+}
+
+fn put(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Result<()> {
+    insert(conn, "INSERT INTO stream_chunks (stream, first, count, data, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)", stream, new)
+}
+
+/// Runs a statement whose parameters are a stream and one of its rows.
+fn insert(conn: &Connection, sql: &str, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Result<()> {
+    let StreamBatch { first, count, data, stored_ms } = new;
+    conn.prepare_cached(sql)?.execute(params![stream, first.cast_signed(), count.cast_signed(), data, stored_ms]).map(drop)
+}
+
+/// Copies the rows of a stream from the tail, as one row.
+fn copy(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
+    match tail(conn, stream) {
+        Ok(rows) => {
+            let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+            let (first, stored_ms, behind) = (first.first, last.stored_ms, last.first + last.count);
+            let data: Vec<_> = rows.into_iter().map(|row| row.data).collect();
+            put(conn, stream, &StreamBatch { first, count: behind - first, data: data.join("\n"), stored_ms })?;
+            forget(conn, stream)
+        }
+        Err(failed @ rusqlite::Error::SqliteFailure(..)) => Err(failed),
+        // A damaged row stays as it is, for a person to repair, where it does not block deletion.
+        Err(_) => move_to_the_end(conn, stream),
+    }
+}
+
+/// Takes the rows of a stream off the list of rows to copy.
+fn forget(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM stream_tail_open WHERE stream = ?1")?.execute([stream]).map(drop)
+}
+
+fn move_to_the_end(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
+    let seqs: Vec<i64> = conn
+        .prepare_cached("SELECT seq FROM stream_tail_open WHERE stream = ?1 ORDER BY seq")?
+        .query_map([stream], |r| r.get(0))?
+        .collect::<Result<_, _>>()?;
+    for seq in seqs {
+        let moved: i64 = conn
+            .prepare_cached("UPDATE stream_tail SET seq = (SELECT max(seq) + 1 FROM stream_tail) WHERE seq = ?1 RETURNING seq")?
+            .query_row([seq], |r| r.get(0))?;
+        conn.prepare_cached("UPDATE stream_tail_open SET seq = ?3 WHERE stream = ?1 AND seq = ?2")?.execute([stream, seq, moved])?;
+    }
+    Ok(())
+}
+
+/// Deletes the beginning of the tail as far as it is copied, or copies the stream that blocks it.
+fn shorten(conn: &Connection) -> rusqlite::Result<()> {
+    let ends: (Option<i64>, Option<i64>) = conn
+        .prepare_cached("SELECT (SELECT min(seq) FROM stream_tail), (SELECT max(seq) FROM stream_tail)")?
+        .query_row((), |r| Ok((r.get(0)?, r.get(1)?)))?;
+    let (Some(first), Some(last)) = ends else { return Ok(()) };
+    let open: Option<(i64, StreamSeq)> = conn
+        .prepare_cached("SELECT seq, stream FROM stream_tail_open WHERE seq = (SELECT min(seq) FROM stream_tail_open)")?
+        .query_row((), |r| Ok((r.get(0)?, r.get(1)?)))
+        .optional()?;
+    let behind = open.map_or(last + 1, |(seq, _)| seq);
+    if behind - first >= DELETED {
+        conn.prepare_cached("DELETE FROM stream_tail WHERE seq < ?1")?.execute([behind.min(first + DELETED_AT_ONCE)])?;
+    }
+    match open {
+        Some((seq, stream)) if last - seq >= LONGEST => copy(conn, stream),
+        _ => Ok(()),
+    }
+}
+
+fn close(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
+    copy(conn, stream)?;
+    shorten(conn)
+}
+
+/// Its rows in the tail belong to no stream from now on.
+fn delete(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM streams WHERE seq = ?1")?.execute([stream]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::sqlite::{Durability, open, schema};
+
+    const TURNS: i64 = 40;
+
+    fn opened(path: &std::path::Path) -> Connection {
+        open::writer(path, Durability::Process, false).unwrap()
+    }
+
+    /// A database with turns that are under way.
+    fn turns(path: &std::path::Path) -> Connection {
+        let conn = opened(path);
+        conn.execute_batch(&format!(
+            "INSERT INTO chats (seq, class, agent) VALUES (1, 'c', 'a');
+             WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {TURNS})
+             INSERT INTO turns (seq, chat, id, kind, policy, state, message, place, origins, created_ms)
+             SELECT n, 1, n, 'answer', 'queue', 'running', n, n, '[]', 0 FROM n"
+        ))
+        .unwrap();
+        conn
+    }
+
+    fn batch(first: u64, lines: &[String], stored_ms: i64) -> StreamBatch {
+        StreamBatch { first, count: lines.len() as u64, data: lines.join("\n"), stored_ms }
+    }
+
+    fn number(conn: &Connection, sql: &str) -> i64 {
+        conn.query_row(sql, (), |r| r.get(0)).unwrap()
+    }
+
+    /// All chunks of a turn, as the store and as the view have them.
+    fn told(conn: &Connection, turn: TurnSeq) -> Vec<String> {
+        let rows = read_of_turn(conn, turn, 0, u32::MAX).unwrap();
+        let told: Vec<String> = rows.iter().flat_map(|row| row.data.lines().map(str::to_owned)).collect();
+        let seen: Vec<String> = conn
+            .prepare("SELECT data FROM turn_log WHERE turn = ?1 ORDER BY first")
+            .unwrap()
+            .query_map([turn], |r| r.get(0))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert_eq!(seen.iter().flat_map(|data| data.lines()).collect::<Vec<_>>(), told);
+        for from in [1, told.len() / 2, told.len()] {
+            let rows = read_of_turn(conn, turn, from as u64, u32::MAX).unwrap();
+            if let Some(row) = rows.first() {
+                assert!(row.first <= from as u64 && from as u64 <= row.first + row.count, "{} from {from}", row.first);
+                let behind: Vec<&str> = rows.iter().flat_map(|row| row.data.lines()).collect();
+                assert_eq!(behind, &told[usize::try_from(row.first).unwrap()..]);
+            }
+        }
+        told
+    }
+
+    /// Numbers that look random, the same in each run.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % n
+        }
+    }
+
+    #[test]
+    fn logs_are_what_was_appended_however_the_tail_is_copied_and_whatever_is_taken_back() {
+        for seed in 0..3 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.db");
+            let mut conn = turns(&path);
+            let mut dice = Dice(seed);
+            let mut logs: BTreeMap<TurnSeq, Vec<String>> = (1..=TURNS).map(|turn| (turn, Vec::new())).collect();
+            for at in 0..1500 {
+                let turn = 1 + i64::try_from(dice.below(TURNS.unsigned_abs()).min(dice.below(TURNS.unsigned_abs()))).unwrap();
+                let log = logs.get_mut(&turn).unwrap();
+                match dice.below(300) {
+                    0 => {
+                        conn.execute("UPDATE turns SET settled_ms = 1, state = 'completed' WHERE seq = ?1", [turn]).unwrap();
+                        close_of_turn(&conn, turn).unwrap();
+                    }
+                    1 => {
+                        // Its rows stay in the tail, and are not those of the next one.
+                        delete_of_turn(&conn, turn).unwrap();
+                        log.clear();
+                    }
+                    2 => {
+                        drop(conn);
+                        conn = open::writer(&path, Durability::Process, dice.below(2) == 0).unwrap();
+                    }
+                    kind => {
+                        let longest = if kind < 6 { 9000 } else { 200 };
+                        let lines: Vec<String> = (0..=dice.below(3))
+                            .map(|n| format!("{at} {n} {}", "x".repeat(usize::try_from(dice.below(longest)).unwrap())))
+                            .collect();
+                        let new = batch(log.len() as u64, &lines, at);
+                        conn.execute_batch("SAVEPOINT s").unwrap();
+                        append_of_turn(&conn, turn, &new).unwrap();
+                        if dice.below(20) == 0 {
+                            conn.execute_batch("ROLLBACK TO s").unwrap();
+                        } else {
+                            log.extend(lines);
+                        }
+                        conn.execute_batch("RELEASE s").unwrap();
+                        assert!(append_of_turn(&conn, turn, &batch(log.len() as u64 + 1, &["x".to_owned()], at)).is_err());
+                    }
+                }
+                if at % 75 == 0 {
+                    for (turn, log) in &logs {
+                        assert_eq!(told(&conn, *turn), *log, "{seed}: turn {turn} at {at}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tail_is_deleted_as_far_as_it_is_copied_and_a_slow_turn_does_not_keep_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = turns(&folder.path().join("a.db"));
+        conn.execute_batch("BEGIN").unwrap();
+        let line = || vec!["x".repeat(100)];
+        append_of_turn(&conn, 1, &batch(0, &line(), 0)).unwrap();
+        let mut longest = 0;
+        for n in 0..5000 {
+            append_of_turn(&conn, 2, &batch(n, &line(), 0)).unwrap();
+            assert!(n > LONGEST.unsigned_abs() + 2 || number(&conn, "SELECT min(seq) FROM stream_tail") == 1, "it is kept for so long");
+            longest =
+                longest.max(number(&conn, "SELECT coalesce((SELECT max(seq) FROM stream_tail) - (SELECT min(seq) FROM stream_tail), 0)"));
+        }
+        assert!(longest <= LONGEST + 2 * DELETED, "{longest}");
+        assert_eq!((told(&conn, 1).len(), told(&conn, 2).len()), (1, 5000));
+        assert_eq!(
+            number(&conn, "SELECT count(*) FROM stream_chunks JOIN streams s ON s.seq = stream WHERE turn = 1"),
+            1,
+            "copied with one chunk"
+        );
+        close_of_turn(&conn, 2).unwrap();
+        assert!(number(&conn, "SELECT count(*) FROM stream_tail") < 2 * DELETED);
+    }
+
+    #[test]
+    fn damaged_tail_keeps_no_other_turn_from_being_stored_and_stays() {
+        let damages = ["first = -1", "first = 7", "count = 9", "data = CAST(x'ff' AS TEXT)", "data = ''"];
+        for damage in damages {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.db");
+            let conn = turns(&path);
+            append_of_turn(&conn, 1, &batch(0, &["a".to_owned()], 0)).unwrap();
+            append_of_turn(&conn, 1, &batch(1, &["b".to_owned()], 0)).unwrap();
+            conn.execute(&format!("UPDATE stream_tail SET {damage} WHERE first = 0"), ()).unwrap();
+            drop(conn);
+            let conn = opened(&path);
+            assert!(read_of_turn(&conn, 1, 0, 9).is_err(), "{damage}");
+            conn.execute_batch("BEGIN").unwrap();
+            for n in 0..3000 {
+                append_of_turn(&conn, 2, &batch(n, &["x".to_owned()], 0)).unwrap();
+            }
+            close_of_turn(&conn, 1).unwrap();
+            conn.execute_batch("COMMIT").unwrap();
+            assert_eq!(told(&conn, 2).len(), 3000);
+            assert_eq!(number(&conn, "SELECT count(*) FROM stream_tail JOIN streams s ON s.seq = stream WHERE turn = 1"), 2, "{damage}");
+        }
+    }
+
+    #[test]
+    fn number_that_leaves_none_behind_it_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let conn = turns(&path);
+        for n in 0..3 {
+            append_of_turn(&conn, 1, &batch(n, &[format!("a{n}")], 0)).unwrap();
+            append_of_turn(&conn, 2, &batch(n, &[format!("b{n}")], 0)).unwrap();
+        }
+        conn.execute("UPDATE stream_tail SET seq = 9223372036854775807 WHERE stream = 1 AND first = 0", ()).unwrap();
+        drop(conn);
+        let conn = opened(&path);
+        append_of_turn(&conn, 1, &batch(3, &["a3".to_owned()], 0)).unwrap();
+        append_of_turn(&conn, 2, &batch(3, &["b3".to_owned()], 0)).unwrap();
+        assert_eq!(
+            (told(&conn, 1), told(&conn, 2)),
+            (["a0", "a1", "a2", "a3"].map(str::to_owned).into(), ["b0", "b1", "b2", "b3"].map(str::to_owned).into())
+        );
+    }
+
+    #[test]
+    fn commit_for_many_turns_writes_little_more_than_their_chunks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let conn = turns(&path);
+        conn.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        let chunk = vec!["x".repeat(80)];
+        for n in 0..200 {
+            conn.execute_batch("BEGIN").unwrap();
+            for turn in 1..=TURNS {
+                append_of_turn(&conn, turn, &batch(n, &chunk, 0)).unwrap();
+            }
+            conn.execute_batch("COMMIT").unwrap();
+        }
+        let written = std::fs::metadata(folder.path().join("a.db-wal")).unwrap().len();
+        let chunks = 200 * TURNS.unsigned_abs();
+        assert!(written / chunks < 512, "{} bytes of log a chunk", written / chunks);
+        assert_eq!(number(&conn, "PRAGMA user_version"), i64::from(schema::version()));
+    }
+}
