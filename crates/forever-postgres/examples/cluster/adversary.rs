@@ -1,6 +1,6 @@
 //! The first process: starts the workers, kills and pauses them, tells what happens, and audits the
 //! log.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use crate::audit::{Findings, audit};
+use crate::dice::Dice;
 use crate::journal::{Journal, Line, Reader};
 use crate::orders::bank;
-use crate::worker::last_call;
-use crate::dice::Dice;
 use crate::server::Cluster;
 use crate::victim::Victim;
+use crate::worker::last_call;
 
 /// What to do.
 pub(crate) struct Plan {
@@ -76,6 +76,8 @@ struct Story {
     lines: Vec<Line>,
     /// The process that each order runs in.
     active: BTreeMap<String, u32>,
+    /// Orders that are charged: from there on they wait most of the time.
+    charged: BTreeSet<String>,
     /// The worker of each process.
     places: BTreeMap<u32, u32>,
     fallen: Vec<Fallen>,
@@ -314,7 +316,9 @@ impl Story {
                 self.places.insert(line.process, number.unwrap_or(0));
             }
             "enter" => {
-                self.active.insert(line.about.clone(), line.process);
+                if !self.charged.contains(&line.about) {
+                    self.active.insert(line.about.clone(), line.process);
+                }
                 for fallen in &mut self.fallen {
                     if let Some(at) = fallen.orders.iter().position(|order| *order == line.about) {
                         fallen.orders.swap_remove(at);
@@ -323,10 +327,9 @@ impl Story {
                     }
                 }
             }
-            "waits" | "done" => {
-                if self.active.get(&line.about) == Some(&line.process) {
-                    self.active.remove(&line.about);
-                }
+            "passed" if line.detail == "charge" => {
+                self.active.remove(&line.about);
+                self.charged.insert(line.about.clone());
             }
             "killed" => {
                 let process: u32 = line.about.parse().unwrap_or(0);

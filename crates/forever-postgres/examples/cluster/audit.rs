@@ -29,7 +29,7 @@ pub(crate) struct Findings {
 struct Order {
     /// The process that has entered it last.
     holder: u32,
-    /// Whether its code runs there.
+    /// Whether it runs there, as far as is known.
     is_active: bool,
     /// Steps whose results are stored.
     passed: BTreeSet<String>,
@@ -63,11 +63,8 @@ pub(crate) fn audit(lines: &[Line]) -> Findings {
                 {
                     findings.takeovers.push(Duration::from_micros(line.at_us.saturating_sub(*at)));
                 }
-                (order.holder, order.is_active) = (process, true);
-            }
-            "waits" | "done" => {
-                let order = orders.entry(about).or_default();
-                order.is_active &= order.holder != process;
+                // A charged order waits most of the time.
+                (order.holder, order.is_active) = (process, !order.passed.contains("charge"));
             }
             "begin" => {
                 let order = orders.entry(about).or_default();
@@ -77,6 +74,7 @@ pub(crate) fn audit(lines: &[Line]) -> Findings {
             "passed" => {
                 let order = orders.entry(about).or_default();
                 order.passed.insert(detail());
+                order.is_active &= line.detail != "charge";
                 // After a resume behind a step its body was not carried out here.
                 if order.begun.remove(&(process, detail())).is_some()
                     && let Some(before) = order.finished.insert(detail(), process)

@@ -81,15 +81,6 @@ impl Stretch<'_> {
     fn passed(&self, step: &str) {
         self.desk.journal.write("passed", &self.order, step);
     }
-
-    /// The order is about to leave memory.
-    fn waits(&self) {
-        self.desk.journal.write("waits", &self.order, "");
-    }
-
-    fn done(&self) {
-        self.desk.journal.write("done", &self.order, "");
-    }
 }
 
 #[fiber]
@@ -118,17 +109,13 @@ pub(crate) async fn order(ctx: &FiberContext, desk: Res<Desk>, items: u64) -> Re
     });
     here.passed("charge");
     let weighed = spawn!(parcel(ctx.id().to_owned(), items));
-    here.waits();
     let weight = wait!(weighed)?;
-    here.waits();
     sleep!(Duration::from_millis(30));
-    here.waits();
     let paid: u64 = recv!("paid");
     let total = step!("total", {
         here.begin("total");
         sum + weight + paid
     });
     here.passed("total");
-    here.done();
     Ok(total)
 }

@@ -83,6 +83,6 @@ async fn builder_opens_a_database_by_its_url() {
     assert_eq!(steps.sorted(), ["double"]);
     assert!(forever.workers().await.unwrap().iter().any(|worker| worker.is_this));
     forever.close().await.unwrap();
-    let refused = Forever::builder().postgres("postgres://%").open().await.unwrap_err();
+    let refused = Forever::builder().postgres("port=none").open().await.unwrap_err();
     assert_eq!(refused.kind(), forever::ErrorKind::Setup, "{refused}");
 }

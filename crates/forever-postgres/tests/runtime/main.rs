@@ -1,8 +1,8 @@
 //! Whole runtimes over the store: one worker that is killed and opened again, and two that share a database.
+mod agents;
 #[path = "../it/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the store alone use more of it")]
 mod cluster;
-mod agents;
 mod elsewhere;
 mod versions;
 
