@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use crate::audit::{Findings, audit};
 use crate::dice::Dice;
 use crate::journal::{Journal, Line, Reader};
-use crate::orders::bank;
+use crate::orders::{bank, charges};
 use crate::server::Cluster;
 use crate::victim::Victim;
 use crate::worker::last_call;
@@ -23,6 +23,7 @@ pub(crate) struct Plan {
     pub(crate) lease: Duration,
     pub(crate) crashes: bool,
     pub(crate) url: Option<String>,
+    pub(crate) keep: bool,
 }
 
 /// When it ends.
@@ -111,9 +112,9 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<bool> {
     }
     stage.disturb()?;
     let finished = stage.finish()?;
-    let findings = audit(&stage.story.lines);
+    let findings = audit(&stage.story.lines, &charges(dir.path())?);
     let good = stage.report(&findings, finished);
-    if !good {
+    if !good || plan.keep {
         drop(stage);
         println!("the log is kept in {}", dir.keep().display());
     }
@@ -277,12 +278,16 @@ impl Stage<'_> {
 
     fn report(&self, findings: &Findings, finished: bool) -> bool {
         let Deaths { kills, long_pauses, short_pauses, closes, crashes } = self.deaths;
+        for (time, order) in findings.takeovers.iter().rev().take(3).filter(|(time, _)| *time > self.plan.lease) {
+            println!("order {order} was resumed {time:.1?} after the death of its worker");
+        }
         for fault in findings.faults.iter().take(20) {
             println!("✗ {fault}");
         }
         let takeovers = &findings.takeovers;
         let part = |percent: usize| takeovers.get((takeovers.len() * percent / 100).min(takeovers.len().saturating_sub(1)));
-        let ms = |time: Option<&Duration>| time.map_or_else(|| "none".to_owned(), |time| time.as_millis().to_string());
+        let ms =
+            |takeover: Option<&(Duration, String)>| takeover.map_or_else(|| "none".to_owned(), |(time, _)| time.as_millis().to_string());
         println!(
             "\nkills={kills} pauses_beyond_lease={long_pauses} shorter_pauses={short_pauses} clean_closes={closes} server_crashes={crashes} \
              late_bodies={} heard_elsewhere={}",

@@ -21,7 +21,7 @@ pub(crate) struct Findings {
     /// What is not as promised.
     pub(crate) faults: Vec<String>,
     /// From the death of a worker to the resume of each of its orders elsewhere.
-    pub(crate) takeovers: Vec<Duration>,
+    pub(crate) takeovers: Vec<(Duration, String)>,
 }
 
 /// What the log says of one order.
@@ -37,10 +37,9 @@ struct Order {
     finished: BTreeMap<String, u32>,
     /// Bodies under way, by process and step, and whether the step had finished before.
     begun: BTreeMap<(u32, String), bool>,
-    charges: BTreeSet<String>,
 }
 
-pub(crate) fn audit(lines: &[Line]) -> Findings {
+pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>) -> Findings {
     let mut findings = Findings::default();
     let mut orders: BTreeMap<&str, Order> = BTreeMap::new();
     let mut died: BTreeMap<u32, u64> = BTreeMap::new();
@@ -61,7 +60,7 @@ pub(crate) fn audit(lines: &[Line]) -> Findings {
                 if order.is_active
                     && let Some(at) = died.get(&order.holder)
                 {
-                    findings.takeovers.push(Duration::from_micros(line.at_us.saturating_sub(*at)));
+                    findings.takeovers.push((Duration::from_micros(line.at_us.saturating_sub(*at)), about.to_owned()));
                 }
                 // A charged order waits most of the time.
                 (order.holder, order.is_active) = (process, !order.passed.contains("charge"));
@@ -83,18 +82,17 @@ pub(crate) fn audit(lines: &[Line]) -> Findings {
                     findings.faults.push(format!("step `{}` of `{about}` finished in processes {before} and {process}", line.detail));
                 }
             }
-            "charge" => drop(orders.entry(about).or_default().charges.insert(detail())),
             _ => {}
         }
     }
     findings.fibers = accepted.len();
-    for (id, order) in &orders {
+    for order in orders.values() {
         findings.finished_steps += order.passed.len();
         findings.late_bodies += order.begun.values().filter(|again| **again).count();
-        if order.charges.len() > 1 {
-            findings.duplicates += order.charges.len() - 1;
-            findings.faults.push(format!("`{id}` was charged {} times", order.charges.len()));
-        }
+    }
+    for (id, charges) in charges.iter().filter(|(_, charges)| **charges > 1) {
+        findings.duplicates += charges - 1;
+        findings.faults.push(format!("`{id}` was charged {charges} times"));
     }
     let wanted = RESULT.to_string();
     for id in accepted {
@@ -109,7 +107,7 @@ pub(crate) fn audit(lines: &[Line]) -> Findings {
                 findings.faults.push(format!("`{id}` was accepted, and has not ended"));
             }
         }
-        if orders.get(id).is_none_or(|order| order.charges.is_empty()) {
+        if !charges.contains_key(id) {
             findings.lost += 1;
             findings.faults.push(format!("`{id}` was never charged"));
         }

@@ -67,14 +67,15 @@ use worker::Orders;
 const USAGE: &str = "\
 Runs several workers over one Postgres database, kills and pauses them, and audits what they did.
 
-usage: cluster [--workers N] [--minutes F] [--deaths N] [--seed N] [--lease-ms N] [--crashes] [--url URL]
+usage: cluster [--workers N] [--minutes F] [--deaths N] [--seed N] [--lease-ms N] [--crashes] [--url URL] [--keep]
   --workers N   how many workers (3)
   --minutes F   how long to go on (0.5)
   --deaths N    go on for so many deaths, however long it takes
   --seed N      the seed of what happens (1)
   --lease-ms N  the lease of the workers (2000)
   --crashes     crash and restart the server of the database now and then
-  --url URL     a server that is there, in place of one of its own";
+  --url URL     a server that is there, in place of one of its own
+  --keep        keep the log, also where the audit finds nothing";
 
 fn main() -> ExitCode {
     let mut args = Args::of_program(USAGE);
@@ -84,7 +85,7 @@ fn main() -> ExitCode {
     let seed = args.value("--seed", "a number", |_| true).unwrap_or(1);
     let lease = args.value("--lease-ms", "milliseconds, 500 at least", |ms: &u64| *ms >= 500).unwrap_or(2_000);
     let lease = Duration::from_millis(lease);
-    let crashes = args.flag("--crashes");
+    let (crashes, keep) = (args.flag("--crashes"), args.flag("--keep"));
     let url: Option<String> = args.value("--url", "a URL of Postgres", |_| true);
     let schema: Option<String> = args.value("--schema", "a name", |_| true);
     let dir: Option<PathBuf> = args.value("--dir", "a folder", |_| true);
@@ -98,7 +99,7 @@ fn main() -> ExitCode {
                 Some(deaths) => adversary::Until::Deaths(deaths),
                 None => adversary::Until::Time(Duration::from_secs_f64(60.0 * minutes)),
             };
-            adversary::run(&Plan { workers, until, seed, lease, crashes, url })
+            adversary::run(&Plan { workers, until, seed, lease, crashes, url, keep })
         }
     };
     match done {

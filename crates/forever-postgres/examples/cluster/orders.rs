@@ -1,10 +1,12 @@
 //! The fibers of the example: orders and their parcels, with everything that they do outside the
 //! database.
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
 use forever::BoxError;
 use forever::prelude::*;
 
@@ -40,6 +42,18 @@ pub(crate) fn bank(dir: &Path) -> PathBuf {
     dir.join("bank")
 }
 
+/// How many charges the bank has of each order.
+pub(crate) fn charges(dir: &Path) -> anyhow::Result<BTreeMap<String, usize>> {
+    let mut charges = BTreeMap::new();
+    for charge in std::fs::read_dir(bank(dir))? {
+        let name = charge?.file_name();
+        let name = name.to_string_lossy();
+        let (order, _) = name.split_once('.').context("a charge has an order and a key")?;
+        *charges.entry(order.to_owned()).or_default() += 1;
+    }
+    Ok(charges)
+}
+
 impl Desk {
     pub(crate) fn new(dir: &Path) -> anyhow::Result<Self> {
         Ok(Desk { journal: Journal::open(dir)?, bank: bank(dir) })
@@ -51,18 +65,21 @@ impl Desk {
         Stretch { desk: self, order: order.to_owned() }
     }
 
-    fn is_charged(&self, key: &str) -> bool {
-        self.bank.join(key).exists()
+    fn is_charged(&self, order: &str, key: &str) -> bool {
+        self.charge_of(order, key).exists()
     }
 
     /// Makes a charge, once for each key.
     fn charge(&self, order: &str, key: &str) -> Result<(), BoxError> {
-        match OpenOptions::new().write(true).create_new(true).open(self.bank.join(key)) {
-            Ok(_) => self.journal.write("charge", order, key),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.journal.write("charged-before", order, key),
-            Err(error) => return Err(error.into()),
+        match OpenOptions::new().write(true).create_new(true).open(self.charge_of(order, key)) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error.into()),
         }
-        Ok(())
+    }
+
+    fn charge_of(&self, order: &str, key: &str) -> PathBuf {
+        self.bank.join(format!("{order}.{key}"))
     }
 }
 
@@ -102,7 +119,7 @@ pub(crate) async fn order(ctx: &FiberContext, desk: Res<Desk>, items: u64) -> Re
         sum += step!("pick", here.pick(item).await?);
         here.passed(&format!("pick-{item}"));
     }
-    let check = OnUnknown::check(async |op| Ok::<_, BoxError>(desk.is_charged(op.id()).then_some(())));
+    let check = OnUnknown::check(async |op| Ok::<_, BoxError>(desk.is_charged(ctx.id(), op.id()).then_some(())));
     step!("charge", effect, on_unknown = check, |op| {
         here.begin("charge");
         desk.charge(ctx.id(), op.id())?
