@@ -1,5 +1,5 @@
-//! What workers need to know of each other: changes, declined fibers, lists of workers, and holders
-//! of agents.
+//! What workers need to know of each other: changes, declined fibers, lists of workers, and
+//! holders of agents.
 use forever_store::{AgentId, Changes, Claim, DeclineResult, End, FiberState, Seq, Suspension, TurnProgress, Watch, WorkerId, WorkerRow};
 
 use crate::notify::READY;
@@ -7,8 +7,8 @@ use crate::sql::{Done, Row, Tx, args};
 use crate::workers::ALIVE;
 use crate::{chat, claims, fibers};
 
-/// Condition: the worker `$1` has declined fiber `f` with snapshot `s`, and another worker that is
-/// alive has not.
+/// Condition: the worker `$1` has declined fiber `f` with snapshot `s`, and another worker that
+/// is alive has not.
 pub(crate) fn left_to_others() -> String {
     let declined = "SELECT 1 FROM @declined d WHERE d.fiber = f.seq AND d.number = s.number AND d.worker";
     format!(
@@ -184,8 +184,8 @@ pub(crate) async fn release_agent(tx: &Tx, agent: &AgentId, worker: WorkerId) ->
 const ABANDONED: &str = "f.state = 'interrupted' AND NOT f.closure AND (f.agent IS NULL OR f.name LIKE 'forever.%')
     AND f.changed_ms < (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 600000";
 
-/// The fibers that are ready and that no worker has claimed, without those that `worker` leaves to
-/// others.
+/// The fibers that are ready and that no worker has claimed, without those that `worker` leaves
+/// to others.
 pub(crate) async fn ready(tx: &Tx, after: Seq, limit: u32, worker: WorkerId) -> Done<Vec<forever_store::Runnable>> {
     let of =
         |which: &str| format!("({} WHERE f.state <> 'completed' AND {which} AND f.seq > $2 ORDER BY f.seq LIMIT $3)", fibers::RUNNABLE);

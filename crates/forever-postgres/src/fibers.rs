@@ -131,8 +131,8 @@ fn agent(row: &Row) -> Done<Option<AgentId>> {
     Ok(Option::zip(row.text_opt("class")?, row.text_opt("agent")?).map(|(class, name)| AgentId { class, name }))
 }
 
-/// A fiber of an agent that was interrupted and is ready waits for the decision of its agent's hook:
-/// it is shown as interrupted.
+/// A fiber of an agent that was interrupted and is ready waits for the decision of its agent's
+/// hook: it is shown as interrupted.
 pub(crate) const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.closure, f.class, f.agent, coalesce(s.deaths, 0) AS deaths,
         CASE WHEN f.state = 'pending' AND f.reason IS NOT NULL AND f.agent IS NOT NULL AND f.name NOT LIKE 'forever.%' THEN 'interrupted'
              ELSE f.state END AS state

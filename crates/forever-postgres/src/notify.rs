@@ -1,7 +1,7 @@
 //! Notifications between workers: `NOTIFY` after a commit, `LISTEN` on the direct connection.
 //!
-//! They are hints that shorten polls, and nothing depends on them. A worker sends them in a task of
-//! its own, many changes in one, and only while there are other workers.
+//! They are hints that shorten polls, and nothing depends on them. A worker sends them in a task
+//! of its own, many changes in one, and only while there are other workers.
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// Something changed that other workers may wait for.
 pub(crate) const CHANGED: u8 = 1;
-/// A fiber is ready that no worker was told of.
+/// A fiber is ready, and no worker was notified of it.
 pub(crate) const READY: u8 = 2;
 
 /// Notifications to send, and those received.
@@ -74,8 +74,8 @@ impl Notices {
     }
 }
 
-/// The channel of a schema, as SQL; `$1` is the name of the schema. Names of channels are short, and
-/// names of schemas may not be.
+/// The channel of a schema, as SQL; `$1` is the name of the schema. Names of channels are short,
+/// and names of schemas may not be.
 const CHANNEL: &str = "'forever_' || md5($1)";
 
 /// Sends a notification.

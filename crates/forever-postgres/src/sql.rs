@@ -251,7 +251,7 @@ pub(crate) struct Tx {
     /// Fibers to dispatch once the transaction is committed.
     ready: Mutex<Vec<Runnable>>,
     undo: std::sync::atomic::AtomicBool,
-    /// What other workers are told of once the transaction is committed.
+    /// Notifications for other workers, sent once the transaction is committed.
     notices: std::sync::atomic::AtomicU8,
 }
 

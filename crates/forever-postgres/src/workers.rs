@@ -133,8 +133,8 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
     }
 }
 
-/// Renews the lease of a worker; returns whether it counted as dead. A worker that counted as dead inserts its row again and continues
-/// without its claims.
+/// Renews the lease of a worker; returns whether it counted as dead. A worker that did inserts its
+/// row again and continues without its claims.
 async fn beat(tx: &Tx, (worker, lease, held): &(WorkerId, Duration, Option<Lock>)) -> Done<bool> {
     if tx.run("UPDATE @workers SET seen = clock_timestamp() WHERE id = $1", args![*worker]).await? > 0 {
         return Ok(false);

@@ -106,7 +106,7 @@ pub enum DeclineResult {
 /// Notification of a [`ClusterStore`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notification {
-    /// Whether a fiber may be ready that no worker has been told of.
+    /// Whether a fiber may be ready of which no worker was notified.
     pub ready: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Agents among several workers: of each agent at most one instance in one worker's memory, its
 //! state shown in all of them, and schedules and keep-alives of workers that are gone.
 //!
-//! Agents of chat classes are not held by one worker: a client may connect to any of them, and what
-//! a chat is made of is in the database.
+//! Agents of chat classes are not held by one worker: a client may connect to any of them, and
+//! what a chat is made of is in the database.
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;

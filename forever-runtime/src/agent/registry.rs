@@ -351,7 +351,7 @@ impl Agents {
         self.slot(id).is_some_and(|slot| slot.version.swap(version, Ordering::Relaxed) != version)
     }
 
-    /// Takes an agent out of memory. What holds it goes on with the instance that it has.
+    /// Unloads an agent. Its holders keep the instance that they have.
     pub(super) fn evict(&self, id: &AgentId) {
         let Some(slot) = self.slot(id) else { return };
         let gone = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);

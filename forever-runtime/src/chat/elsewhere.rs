@@ -20,8 +20,8 @@ use crate::store::{AgentId, Changes, MessageRow, TurnFilter, TurnProgress, TurnS
 /// Most turns that are looked at after a change.
 const PAGE: u32 = 64;
 
-/// A turn that was settled so long before the first look at its chat, in milliseconds, may have been
-/// missed by a listener that has just come.
+/// A turn that was settled so long before the first look at its chat, in milliseconds, may have
+/// been missed by a listener that has just come.
 const JUST_NOW_MS: i64 = 2_000;
 
 /// Takes in what other workers do in chats.
@@ -86,7 +86,7 @@ impl ChatWatcher {
 
         let last = before.as_ref().map(|before| before.last);
         let is_new = |seq: TurnSeq| last.is_some_and(|last| seq > last) && !told.accepted.contains(&seq);
-        // At the first look those that have not ended are told of: a listener knows which it has seen.
+        // The first look reports the open turns: a listener knows which it has seen.
         let first = |seq: TurnSeq| last.is_none() && !told.accepted.contains(&seq) && open.iter().any(|turn| turn.seq == seq);
         for turn in latest.iter().filter(|turn| is_new(turn.seq) || first(turn.seq)) {
             self.chats.feeds.tell(chat, || ChatEvent::Accepted(TurnStatus::of(turn.clone())));
@@ -113,7 +113,7 @@ impl ChatWatcher {
                 }
             }
         }
-        // What was told of just now is no change of this process.
+        // The events of just now are not those of this process.
         self.chats.feeds.take_told(chat);
         self.seen().insert(chat.clone(), now);
         Ok(())

@@ -57,7 +57,7 @@ struct Feed {
 /// Most turns that are remembered in a [`Told`].
 const REMEMBERED: usize = 256;
 
-/// What listeners were told of by this process: what comes back from the database is not told again.
+/// Events that this process has sent, so that they are not sent again when they are read back.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Told {
     pub(super) accepted: BTreeSet<TurnSeq>,
@@ -109,7 +109,7 @@ impl Feeds {
         self.feeds().keys().cloned().collect()
     }
 
-    /// What listeners of a chat were told of; of messages, since the last call.
+    /// Events that listeners of a chat were sent; of messages, since the last call.
     pub(super) fn take_told(&self, chat: &AgentId) -> Option<Told> {
         let mut feeds = self.feeds();
         let told = &mut feeds.get_mut(chat)?.told;

@@ -240,7 +240,7 @@ impl Logs {
         self.logs().get(&turn).and_then(Weak::upgrade)
     }
 
-    /// The turns whose logs somebody writes or follows and that have not ended, as far as is known.
+    /// Turns whose logs are written or followed here and that have not ended, as far as is known.
     pub(super) fn open(&self) -> Vec<TurnSeq> {
         let logs: Vec<_> = self.logs().iter().filter_map(|(turn, log)| Some((*turn, log.upgrade()?))).collect();
         logs.into_iter().filter(|(_, log)| log.ended().is_none()).map(|(turn, _)| turn).collect()

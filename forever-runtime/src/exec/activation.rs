@@ -183,7 +183,8 @@ impl FiberTask {
             failed = if progress { 1 } else { failed + 1 };
             let pause = pause(failed);
             warn!(fiber.id = %self.alive.id, error = %text, pause_ms = pause.as_millis(), "fiber interrupted");
-            // Among several workers it stays claimed, so that another one takes it over if this one dies.
+            // Among several workers it stays claimed, so that another one takes it over if this one
+            // dies.
             if let Some(claim) = claim.filter(|_| self.exec.runtime.cluster().is_none()) {
                 // The store has just failed; if it does again, the fiber is still there, called
                 // running, and this worker's.

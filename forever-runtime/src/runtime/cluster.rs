@@ -18,8 +18,8 @@ use crate::store::{Changes, ClusterStore, Notification, Watch};
 /// Time between two looks while something is waited for.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time between two looks while nothing is waited for: fibers of this worker may be cancelled, and
-/// it may count as dead.
+/// Time between two looks while nothing is waited for: fibers of this worker may be cancelled,
+/// and it may count as dead.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// Shortest time between two looks, however many notifications there are.
@@ -96,8 +96,8 @@ fn is_busy(watch: &Watch) -> bool {
     !(fibers.is_empty() && receivers.is_empty() && turns.is_empty() && chats.is_empty() && agents.is_empty())
 }
 
-/// Looks for changes of other workers until the runtime closes. `on_ready` is called when fibers may
-/// be ready that this worker was not told of.
+/// Looks for changes of other workers until the runtime closes. `on_ready` is called when fibers
+/// may be ready that this worker was not told of.
 pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready: impl Fn() -> F) {
     let mut failed = false;
     loop {

@@ -137,7 +137,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
                         FiberState::Failed => return Err(self.error(FiberErrorKind::Failed, reason)),
                         FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
                         FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
-                        // A worker is about to go on with it.
+                        // A worker is about to resume it.
                         FiberState::Interrupted if runtime.cluster().is_some() && !row.closure && row.agent.is_none() => {}
                         FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
                         // It has not ended.

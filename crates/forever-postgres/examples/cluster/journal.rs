@@ -1,5 +1,5 @@
-//! The log that survives every process: one line for each event, written with one system call at the
-//! end of a file that all processes share.
+//! The log that survives every process: one line for each event, written with one system call at
+//! the end of a file that all processes share.
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

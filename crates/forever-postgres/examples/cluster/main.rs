@@ -2,41 +2,42 @@
 //! everything that they did.
 //!
 //! ```text
-//! cargo run --release -p forever-postgres --example cluster
-//! cargo run --release -p forever-postgres --example cluster -- --workers 5 --minutes 10 --crashes
-//! cargo run --release -p forever-postgres --example cluster -- --url postgres://app:secret@db.local/app
+//! cargo run --release -p forever-postgres --example cluster cargo run --release -p
+//! forever-postgres --example cluster -- --workers 5 --minutes 10 --crashes cargo run --release
+//! -p forever-postgres --example cluster -- --url postgres://app:secret@db.local/app
 //! ```
 //!
 //! The program starts itself as workers: processes that open the same database, start orders, and
-//! run them. An order picks its items in steps, charges a card in an effect, starts a child, sleeps,
-//! and waits for a message. The first process is the adversary. It kills workers with SIGKILL, pauses
-//! them with SIGSTOP for shorter and for longer than their lease, lets them close, and with
-//! `--crashes` it crashes the server of the database. Each worker that is gone is replaced by a new
-//! one.
+//! run them. An order picks its items in steps, charges a card in an effect, starts a child,
+//! sleeps, and waits for a message. The first process is the adversary. It kills workers with
+//! SIGKILL, pauses them with SIGSTOP for shorter and for longer than their lease, lets them
+//! close, and with `--crashes` it crashes the server of the database. Each worker that is gone is
+//! replaced by a new one.
 //!
-//! Without `--url` it starts a Postgres server of its own in a temporary folder, from the installed
-//! programs.
+//! Without `--url` it starts a Postgres server of its own in a temporary folder, from the
+//! installed programs.
 //!
-//! What orders do outside the database they write to a log that survives every process. You see who
-//! was killed, and who took over its orders and how fast. When everything has ended, an audit reads
-//! the log without the library:
+//! What orders do outside the database they write to a log that survives every process. You see
+//! who was killed, and who took over its orders and how fast. When everything has ended, an audit
+//! reads the log without the library:
 //!
 //! ```text
-//! deaths=N fibers=N finished_steps=N repeated_finished_steps=0 lost_fibers=0 duplicate_effects=0 audit=ok
+//! deaths=N fibers=N finished_steps=N repeated_finished_steps=0 lost_fibers=0 duplicate_effects=0
+//! audit=ok
 //! ```
 //!
 //! - `deaths`: workers that were killed, or lost their claims while they were paused.
 //! - `fibers`: accepted orders; all have ended.
 //! - `finished_steps`: finished steps of these orders.
-//! - `repeated_finished_steps`: steps whose results were stored, and which were carried out and stored
-//!   once more.
-//! - `lost_fibers`: accepted orders that have not ended, or have a wrong result; the same for results
-//!   that another worker has waited for.
+//! - `repeated_finished_steps`: steps whose results were stored, and which were carried out and
+//!   stored once more.
+//! - `lost_fibers`: accepted orders that have not ended, or have a wrong result; the same for
+//!   results that another worker has waited for.
 //! - `duplicate_effects`: charges of an order beyond its first.
 //!
-//! A worker that is paused while others take over its orders does not know, when it goes on, that they
-//! are not its own any more, until its next write is refused. Bodies that it begins until then are
-//! counted as `late_bodies`.
+//! A worker that is paused while others take over its orders does not know, when it goes on, that
+//! they are not its own any more, until its next write is refused. Bodies that it begins until
+//! then are counted as `late_bodies`.
 //!
 //! Unix only: it needs signals.
 #![forbid(unsafe_code)]

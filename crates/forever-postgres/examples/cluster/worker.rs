@@ -1,5 +1,5 @@
-//! One worker: starts orders, pays for them, waits for those of other workers, and runs whatever it
-//! claims.
+//! One worker: starts orders, pays for them, waits for those of other workers, and runs whatever
+//! it claims.
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Shop {
             if unpaid.len() < OPEN {
                 let id = format!("o{}-{}-{made}", self.orders.worker, self.orders.life);
                 made += 1;
-                // Where it is unknown whether it is stored, it is nobody's promise.
+                // An order that may or may not be stored is not promised.
                 if self.forever.spawn(order(ITEMS)).id(id.as_str()).await.is_ok() {
                     self.desk.journal.write("accepted", &id, "");
                     unpaid.push(id);
@@ -130,7 +130,8 @@ impl Shop {
         }
     }
 
-    /// Pays for every order that is left, and waits until all have ended. One worker writes down how.
+    /// Pays for every order that is left, and waits until all have ended. One worker writes down
+    /// how.
     async fn finish(&self) -> anyhow::Result<()> {
         loop {
             let mut open = 0;
