@@ -24,7 +24,9 @@ use crate::{agents, fibers, notify, turns};
 const SERVER: &str = "(SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
 
 /// Whether the worker `w` is alive. `pg_locks` shows a 64-bit key in two halves.
-pub(crate) const ALIVE: &str = "(w.seen + w.lease_ms * INTERVAL '1 millisecond' > clock_timestamp()
+///
+/// While the server is down no lease can be renewed, so that time does not count.
+pub(crate) const ALIVE: &str = "(greatest(w.seen, pg_postmaster_start_time()) + w.lease_ms * INTERVAL '1 millisecond' > clock_timestamp()
     AND (w.lock IS NULL
          OR w.server IS DISTINCT FROM (SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8))
          OR EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1

@@ -104,13 +104,12 @@ impl ChatWatcher {
             open: open.iter().map(|turn| (turn.seq, turn.state)).collect(),
             messages: hashes,
         };
-        match &before {
-            Some(before) => self.tell_of_messages(chat, before, &now, &messages, &told),
-            None => {
-                let missed = |ms: i64| ms >= runtime.now_ms() - JUST_NOW_MS;
-                if latest.iter().any(|turn| turn.settled_ms.is_some_and(missed) && !told.accepted.contains(&turn.seq)) {
-                    self.chats.feeds.tell(chat, || ChatEvent::Replaced);
-                }
+        if let Some(before) = &before {
+            self.tell_of_messages(chat, before, &now, &messages, &told);
+        } else {
+            let missed = |ms: i64| ms >= runtime.now_ms() - JUST_NOW_MS;
+            if latest.iter().any(|turn| turn.settled_ms.is_some_and(missed) && !told.accepted.contains(&turn.seq)) {
+                self.chats.feeds.tell(chat, || ChatEvent::Replaced);
             }
         }
         // The events of just now are not those of this process.

@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use crate::audit::{Findings, audit};
 use crate::dice::Dice;
 use crate::journal::{Journal, Line, Reader};
-use crate::orders::{bank, charges};
+use crate::orders::{PARCEL, bank, charges};
 use crate::server::Cluster;
 use crate::victim::Victim;
 use crate::worker::last_call;
@@ -321,7 +321,10 @@ impl Story {
                 self.places.insert(line.process, number.unwrap_or(0));
             }
             "enter" => {
-                if !self.charged.contains(&line.about) {
+                if let Some(order) = line.about.strip_suffix(PARCEL) {
+                    self.active.remove(order);
+                    self.charged.insert(order.to_owned());
+                } else if !self.charged.contains(&line.about) {
                     self.active.insert(line.about.clone(), line.process);
                 }
                 for fallen in &mut self.fallen {

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::journal::Line;
-use crate::orders::RESULT;
+use crate::orders::{PARCEL, RESULT};
 
 /// Result of an audit.
 #[derive(Debug, Default)]
@@ -62,8 +62,16 @@ pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>) -> Findin
                 {
                     findings.takeovers.push((Duration::from_micros(line.at_us.saturating_sub(*at)), about.to_owned()));
                 }
+                // What it had begun before is cut off.
+                let late = order.begun.iter().filter(|((by, _), again)| *by == process && **again).count();
+                order.begun.retain(|(by, _), _| *by != process);
+                findings.late_bodies += late;
                 // A charged order waits most of the time.
                 (order.holder, order.is_active) = (process, !order.passed.contains("charge"));
+                if let Some(order) = about.strip_suffix(PARCEL) {
+                    orders.entry(about).or_default().is_active = false;
+                    orders.entry(order).or_default().is_active = false;
+                }
             }
             "begin" => {
                 let order = orders.entry(about).or_default();

@@ -24,6 +24,9 @@ pub(crate) const RESULT: u64 = ITEMS * (ITEMS - 1) / 2 + 3 * ITEMS + PRICE;
 /// Topic of the message that an order waits for.
 pub(crate) const PAID: &str = "paid";
 
+/// The end of the name of an order's parcel in the log.
+pub(crate) const PARCEL: &str = "/parcel";
+
 /// The world outside the database: the log, and a bank that knows charges by their keys.
 #[derive(Debug)]
 pub(crate) struct Desk {
@@ -102,11 +105,13 @@ impl Stretch<'_> {
 
 #[fiber]
 pub(crate) async fn parcel(desk: Res<Desk>, order: String, items: u64) -> Result<u64, BoxError> {
+    #[fresh]
+    let here = desk.enter(&format!("{order}{PARCEL}"));
     let weight = step!("weigh", {
-        desk.journal.write("begin", &order, "weigh");
+        here.begin("weigh");
         3 * items
     });
-    desk.journal.write("passed", &order, "weigh");
+    here.passed("weigh");
     Ok(weight)
 }
 
