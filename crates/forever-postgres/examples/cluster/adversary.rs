@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use tokio::time::Instant;
 
 use crate::audit::{Findings, audit};
 use crate::dice::Dice;
@@ -186,7 +187,10 @@ impl Stage<'_> {
         let at = self.dice.below(u32::try_from(self.places.len())?) as usize;
         let (number, process) = (self.places[at].number, self.places[at].victim.id());
         match self.dice.below(20) {
-            0 if self.plan.crashes && self.server.is_some() => self.crash_server(),
+            0 if self.plan.crashes && self.server.is_some() => {
+                self.crash_server();
+                Ok(())
+            }
             0..=3 if self.places[at].paused.is_none() => {
                 self.journal.write("closes", &process.to_string(), "");
                 println!("worker {number} is asked to close");
@@ -217,15 +221,14 @@ impl Stage<'_> {
         }
     }
 
-    fn crash_server(&mut self) -> anyhow::Result<()> {
-        let Some(server) = &self.server else { return Ok(()) };
+    fn crash_server(&mut self) {
+        let Some(server) = &self.server else { return };
         println!("the server crashes, and is started again");
         self.journal.write("server-crash", "server", "");
         server.crash();
         std::thread::sleep(Duration::from_millis(u64::from(self.dice.below(1500))));
         server.start_again();
         self.deaths.crashes += 1;
-        Ok(())
     }
 
     /// Lets paused workers go on whose time is over.
@@ -321,10 +324,7 @@ impl Story {
                 self.places.insert(line.process, number.unwrap_or(0));
             }
             "enter" => {
-                if let Some(order) = line.about.strip_suffix(PARCEL) {
-                    self.active.remove(order);
-                    self.charged.insert(order.to_owned());
-                } else if !self.charged.contains(&line.about) {
+                if !self.charged.contains(&line.about) && !line.about.ends_with(PARCEL) {
                     self.active.insert(line.about.clone(), line.process);
                 }
                 for fallen in &mut self.fallen {

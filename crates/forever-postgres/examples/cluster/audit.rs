@@ -67,11 +67,7 @@ pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>) -> Findin
                 order.begun.retain(|(by, _), _| *by != process);
                 findings.late_bodies += late;
                 // A charged order waits most of the time.
-                (order.holder, order.is_active) = (process, !order.passed.contains("charge"));
-                if let Some(order) = about.strip_suffix(PARCEL) {
-                    orders.entry(about).or_default().is_active = false;
-                    orders.entry(order).or_default().is_active = false;
-                }
+                (order.holder, order.is_active) = (process, !order.passed.contains("charge") && !about.ends_with(PARCEL));
             }
             "begin" => {
                 let order = orders.entry(about).or_default();

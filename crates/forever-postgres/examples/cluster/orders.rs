@@ -24,7 +24,7 @@ pub(crate) const RESULT: u64 = ITEMS * (ITEMS - 1) / 2 + 3 * ITEMS + PRICE;
 /// Topic of the message that an order waits for.
 pub(crate) const PAID: &str = "paid";
 
-/// The end of the name of an order's parcel in the log.
+/// The end of the name of a parcel in the log.
 pub(crate) const PARCEL: &str = "/parcel";
 
 /// The world outside the database: the log, and a bank that knows charges by their keys.
@@ -68,6 +68,11 @@ impl Desk {
         Stretch { desk: self, order: order.to_owned() }
     }
 
+    /// As [`enter`](Self::enter), for the parcel of an order.
+    fn enter_parcel(&self, id: &str) -> Stretch<'_> {
+        self.enter(&format!("{id}{PARCEL}"))
+    }
+
     fn is_charged(&self, order: &str, key: &str) -> bool {
         self.charge_of(order, key).exists()
     }
@@ -104,11 +109,13 @@ impl Stretch<'_> {
 }
 
 #[fiber]
-pub(crate) async fn parcel(desk: Res<Desk>, order: String, items: u64) -> Result<u64, BoxError> {
+pub(crate) async fn parcel(ctx: &FiberContext, desk: Res<Desk>, order: String, items: u64) -> Result<u64, BoxError> {
     #[fresh]
-    let here = desk.enter(&format!("{order}{PARCEL}"));
+    let here = desk.enter_parcel(ctx.id());
     let weight = step!("weigh", {
         here.begin("weigh");
+        // There is no parcel before the order is charged.
+        desk.journal.write("passed", &order, "charge");
         3 * items
     });
     here.passed("weigh");
