@@ -110,8 +110,30 @@
 /// - `version = N`: separates snapshots whose meaning has changed although their layout has not.
 /// - `max_recoveries = N`: how many deaths of the process a fiber survives before it counts as
 ///   their cause.
+/// - `source = false`: leaves the text of the function out of the program. It is recorded for the
+///   inspector, with the lines of its cut points and locals; neither is part of the layout.
 /// - `migrate = path`: a function from an old [`Snapshot`](crate::Snapshot) to one that fits this code.
 /// - `crate = path`: path of this crate. Defaults to `::forever`.
+///
+/// # Secrets
+///
+/// `#[secret]` on an argument or a `let` keeps its value out of the inspector, the `forever`
+/// command and the library's logs. It is stored like any other value, since the fiber needs it.
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn sync(account: String, #[secret] token: String) -> anyhow::Result<usize> {
+///     #[secret]
+///     let session = step!(format!("{token} of {account}"));
+///     let rows = step!("rows", session.len());
+///     Ok(rows)
+/// }
+/// ```
+///
+/// Where an error, a result or a stash of the fiber repeats such a value it is replaced. A value
+/// that the function computes from one is not known to be secret: mark it too.
 ///
 /// [`Forever::spawn`]: crate::Forever::spawn
 /// [`Forever::run`]: crate::Forever::run

@@ -76,6 +76,8 @@
 //! - `openai`: models behind OpenAI's Responses API and chat completions. See [`chat::model`].
 //! - `anthropic`: models behind Anthropic's Messages API. See [`chat::model`].
 //! - `server`: the module `serve`, agents over HTTP and WebSocket.
+//! - `inspect`: the module `inspect`, a page, a JSON API and a control socket to look at fibers and
+//!   to give commands.
 //! - `schemars`: tools whose input is a type of the program, with its JSON schema.
 //! - `testing`: the module `testing`, a kit that runs fibers to a chosen checkpoint and resumes
 //!   them, and ends a program at every write that it makes. Not for production builds.
@@ -90,6 +92,12 @@ mod language;
 pub use forever_runtime::*;
 #[doc(inline)]
 pub use language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+
+/// The inspector: a page, a JSON API and a control socket over the fibers of a runtime.
+#[cfg(feature = "inspect")]
+#[cfg_attr(docsrs, doc(cfg(feature = "inspect")))]
+#[doc(inline)]
+pub use forever_inspect as inspect;
 
 #[doc(hidden)]
 pub use forever_runtime::__private;

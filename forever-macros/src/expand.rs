@@ -10,7 +10,7 @@ use crate::plan::{self, Plan};
 use crate::report::Report;
 use crate::signature::{self, Signature};
 use crate::tree::Body;
-use crate::{attributes, check, emit, fallback, lower, names, remainder, scan};
+use crate::{attributes, check, emit, fallback, lower, names, remainder, scan, source};
 
 /// Expands `#[fiber(attr)] item`. Never panics; errors come out as `compile_error!` beside the
 /// item.
@@ -52,7 +52,14 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     }
     let lowered = if report.is_empty() { Some(lowered(&function, &signature, &private, &mut report)) } else { None };
     let lowered = lowered.filter(|_| report.is_empty());
-    let table = machine::table(&options, &signature, &private, lowered.as_ref().map(|l| (&l.body, &l.plan)));
+    let source = source::source(
+        options.source.as_ref().is_none_or(|wanted| wanted.value),
+        &item,
+        &private,
+        lowered.as_ref().map(|l| (&l.body, &l.table, &l.plan)),
+    );
+    let described = machine::Described { source, secrets: source::secrets(&signature, &function.block) };
+    let table = machine::table(&options, &signature, &private, described, lowered.as_ref().map(|l| (&l.body, &l.plan)));
     let code = lowered.as_ref().map(|l| l.code(&signature, &private, &mut report)).filter(|_| report.is_empty());
     let items = Machine { signature: &signature, private: &private, code, table, original: &function.block }.items();
     let errors = report.to_compile_errors();

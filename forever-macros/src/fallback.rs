@@ -44,7 +44,7 @@ pub(crate) fn refused(signature: &Signature, private: &syn::Path) -> TokenStream
             const MACHINE: &'static #private::Machine = &#private::Machine {
                 name: "", version: 0, max_recoveries: ::core::option::Option::None, arguments: &[], cuts: &[], first: &[],
                 topics: &[],
-                migrate: ::core::option::Option::None,
+                migrate: ::core::option::Option::None, secrets: &[], source: ::core::option::Option::None,
             };
             fn needs(_: &mut #private::Needs<'_>) {}
             fn save(&self, _: &mut #private::Save<'_>) {}

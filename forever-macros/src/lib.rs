@@ -34,6 +34,7 @@ mod remainder;
 mod report;
 mod scan;
 mod signature;
+mod source;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -1,14 +1,15 @@
 //! The arguments of the attribute.
 //!
-//! `#[fiber(name = "..", version = 2, max_recoveries = 5, crate = path, migrate = path)]`
+//! `#[fiber(name = "..", version = 2, max_recoveries = 5, source = false, crate = path, migrate =
+//! path)]`
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Ident, LitInt, LitStr, Path, Token};
+use syn::{Ident, LitBool, LitInt, LitStr, Path, Token};
 
 use crate::report::Report;
 
-const KNOWN: &str = "`name`, `version`, `max_recoveries`, `crate`, `migrate`";
+const KNOWN: &str = "`name`, `version`, `max_recoveries`, `source`, `crate`, `migrate`";
 
 /// Arguments of the attribute.
 #[derive(Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) version: Option<LitInt>,
     pub(crate) max_recoveries: Option<LitInt>,
+    /// Whether the text of the function is recorded, for people.
+    pub(crate) source: Option<LitBool>,
     pub(crate) krate: Option<Path>,
     pub(crate) migrate: Option<Path>,
 }
@@ -45,7 +48,7 @@ impl Options {
         while !input.is_empty() {
             let key = input.call(Ident::parse_any)?;
             let text = key.to_string();
-            if !["name", "version", "max_recoveries", "crate", "migrate"].contains(&text.as_str()) {
+            if !["name", "version", "max_recoveries", "source", "crate", "migrate"].contains(&text.as_str()) {
                 return Err(syn::Error::new(key.span(), format!("unknown option `{text}` of `#[fiber]`; known options: {KNOWN}")));
             }
             if !input.peek(Token![=]) {
@@ -57,6 +60,7 @@ impl Options {
                 "name" => self.name.replace(input.parse().map_err(wrong)?).is_some(),
                 "version" => self.version.replace(input.parse().map_err(wrong)?).is_some(),
                 "max_recoveries" => self.max_recoveries.replace(input.parse().map_err(wrong)?).is_some(),
+                "source" => self.source.replace(input.parse().map_err(wrong)?).is_some(),
                 "crate" => self.krate.replace(input.call(Path::parse_mod_style).map_err(wrong)?).is_some(),
                 _ => self.migrate.replace(input.parse().map_err(wrong)?).is_some(),
             };
@@ -84,6 +88,7 @@ fn example(key: &str) -> &'static str {
         "name" => "name = \"checkout\"",
         "version" => "version = 2",
         "max_recoveries" => "max_recoveries = 5",
+        "source" => "source = false",
         "crate" => "crate = path::to::forever",
         _ => "migrate = path::to::function",
     }

@@ -17,6 +17,11 @@ pub(crate) struct Binding {
     pub(crate) copied: bool,
 }
 
+/// Whether an attribute is `#[secret]`, before an argument or a `let`.
+pub(crate) fn is_secret(attr: &syn::Attribute) -> bool {
+    attr.path().is_ident("secret")
+}
+
 /// The variables of a pattern in source order. All alternatives of an or-pattern bind the same
 /// ones, so the first is used.
 pub(crate) fn bindings(pat: &Pat) -> Vec<Binding> {

@@ -34,6 +34,8 @@ pub(crate) struct Argument {
     /// Field and stored name.
     pub(crate) name: Ident,
     pub(crate) ty: Type,
+    /// Whether it is marked `#[secret]`.
+    pub(crate) secret: bool,
 }
 
 pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
@@ -123,7 +125,9 @@ impl Signature {
             _ => {}
         }
         let name = name_of(&param.pat).cloned().unwrap_or_else(|| format_ident!("arg{}", self.arguments.len() + 1));
-        self.arguments.push(Argument { attrs: param.attrs.clone(), pat: (*param.pat).clone(), name, ty: (*param.ty).clone() });
+        let (secret, attrs): (Vec<_>, Vec<_>) = param.attrs.iter().cloned().partition(crate::pattern::is_secret);
+        let secret = !secret.is_empty();
+        self.arguments.push(Argument { attrs, pat: (*param.pat).clone(), name, ty: (*param.ty).clone(), secret });
     }
 
     /// Names of what every run receives anew: context and resources.

@@ -38,6 +38,8 @@ pub(crate) struct Cut {
     pub(crate) text: String,
     /// Place of the macro.
     pub(crate) span: Span,
+    /// Place of its last token.
+    pub(crate) end: Span,
 }
 
 /// Name prefix of the variables with the remaining items of `for` loops by value.

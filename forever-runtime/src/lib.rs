@@ -17,6 +17,7 @@ mod fanout;
 mod frame;
 mod future;
 mod guard;
+mod history;
 mod ide;
 pub mod layout;
 mod ops;
@@ -36,6 +37,9 @@ pub use api::admin::{Cursor, FiberFilter, Fibers, Page};
 pub use api::builder::Builder;
 pub use api::forever::{Close, Forever};
 pub use api::messages::SendMessage;
+pub use api::view::{
+    AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, PositionView, ScheduleView, SourceView, ValueView,
+};
 pub use api::workers::WorkerStatus;
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
@@ -54,6 +58,7 @@ pub use frame::resources::Res;
 pub use frame::retry::{Backoff, Retry};
 pub use frame::snapshot::Snapshot;
 pub use frame::step_error::StepError;
+pub use history::{History, HistoryEntry};
 pub use layout::drift::Drift;
 pub use layout::of_fiber::layout;
 pub use layout::problem::Problem;
@@ -65,10 +70,10 @@ pub use ops::op::Op;
 pub use ops::resolve::{OpStatus, Resolution};
 pub use ops::transaction::TransactionCall;
 pub use runtime::events::{Event, EventKind, Events, Told};
-pub use runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus};
+pub use runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};
 pub use runtime::settings::Retention;
 #[doc(inline)]
-pub use store::{Durability, FiberState, OpState, Tx};
+pub use store::{Durability, FiberCount, FiberState, OpState, Tx};
 
 /// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
 #[cfg(feature = "schemars")]
@@ -134,7 +139,7 @@ pub mod __private {
     pub use crate::frame::iter::{Remaining, Source, collected};
     pub use crate::frame::keeps_order::{in_order, in_order_value, joined};
     pub use crate::frame::locals::{Locals, Save, Unreadable};
-    pub use crate::frame::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine};
+    pub use crate::frame::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine, SourceSpec};
     pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::frame::resources::Needs;
     pub use crate::frame::retry::policy;

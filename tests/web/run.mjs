@@ -17,6 +17,7 @@ const files = [
   ["kills.mjs", 180],
   ["plain.mjs", 120],
   ["page.mjs", 300],
+  ["inspect.mjs", 400],
   ["seven.mjs page.mjs", 300],
 ];
 

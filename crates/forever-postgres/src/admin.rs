@@ -1,13 +1,13 @@
 //! Admin commands, lists of fibers, and deletion.
 use forever_store::{
-    CommandResult, DeleteCursor, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState, FiberTombstone, Restart,
-    RestartResult, Runnable, Seq, arguments_digest,
+    CommandResult, DeleteCursor, DeleteResult, Deletion, End, FiberCount, FiberQuery, FiberRef, FiberRow, FiberState, FiberTombstone,
+    Restart, RestartResult, Runnable, Seq, arguments_digest,
 };
 use tokio_postgres::error::SqlState;
 
 use crate::notify::CHANGED;
 use crate::sql::{Arg, Done, Fail, Row, Tx, args};
-use crate::{claims, fibers, ops, snapshot_rows};
+use crate::{claims, fibers, ops, snapshot_rows, streams};
 
 pub(crate) async fn resolve(tx: &Tx, id: &str, how: &End, now_ms: i64) -> Done<CommandResult<(FiberRow, End)>> {
     let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
@@ -109,9 +109,41 @@ impl<'a> Condition<'a> {
         if query.agent.is_some() {
             condition.terms.push("f.agent IS NOT NULL".to_owned());
         }
-        if let Some(before) = query.ended_before_ms {
-            let place = condition.value(before);
-            condition.terms.push(format!("f.finished_ms < {place}"));
+        for (term, value) in [
+            ("f.finished_ms <", query.ended_before_ms),
+            ("f.created_ms >=", query.created_from_ms),
+            ("f.created_ms <", query.created_before_ms),
+            ("f.seq >=", query.from_seq),
+        ] {
+            if let Some(value) = value {
+                let place = condition.value(value);
+                condition.terms.push(format!("{term} {place}"));
+            }
+        }
+        if let Some(parent) = &query.parent {
+            let place = condition.value(parent);
+            condition.terms.push(format!("f.parent = (SELECT seq FROM @fibers WHERE id = {place})"));
+        }
+        if let Some(key) = &query.key {
+            let place = condition.value(key);
+            condition.terms.push(format!("f.key = {place}"));
+        }
+        for (field, value) in &query.metadata {
+            let (field, value) = (condition.value(field), condition.value(value));
+            // `CASE`: metadata that is no JSON, or no object, matches nothing and fails nothing.
+            condition.terms.push(format!(
+                "CASE WHEN f.metadata ~ '^\\s*\\{{' THEN (f.metadata::json -> {field})::text = {value} AND {value} !~ '^[\\[{{]' ELSE FALSE END"
+            ));
+        }
+        if let Some(text) = &query.text {
+            let place = condition.value(text);
+            // `strpos`: no pattern, so nothing of the text has to be escaped.
+            let columns = ["id", "name", "key", "agent", "reason", "metadata"].map(|c| format!("strpos(lower(f.{c}), lower({place})) > 0"));
+            condition.terms.push(format!("({})", columns.join(" OR ")));
+        }
+        if query.only_in_doubt {
+            let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
+            condition.terms.push(format!("EXISTS (SELECT 1 FROM @ops o WHERE o.fiber = f.seq AND {in_doubt})"));
         }
         if query.exclude_awaited {
             let resumable = "p.finished_ms IS NULL OR p.state = 'failed'";
@@ -132,8 +164,44 @@ impl<'a> Condition<'a> {
 pub(crate) async fn list(tx: &Tx, query: &FiberQuery, after: Seq, limit: u32) -> Done<Vec<FiberRow>> {
     let mut condition = Condition::of(query);
     let (after, limit) = (condition.value(after), condition.value(limit));
-    let sql = format!("{} WHERE {} AND f.seq > {after} ORDER BY f.seq LIMIT {limit}", fibers::ROW, condition.sql());
+    let (behind, order) = if query.newest_first { ("<", "DESC") } else { (">", "ASC") };
+    let page = |state: &str| {
+        format!("{} WHERE {}{state} AND f.seq {behind} {after} ORDER BY f.seq {order} LIMIT {limit}", fibers::ROW, condition.sql())
+    };
+    let mut states = match &*query.states {
+        [] if query.name.is_some() => ALL_STATES.to_vec(),
+        states => states.to_vec(),
+    };
+    states.sort_unstable_by_key(|state| state.as_str());
+    states.dedup();
+    let sql = if states.len() < 2 {
+        page("")
+    } else {
+        // One index scan for each state, merged: a page costs the same however many fibers there
+        // are.
+        let open = |state: &FiberState| if *state == FiberState::Completed { "" } else { " AND f.state <> 'completed'" };
+        let pages: Vec<String> = states.iter().map(|s| format!("({})", page(&format!(" AND f.state = '{s}'{}", open(s))))).collect();
+        format!("{} ORDER BY seq {order} LIMIT {limit}", pages.join(" UNION ALL "))
+    };
     tx.rows(&sql, &condition.values).await?.iter().map(fibers::fiber_row).collect()
+}
+
+/// All states that this version of the store knows.
+const ALL_STATES: [FiberState; 8] = [
+    FiberState::Pending,
+    FiberState::Running,
+    FiberState::Waiting,
+    FiberState::Completed,
+    FiberState::Failed,
+    FiberState::Cancelled,
+    FiberState::Interrupted,
+    FiberState::Parked,
+];
+
+pub(crate) async fn counts(tx: &Tx) -> Done<Vec<FiberCount>> {
+    let sql = "SELECT name, state, count(*) AS fibers FROM @fibers GROUP BY name, state ORDER BY name COLLATE \"C\", state COLLATE \"C\"";
+    let count = |row: &Row| Ok(FiberCount { name: row.text("name")?, state: row.word("state")?, fibers: row.number("fibers")? });
+    tx.rows(sql, args![]).await?.iter().map(count).collect()
 }
 
 /// An ended fiber that may be deleted.
@@ -217,6 +285,7 @@ async fn remove(tx: &Tx, fibers: &[&Candidate]) -> Done<bool> {
     tx.batch("RELEASE SAVEPOINT remove").await?;
     ops::delete(tx, &seqs).await?;
     snapshot_rows::delete(tx, &seqs).await?;
+    streams::delete(tx, &seqs).await?;
     Ok(true)
 }
 

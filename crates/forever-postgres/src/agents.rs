@@ -1,6 +1,6 @@
 //! Agents and schedules.
 use forever_store::{
-    AgentId, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming, WorkerId, is_same_payload,
+    AgentId, AgentRow, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming, WorkerId, is_same_payload,
 };
 
 use crate::notify::CHANGED;
@@ -129,6 +129,29 @@ fn schedule(row: &Row) -> Done<ScheduleRow> {
 pub(crate) async fn schedules(tx: &Tx, agent: &AgentId) -> Done<Vec<ScheduleRow>> {
     let sql = "SELECT * FROM @schedules WHERE class = $1 AND agent = $2 ORDER BY seq";
     tx.rows(sql, args![&agent.class, &agent.name]).await?.iter().map(schedule).collect()
+}
+
+/// Agents that have a state or are kept awake, behind one.
+pub(crate) async fn list(tx: &Tx, after: Option<&AgentId>, limit: u32) -> Done<Vec<AgentRow>> {
+    let (class, name) = after.map(|agent| (agent.class.as_str(), agent.name.as_str())).unwrap_or_default();
+    let sql = "SELECT class, name, state, heartbeat_ms, deaths, changed_ms FROM @agents WHERE (class COLLATE \"C\", name COLLATE \"C\") > ($1, $2)
+               ORDER BY class COLLATE \"C\", name COLLATE \"C\" LIMIT $3";
+    let row = |row: &Row| {
+        Ok(AgentRow {
+            agent: AgentId { class: row.text("class")?, name: row.text("name")? },
+            state: row.text_opt("state")?,
+            awake_ms: row.int_opt("heartbeat_ms")?,
+            deaths: row.count("deaths")?,
+            changed_ms: row.int("changed_ms")?,
+        })
+    };
+    tx.rows(sql, args![class, name, limit]).await?.iter().map(row).collect()
+}
+
+/// The schedules of all agents behind one.
+pub(crate) async fn all_schedules(tx: &Tx, after: Option<&str>, limit: u32) -> Done<Vec<ScheduleRow>> {
+    let sql = "SELECT * FROM @schedules WHERE seq > coalesce((SELECT seq FROM @schedules WHERE id = $1), 0) ORDER BY seq LIMIT $2";
+    tx.rows(sql, args![after, limit]).await?.iter().map(schedule).collect()
 }
 
 pub(crate) async fn cancel_schedule(tx: &Tx, agent: &AgentId, id: &str) -> Done<bool> {

@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use forever_store::{
     AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber, NewFiber, NewSnapshot,
-    OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, Suspension, UnfinishedGroup, WorkerId,
+    OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, Suspension, UnfinishedGroup, Wait, WorkerId,
 };
 
 use crate::notify::CHANGED;
 use crate::sql::{Arg, Done, Row, Tx, args, damaged, refused};
-use crate::{admin, claims, layouts, ops, snapshot_rows, waits};
+use crate::{admin, claims, layouts, ops, snapshot_rows, streams, waits};
 
 pub(crate) async fn accept(tx: &Tx, new: &NewFiber) -> Done<AcceptResult> {
     let made = insert(tx, new).await?;
@@ -67,11 +67,16 @@ pub(crate) async fn insert(tx: &Tx, new: &NewFiber) -> Done<Option<Claim>> {
 }
 
 pub(crate) const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.closure, f.class, f.agent, p.id AS parent, f.reason, f.args,
-        f.metadata, f.result, f.created_ms, f.finished_ms, s.number, s.at, s.deaths, r.step, r.failed, r.error, r.next_ms
+        f.metadata, f.result, f.created_ms, f.changed_ms, f.finished_ms, s.number, s.at, s.deaths, s.saved_ms, w.due_ms, w.any_join, w.topics,
+        w.fibers, r.step, r.failed, r.error, r.next_ms
     FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq LEFT JOIN @fibers p ON p.seq = f.parent
     LEFT JOIN LATERAL (SELECT o.step, o.failed, o.error, o.next_ms FROM @ops o
         WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL
-        ORDER BY o.next_ms DESC LIMIT 1) r ON TRUE";
+        ORDER BY o.next_ms DESC LIMIT 1) r ON TRUE
+    LEFT JOIN LATERAL (SELECT w.due_ms, w.any_join,
+            (SELECT array_agg(t.topic ORDER BY t.topic) FROM @wait_topics t WHERE t.fiber = w.fiber) AS topics,
+            (SELECT array_agg(c.id ORDER BY c.seq) FROM @joins j JOIN @fibers c ON c.seq = j.child WHERE j.fiber = w.fiber) AS fibers
+        FROM @waits w WHERE w.fiber = f.seq) w ON f.state = 'waiting'";
 
 /// The column that a reference selects by, and the value.
 pub(crate) fn column(which: &FiberRef) -> (&'static str, Arg<'_>) {
@@ -115,9 +120,18 @@ pub(crate) fn fiber_row(row: &Row) -> Done<FiberRow> {
         at: row.text_opt("at")?,
         deaths: row.count("deaths")?,
         retry: retry(row)?,
+        wait: wait(row)?,
         created_ms: row.int("created_ms")?,
+        changed_ms: row.int("changed_ms")?,
+        saved_ms: row.int_opt("saved_ms")?,
         finished_ms: row.int_opt("finished_ms")?,
     })
+}
+
+/// The condition that wakes a waiting fiber.
+fn wait(row: &Row) -> Done<Option<Wait>> {
+    let Some(any_fiber) = row.flag_opt("any_join")? else { return Ok(None) };
+    Ok(Some(Wait { due_ms: row.int_opt("due_ms")?, topics: row.texts("topics")?, fibers: row.texts("fibers")?, any_fiber }))
 }
 
 fn retry(row: &Row) -> Done<Option<FiberRetry>> {
@@ -299,6 +313,7 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
     }
     ops::pass(tx, seq, new.number - 1, &new.ops, new.now_ms).await?;
     snapshot_rows::change(tx, seq, &new.delta).await?;
+    streams::append(tx, seq, &new.appended, new.now_ms).await?;
     if let Some(message) = new.received {
         tx.run("DELETE FROM @messages WHERE seq = $1 AND fiber = $2", args![message, seq]).await?;
     }

@@ -27,6 +27,8 @@ CREATE INDEX fibers_open ON @fibers (state, seq) WHERE state <> 'completed';
 CREATE INDEX fibers_ended ON @fibers (state, finished_ms, seq) WHERE finished_ms IS NOT NULL;
 CREATE INDEX fibers_agent ON @fibers (class, agent, seq) WHERE agent IS NOT NULL;
 CREATE INDEX fibers_parent ON @fibers (parent) WHERE parent IS NOT NULL;
+-- Lists of a function's fibers by state; counts by function and state read it alone.
+CREATE INDEX fibers_function ON @fibers (name, state, seq);
 
 -- The layout of the cut points and locals of a function, by its hash.
 CREATE TABLE @layouts (
@@ -96,6 +98,17 @@ CREATE TABLE @op_items (
     n      BIGINT NOT NULL,
     data   TEXT NOT NULL,
     PRIMARY KEY (fiber, number, op, n)
+);
+
+-- Items of streams, one row for each append.
+CREATE TABLE @stream_items (
+    fiber     BIGINT NOT NULL,
+    name      TEXT NOT NULL,
+    first     BIGINT NOT NULL,
+    count     BIGINT NOT NULL,
+    data      TEXT NOT NULL,
+    stored_ms BIGINT NOT NULL,
+    PRIMARY KEY (fiber, name, first)
 );
 
 CREATE TABLE @branch_results (

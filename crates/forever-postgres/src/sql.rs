@@ -219,6 +219,15 @@ impl Row {
         self.get(column)
     }
 
+    pub(crate) fn flag_opt(&self, column: &str) -> Done<Option<bool>> {
+        self.get(column)
+    }
+
+    /// An array of texts; none where it is null.
+    pub(crate) fn texts(&self, column: &str) -> Done<Vec<String>> {
+        Ok(self.get::<Option<Vec<Stored>>>(column)?.unwrap_or_default().into_iter().map(|text| text.0).collect())
+    }
+
     pub(crate) fn text(&self, column: &str) -> Done<String> {
         self.get::<Stored>(column).map(|text| text.0)
     }

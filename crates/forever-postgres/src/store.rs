@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, Changes, ChatStore, Claim,
-    ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef, FiberRow,
-    FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber,
-    MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord,
-    OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable,
-    ScheduleRow, Seq, StoredClaim, StreamBatch, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
-    TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, Changes, ChatStore,
+    Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery,
+    FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
+    KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification,
+    OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result,
+    RunResult, Runnable, ScheduleRow, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq,
+    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -20,7 +20,7 @@ use crate::options::Builder;
 use crate::pool::Access;
 use crate::sql::args;
 use crate::workers::{Become, Watch};
-use crate::{admin, agents, chat, claims, cluster, fibers, notify, ops, turns, waits, workers};
+use crate::{admin, agents, chat, claims, cluster, fibers, notify, ops, streams, turns, waits, workers};
 
 /// Store in a Postgres database, which any number of workers share.
 ///
@@ -359,6 +359,18 @@ impl AdminStore for PostgresStore {
         self.read("list fibers", (query, after, limit), |tx, args| Box::pin(admin::list(tx, &args.0, args.1, args.2)))
     }
 
+    fn counts(&self) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
+        self.read("count fibers", (), |tx, ()| Box::pin(admin::counts(tx)))
+    }
+
+    fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {
+        self.read("list agents", (after, limit), |tx, args| Box::pin(agents::list(tx, args.0.as_ref(), args.1)))
+    }
+
+    fn all_schedules(&self, after: Option<String>, limit: u32) -> BoxFuture<'_, Result<Vec<ScheduleRow>>> {
+        self.read("list schedules", (after, limit), |tx, args| Box::pin(agents::all_schedules(tx, args.0.as_deref(), args.1)))
+    }
+
     fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<DeleteResult>> {
         self.write("delete fibers", deletion, |tx, deletion| Box::pin(admin::delete(tx, deletion)))
     }
@@ -371,6 +383,12 @@ impl AdminStore for PostgresStore {
         self.write_one("delete tombstones", (deletion, deleted_before_ms), |tx, args| {
             Box::pin(admin::delete_tombstones(tx, &args.0, args.1))
         })
+    }
+}
+
+impl StreamStore for PostgresStore {
+    fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
+        self.read("read a stream", (fiber, name, from, limit), |tx, args| Box::pin(streams::read(tx, args.0, &args.1, args.2, args.3)))
     }
 }
 

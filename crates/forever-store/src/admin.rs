@@ -1,5 +1,5 @@
 //! Commands, lists and deletion: data types and [`AdminStore`].
-use super::{End, FiberRow, FiberState, Runnable, Seq};
+use super::{AgentId, End, FiberRow, FiberState, Runnable, ScheduleRow, Seq};
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -59,14 +59,59 @@ pub struct FiberQuery {
     pub agent: Option<String>,
     /// Ended before this time.
     pub ended_before_ms: Option<i64>,
+    /// Accepted at this time or later.
+    pub created_from_ms: Option<i64>,
+    /// Accepted before this time.
+    pub created_before_ms: Option<i64>,
+    /// Id of the parent.
+    pub parent: Option<String>,
+    /// Idempotency key.
+    pub key: Option<String>,
+    /// Fields of the metadata: name, and value as JSON text. Only scalar values match.
+    pub metadata: Vec<(String, String)>,
+    /// Text that the id, name, key, agent, reason or metadata contains, whatever the case of ASCII
+    /// letters.
+    pub text: Option<String>,
+    /// Only fibers with an operation in doubt, as in [`exclude_in_doubt`](Self::exclude_in_doubt).
+    pub only_in_doubt: bool,
+    /// Lowest number that a list looks at. Bounds a search that has no index.
+    pub from_seq: Option<Seq>,
+    /// Lists the highest number first.
+    pub newest_first: bool,
     /// Leaves out fibers whose parent may still ask for their results.
     ///
     /// Such a parent has not ended, or has failed and so may be resumed.
     pub exclude_awaited: bool,
     /// Leaves out fibers with an operation in doubt.
     ///
-    /// That is an effect or an operation by hand that is `started`.
+    /// That is an effect or a manual operation that is `started`.
     pub exclude_in_doubt: bool,
+}
+
+/// Number of fibers of one function in one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FiberCount {
+    /// Stored name of the function, or the name that a closure fiber was given.
+    pub name: String,
+    /// State.
+    pub state: FiberState,
+    /// Number of fibers.
+    pub fibers: u64,
+}
+
+/// Agent in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentRow {
+    /// Identity.
+    pub agent: AgentId,
+    /// State, JSON.
+    pub state: Option<String>,
+    /// Time of its last sign of life, while it is kept awake.
+    pub awake_ms: Option<i64>,
+    /// Deaths of its workers since it was last awake for long.
+    pub deaths: u32,
+    /// Time of the last change of its state.
+    pub changed_ms: i64,
 }
 
 /// Page of fibers to be deleted.
@@ -153,9 +198,20 @@ pub trait AdminStore {
 
     /// Lists the fibers behind `after` that match a query, by number.
     ///
+    /// With [`newest_first`](FiberQuery::newest_first), those before `after`, the last one first.
     /// Fewer than `limit` mean that there are no more. A row that cannot be read in full is listed
     /// with what can be read.
     fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>>;
+
+    /// Counts all fibers by function and state, ordered by both names.
+    fn counts(&self) -> BoxFuture<'_, Result<Vec<FiberCount>>>;
+
+    /// Lists agents that have a state or are kept awake, behind `after`, by class and name.
+    fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>>;
+
+    /// Lists the schedules of all agents behind the one with the id `after`, in the order in which
+    /// they were made. An id that is not stored begins at the first.
+    fn all_schedules(&self, after: Option<String>, limit: u32) -> BoxFuture<'_, Result<Vec<ScheduleRow>>>;
 
     /// Deletes a page of ended fibers with all that is stored of them, by state and time of end.
     ///

@@ -2,7 +2,9 @@
 mod agents;
 mod chat;
 mod claims;
+mod lists;
 pub(crate) mod ops;
+mod streams;
 
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use super::{Durability, Sqlite};
 
 /// Tests that a store keeps to the contract of [`Store`].
 ///
-/// `make` gives an empty store each time. It is called about 60 times, and each store has one test.
+/// `make` gives an empty store each time. It is called about 65 times, and each store has one test.
 ///
 /// - Workers are numbered from 1 in an empty store: the suite joins as workers 1 and 2, which share
 ///   the store and take over from each other.
@@ -61,6 +63,8 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     counts_deaths_of_running_fibers_only(&make().await).await;
     ops::run(&make).await;
     claims::run(&make).await;
+    streams::keep_their_items_with_the_checkpoints_that_append_them(&make().await).await;
+    streams::keep_the_newest_items(&make().await).await;
     wakes_what_is_due_and_nothing_else(&make().await).await;
     groups_unfinished_fibers_and_wakes_those_that_wait(&make().await).await;
     keeps_messages_until_they_are_received(&make().await).await;
@@ -74,6 +78,11 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     keeps_the_layouts_that_operations_and_branch_results_began_under(&make().await).await;
     keeps_the_last_stash(&make().await).await;
     lists_by_page_and_deletes_what_has_ended(&make().await).await;
+    lists::finds_fibers_by_each_condition(&make().await).await;
+    lists::lists_the_newest_first_by_page(&make().await).await;
+    lists::tells_what_a_fiber_waits_for(&make().await).await;
+    lists::counts_by_function_and_state(&make().await).await;
+    lists::lists_agents_and_schedules_by_page(&make().await).await;
     agents::keeps_the_last_state(&make().await).await;
     agents::keeps_heartbeats_until_they_are_taken_back(&make().await).await;
     agents::lists_and_cancels_an_agents_own_schedules(&make().await).await;
@@ -152,6 +161,7 @@ pub(crate) fn snapshot(number: u64) -> NewSnapshot {
         layouts: None,
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
+        appended: Vec::new(),
         received: None,
         joined: false,
         children: Vec::new(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentId, ClusterStore, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta,
-    SnapshotRows,
+    SnapshotRows, StreamAppend,
 };
 use crate::error::Result;
 use crate::future::BoxFuture;
@@ -201,8 +201,14 @@ pub struct FiberRow {
     /// Step under way that has failed and is retried. Of several side by side, the one whose next
     /// attempt is due last.
     pub retry: Option<FiberRetry>,
+    /// Condition that wakes it, while it is waiting.
+    pub wait: Option<Wait>,
     /// Time of its acceptance.
     pub created_ms: i64,
+    /// Time of its last change of state.
+    pub changed_ms: i64,
+    /// Time of its last checkpoint.
+    pub saved_ms: Option<i64>,
     /// Time of its end.
     pub finished_ms: Option<i64>,
 }
@@ -256,7 +262,7 @@ pub struct LoadedFiber {
     pub interrupted: bool,
     /// Epoch.
     pub epoch: Epoch,
-    /// Operations that began since checkpoint `number`, whatever their state. Not those by hand.
+    /// Operations that began since checkpoint `number`, whatever their state, except manual ones.
     pub ops: Vec<OpRecord>,
     /// Branch results stored since checkpoint `number`.
     pub branches: Vec<BranchResult>,
@@ -327,6 +333,8 @@ pub struct NewSnapshot {
     pub ops: OpsDelta,
     /// Changes of the rows beside the main text.
     pub delta: SnapshotDelta,
+    /// Items to append to streams of the fiber.
+    pub appended: Vec<StreamAppend>,
     /// Number of a received [`PendingMessage`], to be deleted.
     pub received: Option<i64>,
     /// Whether the stored branch results of the fiber are to be deleted.

@@ -201,8 +201,21 @@ fn marker(sig: &Signature) -> Option<TokenStream> {
     if types.is_empty() { None } else { Some(emit!((#(#types,)*))) }
 }
 
+/// What the table says of the function for people.
+pub(crate) struct Described {
+    pub(crate) source: TokenStream,
+    pub(crate) secrets: Vec<String>,
+}
+
 /// `Machine { .. }`, the static description of the cut points.
-pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Path, described: Option<(&Body, &Plan)>) -> TokenStream {
+pub(crate) fn table(
+    options: &Options,
+    signature: &Signature,
+    private: &syn::Path,
+    told: Described,
+    described: Option<(&Body, &Plan)>,
+) -> TokenStream {
+    let Described { source, secrets } = told;
     let name = options.name.as_ref().map_or_else(|| signature.name.to_string().trim_start_matches("r#").to_owned(), syn::LitStr::value);
     let version = options.version.as_ref().and_then(|v| v.base10_parse::<u32>().ok()).unwrap_or(0);
     let max_recoveries = optional(options.max_recoveries.as_ref().and_then(|v| v.base10_parse::<u32>().ok()));
@@ -232,6 +245,8 @@ pub(crate) fn table(options: &Options, signature: &Signature, private: &syn::Pat
             first: #first,
             topics: &[#(#topics),*],
             migrate: #migrate,
+            secrets: &[#(#secrets),*],
+            source: #source,
         }
     }
 }

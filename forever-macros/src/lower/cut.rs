@@ -20,6 +20,7 @@ pub(super) struct Site {
     names: Names,
     text: String,
     pub(super) span: Span,
+    pub(super) end: Span,
 }
 
 impl Lower<'_> {
@@ -46,7 +47,7 @@ impl Lower<'_> {
             }
         }
         let base = names.name.as_ref().map_or_else(|| derived_name(&written, hint), syn::LitStr::value);
-        let site = Site { kind, base, names, text: text(&written, mac), span };
+        let site = Site { kind, base, names, text: text(&written, mac), span, end: mac.delimiter.span().close() };
         match written {
             Written::Step(step) => self.point(&site, CutBody::Step(step), bind, out),
             Written::Call(invocation) => {
@@ -149,7 +150,17 @@ impl Lower<'_> {
         };
         let named_at = site.names.name.as_ref().map(syn::LitStr::span);
         let explicit = named_at.is_some();
-        self.cuts.push(Cut { body, base, explicit, named_at, was, kind: site.kind, text: site.text.clone(), span: site.span });
+        self.cuts.push(Cut {
+            body,
+            base,
+            explicit,
+            named_at,
+            was,
+            kind: site.kind,
+            text: site.text.clone(),
+            span: site.span,
+            end: site.end,
+        });
         out.push(Stmt { cuts: Some(cut..=cut), ..stmt(StmtKind::Cut { bind, cut }) });
     }
 

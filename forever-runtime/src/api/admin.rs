@@ -16,7 +16,7 @@ use crate::runtime::exits;
 use crate::runtime::handle::FiberStatus;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::store::{End, FiberQuery, FiberState, Restart, RestartResult, Seq};
+use crate::store::{End, FiberQuery, FiberRow, FiberState, Restart, RestartResult, Seq};
 
 /// Default and maximum number of fibers of a page.
 const PAGE: (u32, u32) = (50, 1000);
@@ -66,6 +66,54 @@ impl FiberFilter {
         self
     }
 
+    /// Limits the filter to children of the fiber with this id.
+    pub fn parent(mut self, id: impl Into<String>) -> Self {
+        self.query.parent = Some(id.into());
+        self
+    }
+
+    /// Limits the filter to the fiber with this idempotency key.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.query.key = Some(key.into());
+        self
+    }
+
+    /// Limits the filter to fibers whose metadata is an object with this scalar field. Several
+    /// fields are combined by AND.
+    ///
+    /// There is no index for it: a list looks at every fiber that the other conditions let through.
+    pub fn metadata(mut self, field: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
+        self.query.metadata.push((field.into(), value.into().to_string()));
+        self
+    }
+
+    /// Limits the filter to fibers accepted at this time or later.
+    pub fn created_from(mut self, time: SystemTime) -> Self {
+        self.query.created_from_ms = Some(clock::ms(time));
+        self
+    }
+
+    /// Limits the filter to fibers accepted before this time.
+    pub fn created_before(mut self, time: SystemTime) -> Self {
+        self.query.created_before_ms = Some(clock::ms(time));
+        self
+    }
+
+    /// Limits the filter to fibers with this text in the id, name, key, agent, reason or metadata.
+    /// The case of ASCII letters is ignored.
+    ///
+    /// There is no index for it, as for [`metadata`](Self::metadata).
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.query.text = Some(text.into());
+        self
+    }
+
+    /// Limits the filter to fibers with an operation in doubt.
+    pub fn in_doubt(mut self) -> Self {
+        self.query.only_in_doubt = true;
+        self
+    }
+
     /// Limits the filter to fibers that ended before this time.
     pub fn ended_before(mut self, time: SystemTime) -> Self {
         self.query.ended_before_ms = Some(clock::ms(time));
@@ -101,10 +149,12 @@ pub struct Fibers {
     link: Link<Runtime>,
     filter: FiberFilter,
     limit: u32,
-    after: Seq,
+    after: Option<Seq>,
+    newest_first: bool,
+    within: Option<u32>,
 }
 
-/// A page of fibers, in the order in which they were accepted.
+/// A page of fibers, in the order in which they were accepted, or in the reverse order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// The fibers.
@@ -120,7 +170,7 @@ pub struct Cursor(Seq);
 
 impl Fibers {
     pub(crate) fn new(link: Link<Runtime>) -> Self {
-        Fibers { link, filter: FiberFilter::new(), limit: PAGE.0, after: Seq::MIN }
+        Fibers { link, filter: FiberFilter::new(), limit: PAGE.0, after: None, newest_first: false, within: None }
     }
 
     /// Sets the filter, replacing earlier conditions.
@@ -155,16 +205,53 @@ impl Fibers {
 
     /// Continues after the page that returned this cursor.
     pub fn after(mut self, cursor: Cursor) -> Self {
-        self.after = cursor.0;
+        self.after = Some(cursor.0);
         self
     }
 
+    /// The newest first.
+    pub fn newest_first(mut self) -> Self {
+        self.newest_first = true;
+        self
+    }
+
+    /// Looks at so many fibers at most, the newest first.
+    ///
+    /// Bounds what a page costs where a condition has no index. A page may then be shorter than the
+    /// limit although there are more: it has a [`next`](Page::next) until all were looked at.
+    pub fn within(mut self, fibers: u32) -> Self {
+        self.within = Some(fibers);
+        self.newest_first()
+    }
+
     async fn read(self) -> Result<Page> {
+        let active = Arc::clone(&self.link.get()?.active);
+        let (rows, next) = self.rows().await?;
+        Ok(Page { fibers: rows.into_iter().map(|row| FiberStatus::of(row).live(&active)).collect(), next })
+    }
+
+    /// The rows of the page, and where the next one begins.
+    pub(crate) async fn rows(self) -> Result<(Vec<FiberRow>, Option<Cursor>)> {
         let runtime = self.link.get()?;
-        let rows = runtime.store.list(self.filter.query, self.after, self.limit).await?;
+        let newest_first = self.newest_first;
+        let mut after = self.after.unwrap_or(if newest_first { Seq::MAX } else { Seq::MIN });
+        let mut query = FiberQuery { newest_first, ..self.filter.query };
+        if let Some(within) = self.within {
+            if self.after.is_none() {
+                let newest = runtime.store.list(FiberQuery { newest_first, ..FiberQuery::default() }, after, 1).await?;
+                let Some(newest) = newest.first() else { return Ok((Vec::new(), None)) };
+                after = newest.seq.saturating_add(1);
+            }
+            query.from_seq = Some(after.saturating_sub(Seq::from(within)));
+        }
+        let from = query.from_seq;
+        let rows = runtime.store.list(query, after, self.limit).await?;
         let full = u32::try_from(rows.len()) == Ok(self.limit);
-        let next = rows.last().filter(|_| full).map(|row| Cursor(row.seq));
-        Ok(Page { fibers: rows.into_iter().map(FiberStatus::of).collect(), next })
+        let mut next = rows.last().filter(|_| full).map(|row| Cursor(row.seq));
+        if let (None, Some(from)) = (next, from.filter(|from| *from > 1)) {
+            next = Some(Cursor(from));
+        }
+        Ok((rows, next))
     }
 }
 

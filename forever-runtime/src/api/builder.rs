@@ -15,6 +15,7 @@ use crate::exec::registry::Registry;
 use crate::exec::{compatibility, dispatch, executor, recovery, retention};
 use crate::frame::fiber::Fiber;
 use crate::frame::resources::Resources;
+use crate::history::History;
 #[cfg(feature = "testing")]
 use crate::runtime::events::Events;
 use crate::runtime::events::Listeners;
@@ -283,6 +284,14 @@ impl Builder {
         self
     }
 
+    /// Sets how many checkpoints of each fiber are kept, with the values of its locals.
+    ///
+    /// The default is [`History::last(100)`](History::last).
+    pub fn history(mut self, history: History) -> Self {
+        self.settings.history = history;
+        self
+    }
+
     /// Grace of a cancelled fiber before it is dropped where it is. Defaults to 5 s.
     ///
     /// It counts from its next look at [`Op::cancelled`](crate::Op::cancelled).
@@ -377,6 +386,30 @@ impl Builder {
         let compared = compatibility::compare(&store, &registry).await;
         store.abandon();
         Ok(compared?.compatibility)
+    }
+
+    /// Opens the database to look at it and to give commands, and runs nothing.
+    ///
+    /// No fiber is resumed, none is taken over, and no agent is woken: what a command makes ready
+    /// runs at the next [`open`](Builder::open). Functions do not have to be registered.
+    ///
+    /// # Errors
+    /// As [`open`](Builder::open), except for what concerns fibers, resources and agents.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open_idle(self) -> Result<Forever> {
+        let (registry, resources) = (self.registry?, self.resources);
+        let agents = Agents::new(self.classes?, self.agents, self.chat_classes.names().collect());
+        let now_ms = clock::ms(self.clock.now());
+        let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
+        // No worker has number 0: closing interrupts nothing.
+        let parts = Parts { store, sqlite, worker: 0, clock: self.clock, listeners: self.listeners, settings: self.settings };
+        let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
+        let hooks: Arc<dyn AgentHooks> = Arc::<Agents>::clone(&agents);
+        let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, Compatibility::default()));
+        agents.attach(&exec);
+        Ok(Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) })
     }
 
     /// Opens the runtime and resumes every unfinished fiber.

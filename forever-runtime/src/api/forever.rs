@@ -11,9 +11,11 @@ use serde::Serialize;
 
 use crate::agent::{Agent, AgentHandle, Agents};
 use crate::api::admin;
-use crate::api::admin::{FiberFilter, Fibers};
+use crate::api::admin::{FiberFilter, Fibers, Page};
 use crate::api::builder::Builder;
 use crate::api::messages::SendMessage;
+use crate::api::view;
+use crate::api::view::{AgentView, FiberView, FunctionView, PositionView, ScheduleView, Stored};
 use crate::api::workers;
 use crate::api::workers::WorkerStatus;
 use crate::error::{Error, ErrorKind, Result};
@@ -29,10 +31,10 @@ use crate::ops::resolve::{OpStatus, Resolution};
 use crate::ops::{resolve, transaction};
 use crate::runtime::commands;
 use crate::runtime::events::Events;
-use crate::runtime::handle::{FiberError, FiberHandle};
+use crate::runtime::handle::{FiberError, FiberHandle, FiberStatus};
 use crate::runtime::link::{Link, RuntimeGuard};
 use crate::runtime::state::Runtime;
-use crate::store::{AgentId, FiberRef, Restart, Tx};
+use crate::store::{AgentId, FiberCount, FiberRef, Restart, Tx};
 
 /// How long [`Forever::close`] waits for steps in flight.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
@@ -324,6 +326,90 @@ impl Forever {
     /// When the store cannot be read.
     pub async fn workers(&self) -> Result<Vec<WorkerStatus>> {
         workers::list(self.runtime()).await
+    }
+
+    /// Counts all fibers by function and state, from an index.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn counts(&self) -> Result<Vec<FiberCount>> {
+        self.runtime().store.counts().await
+    }
+
+    /// Status of a fiber of any function.
+    ///
+    /// Values that are marked `#[secret]` are replaced in its texts, as in [`view`](Self::view).
+    ///
+    /// # Errors
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
+    pub async fn status(&self, id: &str) -> Result<FiberStatus> {
+        Ok(Stored::read(&self.exec, id).await?.status(&self.exec))
+    }
+
+    /// The stored values of a fiber: arguments, result, and the locals of each function on its
+    /// saved call stack.
+    ///
+    /// Values that are marked `#[secret]` are left out, and replaced where other texts of the fiber
+    /// repeat them. A value that the program has computed from one is not known to be secret.
+    ///
+    /// # Errors
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
+    pub async fn view(&self, id: &str) -> Result<FiberView> {
+        Ok(Stored::read(&self.exec, id).await?.view(&self.exec))
+    }
+
+    /// The ledger of a fiber as [`ops`](Self::ops) gives it, without secrets.
+    ///
+    /// # Errors
+    /// As [`view`](Self::view).
+    pub async fn view_ops(&self, id: &str) -> Result<Vec<OpStatus>> {
+        Stored::read(&self.exec, id).await?.ops(&self.exec).await
+    }
+
+    /// A page of fibers as [`fibers`](Self::fibers) gives it, without secrets.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_fibers(&self, page: Fibers) -> Result<Page> {
+        let (rows, next) = page.rows().await?;
+        Ok(Page { fibers: view::statuses(&self.exec, rows).await, next })
+    }
+
+    /// The functions that this process knows, with their cut points and source.
+    pub fn functions(&self) -> Vec<FunctionView> {
+        view::functions(&self.exec)
+    }
+
+    /// How many unfinished fibers stand at each cut point.
+    ///
+    /// It looks at all unfinished fibers.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn positions(&self) -> Result<Vec<PositionView>> {
+        Ok(PositionView::of(self.runtime().store.unfinished_groups().await?))
+    }
+
+    /// Agents that have a state or are kept awake, behind one, by class and name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_agents(&self, after: Option<(String, String)>, limit: u32) -> Result<Vec<AgentView>> {
+        let after = after.map(|(class, name)| AgentId { class, name });
+        Ok(self.runtime().store.agents(after, limit).await?.into_iter().map(AgentView::of).collect())
+    }
+
+    /// Schedules of all agents behind one, in the order in which they were made.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_schedules(&self, after: Option<String>, limit: u32) -> Result<Vec<ScheduleView>> {
+        Ok(self.runtime().store.all_schedules(after, limit).await?.into_iter().map(ScheduleView::of).collect())
+    }
+
+    /// Ready when the runtime begins to close.
+    pub async fn closing(&self) {
+        self.runtime().closing().await;
     }
 
     /// Stream of the events of all fibers from now on.

@@ -284,6 +284,9 @@ impl FiberTask {
             }
         };
         let backend = Arc::new(StoreBackend::new(&self.exec, known, claim, &self.alive, self.agent.clone(), same_layout));
+        if let (Begin::Stored(stored), Some(mut history)) = (&begin, backend.history()) {
+            history.resume(&stored.rows);
+        }
         let (id, to_store) = (&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
         let run = match left {
             Some(left) => Run::again(id, to_store, left),
@@ -378,6 +381,7 @@ impl FiberTask {
 
     fn parked(&self, why: &str) -> Exit {
         let reason: Arc<str> = why.into();
+        self.exec.runtime.log_stopped(&self.alive.id, &self.name, "parked", why);
         self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
         Exit::Parked(reason)
     }

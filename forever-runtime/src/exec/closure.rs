@@ -238,6 +238,7 @@ impl ClosureTask {
             let stop = exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), end.into());
             return self.alive.stop(stop);
         }
+        self.exec.runtime.log_stopped(&self.alive.id, &self.name, "parked", &reason);
         self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
         self.alive.stop(Exit::Parked(reason));
     }

@@ -1,4 +1,5 @@
 //! The executor: the functions, resources and agents that the fibers of a runtime need.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -6,7 +7,9 @@ use tokio::sync::Semaphore;
 use crate::exec::agent_hooks::{AgentHooks, EndedFiber};
 use crate::exec::compatibility::Compatibility;
 use crate::exec::registry::Registry;
+use crate::frame::machine::Machine;
 use crate::frame::resources::Resources;
+use crate::layout::rows::machines;
 use crate::runtime::exits::AgentFiberExit;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
@@ -41,6 +44,16 @@ impl Executor {
         compatibility: Compatibility,
     ) -> Self {
         let entering = Arc::new(Semaphore::new(ENTERING));
+        let (with_secrets, callers) = registry
+            .machines()
+            .filter(|machine| !machine.secrets.is_empty() || machine.calls())
+            .partition::<Vec<_>, _>(|machine| !machine.secrets.is_empty());
+        let names = |machines: Vec<&'static Machine>| machines.into_iter().map(|machine| machine.name).collect::<BTreeSet<_>>();
+        let (with_secrets, callers) = (names(with_secrets), names(callers));
+        runtime.hide_texts(move |name| {
+            // Which functions are called is known once they were.
+            with_secrets.contains(name) || callers.contains(name) && machines().iter().any(|machine| !machine.secrets.is_empty())
+        });
         Executor { runtime, registry, resources, agents, compatibility, entering, suspects: Arc::new(Semaphore::new(1)) }
     }
 }

@@ -44,7 +44,10 @@ const PAGE: u32 = 512;
 pub(crate) async fn recover(exec: &Arc<Executor>) -> Result<()> {
     let left = left_behind(exec).await?;
     if !left.is_empty() {
-        info!(fibers = left.len(), "recovering unfinished fibers");
+        let count = |state| left.iter().filter(|fiber| fiber.state == state).count();
+        let (interrupted, parked) = (count(FiberState::Interrupted), count(FiberState::Parked));
+        let ready = left.len() - interrupted - parked;
+        info!(fibers = left.len(), interrupted, parked, ready, "recovering unfinished fibers");
     }
     let mut before = None;
     let mut owned: BTreeMap<AgentId, Vec<Runnable>> = BTreeMap::new();
@@ -435,6 +438,7 @@ async fn park(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &str
             let claim = Claim { fiber: fiber.seq, epoch };
             // A person's command that was first has made it void.
             if (Decided { exec, agent, fiber, claim }).suspend(Suspension::Parked(why.to_owned())).await {
+                exec.runtime.log_stopped(&fiber.id, &fiber.name, "parked", why);
                 exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.into() });
             }
         }

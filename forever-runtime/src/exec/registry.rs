@@ -98,6 +98,11 @@ impl Registry {
         self.functions.get(name).cloned()
     }
 
+    /// All registered functions, by name.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &'static Machine> {
+        self.functions.values().map(|known| known.machine())
+    }
+
     /// The layouts of all functions that the program has registered.
     pub(crate) fn layouts(&self) -> Vec<Layout> {
         let of_the_program = self.functions.values().filter(|known| !self.is_ours(known.machine().name));

@@ -52,6 +52,11 @@ pub(crate) trait RunBackend: Send + Sync {
         Box::pin(tokio::time::sleep(duration))
     }
 
+    /// Whether texts of errors may repeat what is marked `#[secret]`, and stay out of logs.
+    fn hides_texts(&self) -> bool {
+        false
+    }
+
     /// Publishes an event of the fiber.
     fn tell(&self, what: EventKind) {
         let _ = what;

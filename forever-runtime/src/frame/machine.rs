@@ -33,6 +33,29 @@ pub struct Machine {
     pub topics: &'static [&'static str],
     /// `migrate = path`.
     pub migrate: Option<fn(Snapshot) -> Result<Snapshot, BoxError>>,
+    /// Names that are marked `#[secret]`, of arguments and variables. Part of the layout, so that a
+    /// reader of a row without the code knows them too.
+    pub secrets: &'static [&'static str],
+    /// Where the function stands in its file. No part of the layout.
+    pub source: Option<SourceSpec>,
+}
+
+/// Text of a function and places in it, for people.
+#[derive(Debug)]
+pub struct SourceSpec {
+    /// Path of the file, as the compiler was given it.
+    pub file: &'static str,
+    /// Line of the file that the text begins at, from 1.
+    pub line: u32,
+    /// Column of the file that the text begins at, from 1.
+    pub column: u32,
+    /// The function without its attributes; empty with `source = false`.
+    pub text: &'static str,
+    /// Of each cut point, in the order of [`Machine::cuts`], the line of the text from 0, the
+    /// column from 1, and the last line. A cut point that stands elsewhere has line `u32::MAX`.
+    pub cuts: &'static [(u32, u32, u32)],
+    /// Line of the declaration of each kept local, by stored name.
+    pub locals: &'static [(&'static str, u32)],
 }
 
 /// One cut point.
@@ -147,6 +170,11 @@ impl Machine {
         let by_name = self.cuts.iter().position(|c| c.name == at);
         let place = by_name.or_else(|| self.cuts.iter().position(|c| c.was == Some(at)))?;
         u32::try_from(place).ok()
+    }
+
+    /// Whether it calls other functions inline.
+    pub(crate) fn calls(&self) -> bool {
+        self.cuts.iter().any(|cut| cut.kind == CutKind::Call)
     }
 
     /// Heading of a callee's frame in its caller's snapshot: its function, and its layout.

@@ -160,7 +160,8 @@ impl<E> Attempts<E> {
     pub(crate) async fn wait(&mut self, wait: Duration, error: String) {
         let (failed, step, sink) = (self.op.failed().saturating_add(1), self.op.step(), self.op.backend());
         let error = shortened(error);
-        warn!(step, failed, error, wait_ms = wait.as_millis(), "step failed and is retried");
+        let shown = if sink.hides_texts() { "hidden: the function has values marked `#[secret]`" } else { &*error };
+        warn!(step, failed, error = shown, wait_ms = wait.as_millis(), "step failed and is retried");
         let next_ms = sink.now_ms().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
         self.op.record_failed(failed, Some(OpRetry { error: error.clone(), next_ms })).await;
         sink.tell(EventKind::StepRetried { step, failed, error: error.into() });

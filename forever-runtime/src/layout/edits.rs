@@ -27,8 +27,18 @@ fn leak(text: &str) -> &'static str {
 }
 
 fn machine(text: &str) -> &'static Machine {
-    let mut machine =
-        Machine { name: "work", version: 0, max_recoveries: None, arguments: &[], cuts: &[], first: &[END], topics: &[], migrate: None };
+    let mut machine = Machine {
+        name: "work",
+        version: 0,
+        max_recoveries: None,
+        arguments: &[],
+        cuts: &[],
+        first: &[END],
+        topics: &[],
+        migrate: None,
+        secrets: &[],
+        source: None,
+    };
     let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if let Some(head) = lines.first().and_then(|line| line.strip_prefix("fn ")) {
         let mut words = head.split(' ');

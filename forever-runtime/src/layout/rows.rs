@@ -11,17 +11,30 @@ use crate::store::{LayoutRow, LoadedFiber, OpKind, OpRecord, OpState};
 
 /// The layout rows of this program's functions, each made once. They depend on constants only, so
 /// all runtimes share them.
-static ROWS: RwLock<BTreeMap<usize, Arc<LayoutRow>>> = RwLock::new(BTreeMap::new());
+static ROWS: RwLock<BTreeMap<usize, (&'static Machine, Arc<LayoutRow>)>> = RwLock::new(BTreeMap::new());
 
 /// The stored form of a function's layout.
 pub(crate) fn row_of(machine: &'static Machine) -> Arc<LayoutRow> {
     // A machine is static, so its address identifies it.
     let place = std::ptr::from_ref(machine) as usize;
-    if let Some(row) = ROWS.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
+    if let Some((_, row)) = ROWS.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
         return Arc::clone(row);
     }
     let row = Arc::new(Layout::of(machine).row());
-    Arc::clone(ROWS.write().unwrap_or_else(PoisonError::into_inner).entry(place).or_insert(row))
+    Arc::clone(&ROWS.write().unwrap_or_else(PoisonError::into_inner).entry(place).or_insert((machine, row)).1)
+}
+
+/// The functions that this process has entered or registered.
+pub(crate) fn machines() -> Vec<&'static Machine> {
+    ROWS.read().unwrap_or_else(PoisonError::into_inner).values().map(|(machine, _)| *machine).collect()
+}
+
+/// One of [`machines`] by its stored name, that with a layout if there are several.
+pub(crate) fn machine_of(name: &str, layout: Option<&str>) -> Option<&'static Machine> {
+    let rows = ROWS.read().unwrap_or_else(PoisonError::into_inner);
+    let of_name = || rows.values().filter(|(machine, _)| machine.name == name);
+    let found = of_name().find(|(_, row)| Some(row.hash.as_str()) == layout).or_else(|| of_name().next());
+    found.map(|(machine, _)| *machine)
 }
 
 impl Layout {

@@ -12,7 +12,11 @@ impl fmt::Display for Layout {
         if self.version != 0 {
             write!(f, ", version {}", self.version)?;
         }
-        writeln!(f, ", begins at {}", self.numbers(&self.first))?;
+        write!(f, ", begins at {}", self.numbers(&self.first))?;
+        if !self.secrets.is_empty() {
+            write!(f, ", secret: {}", self.secrets.join(", "))?;
+        }
+        writeln!(f)?;
         if self.steps.is_empty() {
             return Ok(());
         }
@@ -164,6 +168,8 @@ mod tests {
         first: &[0],
         topics: &[],
         migrate: None,
+        secrets: &[],
+        source: None,
     };
 
     #[test]

@@ -19,6 +19,9 @@ pub struct Layout {
     /// [`Step::next`].
     pub(super) first: Vec<Option<String>>,
     pub(super) steps: Vec<Step>,
+    /// Names of arguments and locals whose values are not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) secrets: Vec<String>,
 }
 
 /// One cut point.
@@ -121,6 +124,7 @@ impl Layout {
             arguments: machine.arguments.iter().map(|&name| name.to_owned()).collect(),
             first: names(machine.first),
             steps: machine.cuts.iter().map(step).collect(),
+            secrets: machine.secrets.iter().map(|&name| name.to_owned()).collect(),
         }
     }
 
@@ -190,6 +194,13 @@ impl Layout {
             }
             follows(&mut hash, &step.next);
         }
+        // Without any the hash is that of earlier versions of this library, which knew none.
+        if !self.secrets.is_empty() {
+            number(&mut hash, self.secrets.len());
+            for secret in &self.secrets {
+                text(&mut hash, secret);
+            }
+        }
         hex(&hash.finalize()[..16])
     }
 
@@ -198,6 +209,19 @@ impl Layout {
         // Names and numbers can always be written as JSON.
         let layout = serde_json::to_string(self).unwrap_or_default();
         LayoutRow { hash: self.hash(), fiber: self.fiber.clone(), layout }
+    }
+
+    /// The role of a local that is kept at a cut point.
+    pub(crate) fn role(&self, at: &str, name: &str) -> Option<LocalRole> {
+        self.step(at)?.kept(name).map(|kept| kept.role)
+    }
+
+    /// Whether the value with this stored name is not shown.
+    pub(crate) fn is_secret(&self, name: &str) -> bool {
+        let name = base(name);
+        // The items that are left of a loop over it.
+        let of = name.strip_suffix(" left").unwrap_or(name);
+        self.secrets.iter().any(|secret| secret == of)
     }
 
     pub(super) fn step(&self, name: &str) -> Option<&Step> {

@@ -325,6 +325,8 @@ pub(crate) mod tests {
         first: &[0],
         topics: &[],
         migrate: None,
+        secrets: &[],
+        source: None,
     };
 
     /// A store in memory that records its calls.

@@ -8,11 +8,14 @@ use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::branch_names::parts_of_branch;
 use crate::frame::saved::result_as_json;
+use crate::runtime::handle::as_ms;
 use crate::runtime::state::Runtime;
 use crate::store::{CommandResult, FiberRef, FiberState, OpRecord, OpResolution, OpRow, OpState, ResolveOpResult};
 
 /// Operation of a fiber, as it is in the ledger.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// As JSON its times are milliseconds since 1970, in fields that end in `_ms`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OpStatus {
     /// Id, which the other side knows it by.
@@ -34,13 +37,15 @@ pub struct OpStatus {
     /// Number of checkpoints that the fiber had made when it began; `None` for a manual operation.
     pub checkpoints: Option<u64>,
     /// Time at which it began, UTC.
+    #[serde(rename = "started_ms", serialize_with = "as_ms")]
     pub started: SystemTime,
     /// Time of its last change, UTC.
+    #[serde(rename = "changed_ms", serialize_with = "as_ms")]
     pub changed: SystemTime,
 }
 
 impl OpStatus {
-    fn of(row: OpRow) -> Self {
+    pub(crate) fn of(row: OpRow) -> Self {
         let OpRow { record, started_ms, changed_ms } = row;
         let OpRecord { id, function, step, key, state, outcome, resolved, number, .. } = record;
         let json = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.to_owned()));

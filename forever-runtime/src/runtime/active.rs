@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::time::SystemTime;
 
 use crate::runtime::exit::Exit;
 use crate::runtime::sync::{Mutex, MutexGuard, watch};
@@ -41,6 +42,8 @@ pub(crate) struct Control {
     activation: bool,
     /// Waits for messages in memory.
     receivers: AtomicUsize,
+    /// The step under way, and when it began; of several side by side the last one to begin.
+    step: Mutex<Option<(&'static str, SystemTime)>>,
     // One channel for all signals: each channel costs 300 bytes a fiber and a look at each poll.
     signals: watch::Sender<Signals>,
 }
@@ -60,7 +63,8 @@ struct Signals {
 
 impl Control {
     fn new(name: &str, activation: bool) -> Self {
-        Control { name: name.to_owned(), activation, receivers: AtomicUsize::new(0), signals: watch::Sender::default() }
+        let receivers = AtomicUsize::new(0);
+        Control { name: name.to_owned(), activation, receivers, step: Mutex::default(), signals: watch::Sender::default() }
     }
 
     /// Asks the fiber to end, with a reason.
@@ -72,6 +76,11 @@ impl Control {
             }
             first
         });
+    }
+
+    /// Notes the step under way.
+    pub(crate) fn set_step(&self, step: Option<(&'static str, SystemTime)>) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
     }
 
     /// The reason with which it was asked to end.
@@ -324,6 +333,11 @@ impl ActiveFibers {
     /// Whether the code of a fiber runs, or a hook decides about it.
     pub(crate) fn is_live(&self, id: &str) -> bool {
         self.get(id).is_some_and(|entry| entry.control().is_some())
+    }
+
+    /// The step that a fiber is at in this process, and when it began.
+    pub(crate) fn step(&self, id: &str) -> Option<(&'static str, SystemTime)> {
+        *self.get(id)?.control()?.step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the code of a fiber runs, or is about to.

@@ -42,6 +42,9 @@ pub(crate) fn report(runtime: &Runtime, id: &str, name: &str, agent: Option<&Age
         Exit::Cancelled(why) => (FiberState::Cancelled, why),
         _ => return exit,
     };
+    if state == FiberState::Failed {
+        runtime.log_stopped(id, name, "failed", text);
+    }
     runtime.tell(id, name, || match state {
         FiberState::Completed => EventKind::Completed,
         FiberState::Failed => EventKind::Failed { reason: Arc::clone(text) },

@@ -14,12 +14,12 @@ use crate::error::{Error, chain};
 use crate::exact;
 use crate::frame::current;
 use crate::frame::saved::unreadable;
-use crate::runtime::active::RunState;
+use crate::runtime::active::{ActiveFibers, RunState};
 use crate::runtime::commands;
 use crate::runtime::exit::Exit;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry};
+use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry, Wait};
 
 /// Handle of a fiber with a result of type `T`, running or ended.
 ///
@@ -217,7 +217,9 @@ impl<'de, T> Deserialize<'de> for FiberHandle<T> {
 }
 
 /// Status of a fiber, as it is stored.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// As JSON its times are milliseconds since 1970, in fields that end in `_ms`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FiberStatus {
     /// Id of the fiber.
@@ -232,6 +234,11 @@ pub struct FiberStatus {
     pub agent: Option<(String, String)>,
     /// Id of the fiber that spawned it, while that one is stored.
     pub parent: Option<String>,
+    /// What it waits for, while it is waiting.
+    pub wait: Option<WaitStatus>,
+    /// The step under way, if it runs in this process; of several side by side the last one to
+    /// begin.
+    pub step: Option<StepStatus>,
     /// State.
     pub state: FiberState,
     /// Why it failed, was cancelled, interrupted or parked.
@@ -249,13 +256,60 @@ pub struct FiberStatus {
     /// Of several concurrent ones, the one whose next attempt is due last.
     pub retry: Option<RetryStatus>,
     /// Time of its acceptance, UTC.
+    #[serde(rename = "created_ms", serialize_with = "as_ms")]
     pub created: SystemTime,
+    /// Time of its last change of state, UTC.
+    #[serde(rename = "changed_ms", serialize_with = "as_ms")]
+    pub changed: SystemTime,
+    /// Time of its last checkpoint, UTC; `None` before the first and once it has completed.
+    #[serde(rename = "saved_ms", serialize_with = "as_ms_opt")]
+    pub saved: Option<SystemTime>,
     /// Time of its end, UTC.
+    #[serde(rename = "finished_ms", serialize_with = "as_ms_opt")]
     pub finished: Option<SystemTime>,
 }
 
+/// Condition that wakes a waiting fiber; see [`FiberStatus::wait`]. Of several, the first that is
+/// met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WaitStatus {
+    /// Time at which it is due, UTC.
+    #[serde(rename = "due_ms", serialize_with = "as_ms_opt")]
+    pub due: Option<SystemTime>,
+    /// Topics, a message of one of which is enough.
+    pub topics: Vec<String>,
+    /// Ids of other fibers that have to end.
+    pub fibers: Vec<String>,
+    /// Whether the end of one of them is enough.
+    pub any_fiber: bool,
+}
+
+/// Step under way; see [`FiberStatus::step`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StepStatus {
+    /// Stored name of the step.
+    pub name: String,
+    /// When its first attempt in this process began, UTC.
+    #[serde(rename = "started_ms", serialize_with = "as_ms")]
+    pub started: SystemTime,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) fn as_ms<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(crate::clock::ms(*time))
+}
+
+#[allow(clippy::ref_option, reason = "serde passes a reference")]
+pub(crate) fn as_ms_opt<S: serde::Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(crate::clock::ms).serialize(serializer)
+}
+
 /// A step that has failed and is retried; see [`FiberStatus::retry`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RetryStatus {
     /// Stored name of the step.
@@ -265,6 +319,7 @@ pub struct RetryStatus {
     /// Text of the last error with its causes, at most 4 KiB.
     pub error: String,
     /// Time of the next attempt, UTC; in the past while it is under way.
+    #[serde(rename = "next_attempt_ms", serialize_with = "as_ms")]
     pub next_attempt: SystemTime,
 }
 
@@ -291,9 +346,29 @@ impl FiberStatus {
             checkpoints: row.checkpoints,
             deaths: row.deaths,
             retry: row.retry.map(RetryStatus::of),
+            wait: row.wait.map(|Wait { due_ms, topics, fibers, any_fiber }| WaitStatus {
+                due: due_ms.map(from_ms),
+                topics,
+                fibers,
+                any_fiber,
+            }),
+            step: None,
             created: from_ms(row.created_ms),
+            changed: from_ms(row.changed_ms),
+            saved: row.saved_ms.map(from_ms),
             finished: row.finished_ms.map(from_ms),
         }
+    }
+
+    /// Adds what only this process knows.
+    pub(crate) fn live(mut self, active: &ActiveFibers) -> Self {
+        if self.state == FiberState::Running {
+            self.step = active.step(&self.id).map(|(name, started)| {
+                let attempt = self.retry.as_ref().filter(|retry| retry.step == name).map_or(1, |retry| retry.failed + 1);
+                StepStatus { name: name.to_owned(), started, attempt }
+            });
+        }
+        self
     }
 }
 

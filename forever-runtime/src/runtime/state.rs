@@ -1,13 +1,15 @@
 //! What all fibers of one runtime share, and what owns it.
 use std::any::Any;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
+use tracing::error;
 
 use crate::clock;
 use crate::clock::Clock;
@@ -49,6 +51,7 @@ pub(crate) struct Runtime {
     pub(crate) topics: Kinds,
     /// What their effects give.
     pub(crate) results: Kinds,
+    hides_texts: OnceLock<HidesTexts>,
     async_handle: Handle,
     tasks: Mutex<JoinSet<()>>,
     /// Whether tasks are dropped where they are.
@@ -56,6 +59,15 @@ pub(crate) struct Runtime {
     closing: watch::Sender<bool>,
     /// Whether the store was closed; held while that is done.
     closed: tokio::sync::Mutex<bool>,
+}
+
+/// Which functions have values marked `#[secret]`.
+struct HidesTexts(Box<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl fmt::Debug for HidesTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HidesTexts")
+    }
 }
 
 /// What a runtime is made of, for [`Runtime::new`].
@@ -85,6 +97,7 @@ impl Runtime {
             watchers: Watchers::default(),
             topics: Kinds::default(),
             results: Kinds::default(),
+            hides_texts: OnceLock::new(),
             async_handle,
             tasks: Mutex::default(),
             aborts: AtomicBool::new(false),
@@ -105,6 +118,28 @@ impl Runtime {
         let now_ms = clock::ms(self.clock.now());
         self.timer.saw(now_ms);
         now_ms
+    }
+
+    /// Logs that a fiber needs a person, with what there is to do.
+    pub(crate) fn log_stopped(&self, fiber: &str, name: &str, exit: &'static str, reason: &str) {
+        let remedy = match exit {
+            "failed" => "fix the cause, then resume it from its last checkpoint or restart it",
+            _ if reason.contains("may have executed") => "find out whether the operation was carried out, then resolve it by its id",
+            _ => "deploy code that fits what is stored, or resolve the fiber",
+        };
+        let reason = if self.hides_texts(name) { "hidden: the function has values marked `#[secret]`" } else { reason };
+        error!(fiber.id = fiber, fiber.name = name, reason, remedy, "fiber {exit}");
+    }
+
+    /// Whether texts of a function's errors may repeat what is marked `#[secret]`, and stay out of
+    /// logs.
+    pub(crate) fn hides_texts(&self, name: &str) -> bool {
+        self.hides_texts.get().is_some_and(|hides| hides.0(name))
+    }
+
+    /// Names what decides that. A runtime has one.
+    pub(crate) fn hide_texts(&self, hides: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        let _ = self.hides_texts.set(HidesTexts(Box::new(hides)));
     }
 
     /// Sends an event to all listeners.

@@ -15,7 +15,7 @@ pub const fn cut(name: &'static str, kind: CutKind, locals: &'static [Local], ne
 }
 
 pub const fn machine(name: &'static str, arguments: &'static [&'static str], cuts: &'static [Cut]) -> Machine {
-    Machine { name, version: 0, max_recoveries: None, arguments, cuts, first: &[0], topics: &[], migrate: None }
+    Machine { name, version: 0, max_recoveries: None, arguments, cuts, first: &[0], topics: &[], migrate: None, secrets: &[], source: None }
 }
 
 /// Three steps named by a label; gives the sum of their values.

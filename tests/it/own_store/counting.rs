@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use forever::store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentStore, BoxFuture, BranchResult, ChatStore, Claim, ClaimResult,
-    CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone, IncidentRow,
-    InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage,
-    NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender,
-    ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, StreamBatch, Suspension,
-    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult,
-    WorkerId,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, Claim,
+    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRow, FiberStore,
+    FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
+    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage,
+    ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, StreamBatch,
+    Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait,
+    WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, FiberState, Result};
 use tokio::sync::{Notify, oneshot};
@@ -236,6 +236,9 @@ impl AdminStore for Counting {
         fn restart(&self, id: String, how: Restart, now_ms: i64) -> CommandResult<RestartResult>;
         fn find(&self, fiber: FiberRef) -> Option<FiberRow>;
         fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> Vec<FiberRow>;
+        fn counts(&self) -> Vec<FiberCount>;
+        fn agents(&self, after: Option<AgentId>, limit: u32) -> Vec<AgentRow>;
+        fn all_schedules(&self, after: Option<String>, limit: u32) -> Vec<ScheduleRow>;
         fn delete(&self, deletion: Deletion) -> DeleteResult;
         fn tombstone(&self, fiber: FiberRef) -> Option<FiberTombstone>;
         fn delete_tombstones(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> u64;

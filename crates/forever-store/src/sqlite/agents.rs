@@ -6,7 +6,7 @@ use super::job::Scope;
 use crate::AgentId;
 use crate::error::Result;
 use crate::future::BoxFuture;
-use crate::{AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
+use crate::{AgentRow, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 
 /// A schedule that may be claimed, if its class is among the ones in the JSON array `?1`.
 const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND +class IN (SELECT value FROM json_each(?1))";
@@ -197,6 +197,31 @@ pub(super) fn array(names: &[String]) -> String {
 /// A text column that may be damaged: one bad row must not hide the others.
 fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
     row.get_ref(column).map(|value| String::from_utf8_lossy(value.as_bytes().unwrap_or_default()).into_owned())
+}
+
+/// Agents that have a state or are kept awake, behind one.
+pub(super) fn list(conn: &Connection, after: Option<&AgentId>, limit: u32) -> rusqlite::Result<Vec<AgentRow>> {
+    let (class, name) = after.map(|agent| (&*agent.class, &*agent.name)).unwrap_or_default();
+    conn.prepare_cached(
+        "SELECT class, name, state, heartbeat_ms, deaths, changed_ms FROM agents WHERE (class, name) > (?1, ?2) ORDER BY class, name LIMIT ?3",
+    )?
+    .query_map(params![class, name, limit], |row| {
+        Ok(AgentRow {
+            agent: AgentId { class: text(row, "class")?, name: text(row, "name")? },
+            state: row.get("state").unwrap_or_default(),
+            awake_ms: row.get("heartbeat_ms").unwrap_or_default(),
+            deaths: row.get("deaths").unwrap_or(0),
+            changed_ms: row.get("changed_ms").unwrap_or(0),
+        })
+    })?
+    .collect()
+}
+
+/// The schedules of all agents behind one.
+pub(super) fn all_schedules(conn: &Connection, after: Option<&str>, limit: u32) -> rusqlite::Result<Vec<ScheduleRow>> {
+    conn.prepare_cached("SELECT * FROM schedules WHERE seq > coalesce((SELECT seq FROM schedules WHERE id = ?1), 0) ORDER BY seq LIMIT ?2")?
+        .query_map(params![after, limit], row)?
+        .collect()
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<ScheduleRow> {

@@ -51,9 +51,10 @@ use worker::{Held, Opened, Worker};
 pub use worker::{Pages, Witness};
 
 use super::{
-    AcceptResult, AdminStore, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow,
-    FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta, PendingMessage, ReadySender, Restart,
-    RestartResult, Runnable, Seq, StoredClaim, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    AcceptResult, AdminStore, AgentId, AgentRow, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberCount,
+    FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta,
+    PendingMessage, ReadySender, Restart, RestartResult, Runnable, ScheduleRow, Seq, StoredClaim, Suspension, UnfinishedGroup, Wait,
+    WaitResult, WorkerId,
 };
 use crate::error::{Error, Result};
 use crate::future::BoxFuture;
@@ -101,6 +102,13 @@ impl Ownership {
     pub fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.0.upgrade()
     }
+}
+
+/// The version of the schema that this code reads and writes, for a tool that must not raise that
+/// of a file.
+#[doc(hidden)]
+pub fn schema_version() -> i32 {
+    schema::version()
 }
 
 /// Witness of every commit, if there is one.
@@ -436,6 +444,18 @@ impl AdminStore for Sqlite {
 
     fn list(&self, which: FiberQuery, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>> {
         Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
+        Box::pin(self.read("count fibers", rows::counts))
+    }
+
+    fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {
+        Box::pin(self.read("list agents", move |c| agents::list(c, after.as_ref(), limit)))
+    }
+
+    fn all_schedules(&self, after: Option<String>, limit: u32) -> BoxFuture<'_, Result<Vec<ScheduleRow>>> {
+        Box::pin(self.read("list schedules", move |c| agents::all_schedules(c, after.as_deref(), limit)))
     }
 
     fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<DeleteResult>> {

@@ -6,13 +6,13 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
 use super::recent_ops::{self, Column};
-use super::{claims, layouts, ops, past, snapshot_rows};
+use super::{claims, layouts, ops, past, snapshot_rows, streams};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
-    AcceptResult, BranchResult, Claim, CommandResult, End, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber, NewFiber,
-    NewMessage, NewSnapshot, OpOutcome, OpRetry, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension, UnfinishedGroup, Wait,
-    WaitResult,
+    AcceptResult, BranchResult, Claim, CommandResult, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber,
+    NewFiber, NewMessage, NewSnapshot, OpOutcome, OpRetry, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension,
+    UnfinishedGroup, Wait, WaitResult,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
@@ -69,9 +69,14 @@ pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Opti
 }
 
 const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, f.agent, p.id AS parent, f.reason, f.args, f.metadata,
-                          f.result, f.created_ms, f.finished_ms, s.number, s.at, s.deaths,
+                          f.result, f.created_ms, f.changed_ms, f.finished_ms, s.number, s.at, s.deaths, s.saved_ms,
                           (SELECT json_array(o.step, o.failed, o.error, max(o.next_ms)) FROM ops o
-                            WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL) AS retry
+                            WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL) AS retry,
+                          CASE WHEN f.state = 'waiting' THEN (
+                              SELECT json_array(w.due_ms, w.any_join, w.topic,
+                                  json((SELECT json_group_array(t.topic) FROM wait_topics t WHERE t.fiber = w.fiber)),
+                                  json((SELECT json_group_array(c.id) FROM joins j JOIN fibers c ON c.seq = j.child WHERE j.fiber = w.fiber)))
+                              FROM waits w WHERE w.fiber = f.seq) END AS wait
                    FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN fibers p ON p.seq = f.parent";
 
 /// Finds a fiber by a unique value.
@@ -85,8 +90,30 @@ pub(super) fn find(conn: &Connection, which: &FiberRef) -> rusqlite::Result<Opti
 }
 
 pub(super) fn list(conn: &Connection, which: &FiberQuery, after: Seq, limit: u32) -> rusqlite::Result<Vec<FiberRow>> {
+    let states: &[FiberState] = match &*which.states {
+        // The index of a function's fibers has them by state.
+        [] if which.name.is_some() => &FiberState::ALL,
+        states => states,
+    };
+    if states.len() < 2 {
+        return list_in_order(conn, which, after, limit);
+    }
+    // One search of an index for each state, merged: a page costs the same however many there are.
+    let mut found = Vec::new();
+    for state in states {
+        found.extend(list_in_order(conn, &FiberQuery { states: vec![*state], ..which.clone() }, after, limit)?);
+    }
+    found.sort_by_key(|row| if which.newest_first { -row.seq } else { row.seq });
+    found.dedup_by_key(|row| row.seq);
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(found)
+}
+
+/// A page of a query for one state, or for all.
+fn list_in_order(conn: &Connection, which: &FiberQuery, after: Seq, limit: u32) -> rusqlite::Result<Vec<FiberRow>> {
     let (condition, values) = condition(which);
-    let sql = format!("{ROW} WHERE {condition} AND f.seq > ? ORDER BY f.seq LIMIT ?");
+    let (behind, order) = if which.newest_first { ("<", "DESC") } else { (">", "ASC") };
+    let sql = format!("{ROW} WHERE {condition} AND f.seq {behind} ? ORDER BY f.seq {order} LIMIT ?");
     let (mut found, mut after, mut left) = (Vec::new(), after, limit);
     loop {
         let place: [&dyn ToSql; 2] = [&after, &left];
@@ -131,7 +158,10 @@ fn listed(row: &Row<'_>) -> Option<FiberRow> {
         at: text("at"),
         deaths: deaths(row),
         retry: retry(row),
+        wait: wait_of(row),
         created_ms: number("created_ms").unwrap_or(0),
+        changed_ms: number("changed_ms").unwrap_or(0),
+        saved_ms: number("saved_ms"),
         finished_ms: number("finished_ms"),
     })
 }
@@ -158,20 +188,88 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
     if which.agent.is_some() {
         terms.push("f.agent IS NOT NULL".to_owned());
     }
-    if let Some(before) = which.ended_before_ms {
-        terms.push("f.finished_ms < ?".to_owned());
-        values.push(Box::new(before));
+    for (term, value) in [
+        ("f.finished_ms < ?", which.ended_before_ms),
+        ("f.created_ms >= ?", which.created_from_ms),
+        ("f.created_ms < ?", which.created_before_ms),
+        ("f.seq >= ?", which.from_seq),
+    ] {
+        if let Some(value) = value {
+            terms.push(term.to_owned());
+            values.push(Box::new(value));
+        }
+    }
+    for (term, value) in
+        [("f.parent = (SELECT seq FROM fibers WHERE id = ?) AND f.parent IS NOT NULL", &which.parent), ("f.key = ?", &which.key)]
+    {
+        if let Some(value) = value {
+            terms.push(term.to_owned());
+            values.push(Box::new(value.clone()));
+        }
+    }
+    for (field, value) in &which.metadata {
+        // By the object's entries: a name may have any character in it.
+        terms.push(
+            "CASE WHEN json_valid(f.metadata) THEN EXISTS (SELECT 1 FROM json_each(f.metadata) e WHERE e.key = ? AND e.type NOT IN
+             ('object', 'array') AND CASE e.type WHEN 'text' THEN json_quote(e.value) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false'
+             WHEN 'null' THEN 'null' ELSE CAST(e.value AS TEXT) END = ?) ELSE 0 END"
+                .to_owned(),
+        );
+        values.push(Box::new(field.clone()));
+        values.push(Box::new(value.clone()));
+    }
+    if let Some(text) = &which.text {
+        let like = |column: &str| format!("f.{column} LIKE ? ESCAPE '\\'");
+        let columns = ["id", "name", "key", "agent", "reason", "metadata"];
+        terms.push(format!("({})", columns.map(like).join(" OR ")));
+        let pattern = contains(text);
+        for _ in columns {
+            values.push(Box::new(pattern.clone()));
+        }
     }
     if which.exclude_awaited {
         let resumable = "p.finished_ms IS NULL OR p.state = 'failed'";
         terms.push(format!("NOT EXISTS (SELECT 1 FROM fibers p WHERE p.seq = f.parent AND ({resumable}))"));
     }
+    let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
+    if which.only_in_doubt {
+        terms.push(format!(
+            "(EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND {in_doubt})
+              OR EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND {}))",
+            recent_ops::IN_DOUBT
+        ));
+    }
     if which.exclude_in_doubt {
-        let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
         terms.push(format!("NOT EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND {in_doubt})"));
         terms.push(format!("NOT EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND {})", recent_ops::IN_DOUBT));
     }
     (terms.join(" AND "), values)
+}
+
+/// The pattern of `LIKE .. ESCAPE '\\'` for texts that contain this one.
+fn contains(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// Counts all fibers by function and state.
+pub(super) fn counts(conn: &Connection) -> rusqlite::Result<Vec<FiberCount>> {
+    let mut statement = conn.prepare_cached("SELECT name, state, count(*) AS fibers FROM fibers GROUP BY name, state")?;
+    let mut rows = statement.query(())?;
+    let mut counts = Vec::new();
+    while let Some(row) = rows.next()? {
+        // A damaged row must not keep the others from being counted.
+        let (Ok(name), Ok(state)) = (row.get("name"), state(row)) else { continue };
+        counts.push(FiberCount { name, state, fibers: row.get::<_, i64>("fibers")?.unsigned_abs() });
+    }
+    Ok(counts)
 }
 
 fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
@@ -192,9 +290,22 @@ fn fiber_row(row: &Row<'_>) -> rusqlite::Result<FiberRow> {
         at: row.get("at")?,
         deaths: deaths(row),
         retry: retry(row),
+        wait: wait_of(row),
         created_ms: row.get("created_ms")?,
+        changed_ms: row.get("changed_ms")?,
+        saved_ms: row.get("saved_ms")?,
         finished_ms: row.get("finished_ms")?,
     })
+}
+
+/// The condition that wakes a waiting fiber. It is for information only, so a damaged one is left
+/// out.
+fn wait_of(row: &Row<'_>) -> Option<Wait> {
+    let text: String = row.get("wait").ok()?;
+    let (due_ms, any, topic, mut topics, fibers): (_, u8, Option<String>, Vec<String>, _) = serde_json::from_str(&text).ok()?;
+    // One topic stands in the row of the wait.
+    topics.extend(topic);
+    Some(Wait { due_ms, topics, fibers, any_fiber: any == 1 })
 }
 
 /// The step that is retried. It is for information only, so a damaged one is left out.
@@ -437,6 +548,7 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
         ops::forget_temporary(conn, seq, new.number - 1)?;
     }
     snapshot_rows::change(conn, seq, &new.delta)?;
+    new.appended.iter().try_for_each(|append| streams::append_of_fiber(conn, seq, append, new.now_ms))?;
     if let Some(message) = new.received {
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
     }
@@ -492,7 +604,7 @@ pub(super) fn finish(
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<Option<End>> {
     // Most fibers leave nothing but a snapshot, so one query is cheaper than a statement per table.
-    let (asked, left, waited_for, has_ops): (Option<String>, bool, bool, bool) = conn
+    let (asked, left, waited_for, has_ops, has_streams): (Option<String>, bool, bool, bool, bool) = conn
         .prepare_cached(
             "SELECT cancel,
                     EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND kind IN ('step', 'transaction') AND number =
@@ -501,10 +613,11 @@ pub(super) fn finish(
                     OR EXISTS (SELECT 1 FROM waits WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM branch_results WHERE fiber = ?1),
                     EXISTS (SELECT 1 FROM joins WHERE child = ?1),
-                    EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND ops IS NOT NULL)
+                    EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND ops IS NOT NULL),
+                    EXISTS (SELECT 1 FROM streams WHERE fiber = ?1)
              FROM fibers WHERE seq = ?1",
         )?
-        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?;
+        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)))?;
     let end = match asked {
         Some(reason) => End::Cancelled(reason),
         None => end.clone(),
@@ -524,6 +637,9 @@ pub(super) fn finish(
     }
     if has_ops {
         recent_ops::fold_readable(conn, seq)?;
+    }
+    if has_streams {
+        streams::close_of_fiber(conn, seq)?;
     }
     ops::settle(conn, seq, settled, now_ms)?;
     if left {

@@ -31,7 +31,7 @@ const MIGRATIONS: &[Migration] = &[
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 57] = [
+pub(super) const NAMES: [&str; 58] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -43,6 +43,7 @@ pub(super) const NAMES: [&str; 57] = [
     "fibers",
     "fibers_agent",
     "fibers_ended",
+    "fibers_function",
     "fibers_open",
     "fibers_parent",
     "incidents",

@@ -67,3 +67,6 @@ JOIN streams s ON s.seq = i.stream;
 -- The log of each turn.
 CREATE VIEW turn_log (turn, first, count, data, stored_ms) AS
 SELECT turn, first, count, data, stored_ms FROM stream_log WHERE turn IS NOT NULL;
+
+-- Fibers by function and state, for lists of a function and for counts, which read the index alone.
+CREATE INDEX fibers_function ON fibers (name, state, seq);

@@ -53,6 +53,8 @@ static MACHINE: Machine = Machine {
     first: &[0, END],
     topics: &[],
     migrate: None,
+    secrets: &[],
+    source: None,
 };
 
 const fn kept(name: &'static str) -> Local {

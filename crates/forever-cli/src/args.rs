@@ -1,0 +1,120 @@
+//! The grammar of the command line.
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgGroup, Command};
+use clap_complete::Shell;
+
+const CODES: &str = "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 no such fiber or operation, 4 database or owner not \
+reached, 5 something needs attention (doctor, check).\n\nCompletions: forever completions bash|zsh|fish|elvish|powershell";
+
+pub(crate) fn command() -> Command {
+    Command::new("forever")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Looks at durable fibers from outside of their process, and gives commands")
+        .after_help(CODES)
+        .arg(
+            Arg::new("target")
+                .value_name("FILE|URL")
+                .required(true)
+                .help("A database file, http://host:port of an inspector, or postgres://.."),
+        )
+        .arg(Arg::new("json").long("json").global(true).action(ArgAction::SetTrue).help("Prints JSON in place of tables"))
+        .arg(
+            Arg::new("upgrade")
+                .long("upgrade")
+                .global(true)
+                .action(ArgAction::SetTrue)
+                .help("Lets a command raise the schema of a file without an owner"),
+        )
+        .arg(Arg::new("header").long("header").global(true).action(ArgAction::Append).value_name("NAME: VALUE").help("Header for a URL"))
+        .subcommand_required(true)
+        .subcommands([
+            Command::new("status").about("Counts by state and function, and what needs a person"),
+            filter(Command::new("ls").about("Lists fibers, the newest first"))
+                .arg(Arg::new("oldest-first").long("oldest-first").action(ArgAction::SetTrue))
+                .arg(Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")),
+            Command::new("show").about("Shows one fiber: its source with an arrow, its values, its operations").arg(id()),
+            Command::new("watch").about("Prints what happens, until it is interrupted").arg(id().required(false)),
+            Command::new("ops").about("Lists the operations of a fiber, or all of unknown outcome").arg(id().required(false)),
+            Command::new("functions").about("Lists functions with their fibers"),
+            Command::new("agents").about("Lists agents"),
+            Command::new("schedules").about("Lists schedules"),
+            many("resume", "Lets fibers that stopped go on from their last checkpoint"),
+            many("restart", "Lets fibers that stopped begin again with their arguments"),
+            many("cancel", "Cancels fibers and their children")
+                .arg(Arg::new("reason").long("reason").default_value("cancelled by a person")),
+            Command::new("resolve")
+                .about("Ends a fiber that is parked or interrupted")
+                .arg(id())
+                .arg(Arg::new("complete").long("complete").value_name("JSON").help("With this result"))
+                .arg(Arg::new("fail").long("fail").value_name("REASON").help("With this error"))
+                .group(ArgGroup::new("how").args(["complete", "fail"]).required(true)),
+            Command::new("resolve-op")
+                .about("Settles an operation of unknown outcome")
+                .arg(Arg::new("id").required(true).value_name("OPERATION").help("Its id"))
+                .arg(Arg::new("completed").long("completed").value_name("JSON").help("It was carried out, with this result"))
+                .arg(Arg::new("not-executed").long("not-executed").action(ArgAction::SetTrue).help("It was not: it runs again"))
+                .arg(Arg::new("failed").long("failed").value_name("ERROR").help("It failed"))
+                .group(ArgGroup::new("how").args(["completed", "not-executed", "failed"]).required(true)),
+            Command::new("send")
+                .about("Sends a message to a fiber")
+                .arg(id())
+                .arg(Arg::new("topic").required(true))
+                .arg(Arg::new("value").required(true).value_name("JSON"))
+                .arg(Arg::new("message-id").long("message-id").help("Makes it safe to repeat")),
+            Command::new("check").about("Whether the stored fibers fitted the code when the owner was opened"),
+            Command::new("doctor").about("Looks for what is wrong: integrity, stuck and stopped fibers, unknown outcomes, the log's size"),
+            Command::new("backup").about("Copies the database").arg(Arg::new("path").required(true).value_name("FILE")),
+        ])
+}
+
+fn id() -> Arg {
+    Arg::new("id").value_name("FIBER").required(true).help("The fiber's id or key")
+}
+
+/// A command for one fiber, or for all of a filter.
+fn many(name: &'static str, about: &'static str) -> Command {
+    filter(Command::new(name).about(about).arg(id().required(false)))
+        .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("Every fiber that the filter lets through"))
+        .group(ArgGroup::new("which").args(["id", "all"]).required(true))
+}
+
+/// The conditions of a list, by the name of each in the API.
+pub(crate) const CONDITIONS: [&str; 6] = ["name", "agent", "parent", "key", "text", "in-doubt"];
+
+fn filter(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("state")
+                .long("state")
+                .action(ArgAction::Append)
+                .value_delimiter(',')
+                .help("failed, parked, waiting, ..; several with commas"),
+        )
+        .arg(Arg::new("name").long("name").help("Stored name of the function"))
+        .arg(Arg::new("agent").long("agent").value_name("CLASS/NAME"))
+        .arg(Arg::new("parent").long("parent").value_name("ID"))
+        .arg(Arg::new("key").long("key"))
+        .arg(Arg::new("text").long("text").help("Text in id, name, key, agent, reason or metadata"))
+        .arg(Arg::new("metadata").long("metadata").action(ArgAction::Append).value_name("FIELD=JSON"))
+        .arg(Arg::new("in-doubt").long("in-doubt").action(ArgAction::SetTrue).help("With an operation of unknown outcome"))
+}
+
+/// Writes the completions of a shell.
+pub(crate) fn completions(shell: Option<&OsString>) -> ExitCode {
+    let Some(shell) = shell.and_then(|shell| shell.to_str()).and_then(|shell| shell.parse::<Shell>().ok()) else {
+        eprintln!("forever: completions are for bash, zsh, fish, elvish or powershell");
+        return ExitCode::from(2);
+    };
+    clap_complete::generate(shell, &mut command(), "forever", &mut std::io::stdout());
+    ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_grammar_has_no_contradiction() {
+        super::command().debug_assert();
+    }
+}

@@ -1,0 +1,416 @@
+//! What each command asks and prints.
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+use serde_json::{Map, Value, json};
+
+use crate::args::CONDITIONS;
+use crate::client::Client;
+use crate::failure::{ATTENTION, Failure};
+use crate::table::{Table, say};
+use crate::target::Target;
+use crate::text::{age, clean, escaped, note, short, value};
+use crate::{doctor, watch};
+
+/// Commands that change something.
+const CHANGES: [&str; 6] = ["resume", "restart", "cancel", "resolve", "resolve-op", "send"];
+
+/// Carries out a command line.
+pub(crate) async fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let Some((name, given)) = matches.subcommand() else { return Err(Failure::usage("a command is missing")) };
+    let mut target = Target::reach(matches, CHANGES.contains(&name)).await?;
+    let code = carried_out(name, given, &mut target, matches.get_flag("json")).await;
+    let closed = target.close().await;
+    let code = code?;
+    closed.map(|()| code)
+}
+
+async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: bool) -> Result<ExitCode, Failure> {
+    let client = &mut target.client;
+    let answer = match name {
+        "status" => client.get("overview").await?,
+        "ls" => list(client, given).await?,
+        "show" => {
+            let id = id_of(client, given).await?;
+            client.get(&format!("fibers/{}", escaped(&id))).await?
+        }
+        "watch" if !target.is_live => return Err(Failure::refused("nothing happens here: no live process owns this database")),
+        "watch" => {
+            let id = if given.contains_id("id") { Some(id_of(client, given).await?) } else { None };
+            return watch::watch(client, id, json).await;
+        }
+        "ops" if given.contains_id("id") => {
+            let id = id_of(client, given).await?;
+            client.get(&format!("fibers/{}/ops", escaped(&id))).await?
+        }
+        "ops" => client.get("ops").await?,
+        "functions" => client.get("functions").await?,
+        "agents" => all(client, "agents", "agents").await?,
+        "schedules" => all(client, "schedules", "schedules").await?,
+        "check" => client.get("check").await?,
+        "resume" | "restart" | "cancel" => many(client, name, given).await?,
+        "resolve" => {
+            let id = id_of(client, given).await?;
+            let body = match (text(given, "complete"), text(given, "fail")) {
+                (Some(result), _) => json!({ "how": "complete", "value": parsed(result)? }),
+                (None, reason) => json!({ "how": "fail", "reason": reason }),
+            };
+            client.post(&format!("fibers/{}/resolve", escaped(&id)), &body).await?
+        }
+        "resolve-op" => {
+            let id = text(given, "id").unwrap_or_default();
+            let body = match (text(given, "completed"), text(given, "failed")) {
+                (Some(result), _) => json!({ "how": "completed", "value": parsed(result)? }),
+                (None, Some(error)) => json!({ "how": "failed", "error": error }),
+                (None, None) => json!({ "how": "not_executed" }),
+            };
+            client.post(&format!("ops/{}/resolve", escaped(id)), &body).await?
+        }
+        "send" => {
+            let id = id_of(client, given).await?;
+            let value = parsed(text(given, "value").unwrap_or_default())?;
+            let body = json!({ "topic": text(given, "topic"), "value": value, "message_id": text(given, "message-id") });
+            client.post(&format!("fibers/{}/send", escaped(&id)), &body).await?
+        }
+        "backup" => {
+            let path = std::path::absolute(text(given, "path").unwrap_or_default()).map_err(|why| Failure::usage(why.to_string()))?;
+            client.post("backup", &json!({ "path": path })).await?
+        }
+        "doctor" => return doctor::run(target, json).await,
+        other => return Err(Failure::usage(format!("there is no command `{other}`"))),
+    };
+    if json {
+        say(&serde_json::to_string_pretty(&answer).unwrap_or_default());
+    } else {
+        print(name, &answer);
+    }
+    let attention = name == "check" && answer["is_ok"] == false;
+    let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
+    Ok(if attention { ExitCode::from(ATTENTION) } else { ExitCode::from(u8::from(refused)) })
+}
+
+fn text<'a>(given: &'a ArgMatches, name: &str) -> Option<&'a str> {
+    given.get_one::<String>(name).map(String::as_str)
+}
+
+fn parsed(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text).map_err(|why| Failure::usage(format!("`{text}` is not JSON ({why}): text is written in quotes, '\"yes\"'")))
+}
+
+/// The id of the fiber that is named by id or key.
+async fn id_of(client: &mut Client, given: &ArgMatches) -> Result<String, Failure> {
+    let name = text(given, "id").unwrap_or_default();
+    let by_key = client.get(&format!("fibers?key={}", escaped(name))).await?;
+    if let Some(id) = by_key["fibers"][0]["id"].as_str() {
+        return Ok(id.to_owned());
+    }
+    match client.get(&format!("fibers/{}/ops", escaped(name))).await {
+        Err(failure) if failure.is_not_found() => Err(Failure::not_found(format!("there is no fiber with id or key `{name}`"))),
+        Err(failure) => Err(failure),
+        Ok(_) => Ok(name.to_owned()),
+    }
+}
+
+/// The conditions that were given, as the API names them.
+fn filter(given: &ArgMatches) -> Map<String, Value> {
+    let mut filter = Map::new();
+    let several = |name: &str, between: &str| {
+        given
+            .get_many::<String>(name)
+            .map(|values| values.map(String::as_str).collect::<Vec<_>>().join(between))
+            .filter(|text| !text.is_empty())
+    };
+    for (name, value) in [("state", several("state", ",")), ("metadata", several("metadata", "&"))] {
+        if let Some(value) = value {
+            filter.insert(name.to_owned(), value.into());
+        }
+    }
+    for name in CONDITIONS {
+        if name == "in-doubt" {
+            if given.get_flag(name) {
+                filter.insert("in_doubt".to_owned(), true.into());
+            }
+        } else if let Some(value) = text(given, name) {
+            filter.insert(name.to_owned(), value.into());
+        }
+    }
+    filter
+}
+
+fn query(filter: &Map<String, Value>) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    filter.iter().map(|(name, value)| format!("{name}={}&", escaped(&text(value)))).collect()
+}
+
+/// As many fibers as were asked for, page by page.
+async fn list(client: &mut Client, given: &ArgMatches) -> Result<Value, Failure> {
+    let limit = given.get_one::<u32>("limit").copied().unwrap_or(50) as usize;
+    let mut query = query(&filter(given));
+    if given.get_flag("oldest-first") {
+        query.push_str("oldest_first=true&");
+    }
+    let (mut found, mut after) = (Vec::new(), Value::Null);
+    loop {
+        let page = if after.is_null() { String::new() } else { format!("after={}&", escaped(&after.to_string())) };
+        let asked = (limit - found.len()).min(1000);
+        let mut answer = client.get(&format!("fibers?{query}{page}limit={asked}")).await?;
+        found.extend(answer["fibers"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        after = answer["next"].take();
+        if after.is_null() || found.len() >= limit {
+            return Ok(json!({ "fibers": found, "next": after }));
+        }
+    }
+}
+
+/// All agents or schedules, page by page.
+async fn all(client: &mut Client, path: &str, field: &str) -> Result<Value, Failure> {
+    let (mut found, mut page) = (Vec::new(), String::new());
+    loop {
+        let mut answer = client.get(&format!("{path}?limit=1000{page}")).await?;
+        found.extend(answer[field].as_array_mut().map(std::mem::take).unwrap_or_default());
+        page = match &answer["next"] {
+            Value::String(after) => format!("&after={}", escaped(after)),
+            Value::Object(after) => {
+                after.iter().map(|(name, value)| format!("&{name}={}", escaped(value.as_str().unwrap_or_default()))).collect()
+            }
+            _ => return Ok(json!({ field: found, "now_ms": answer["now_ms"] })),
+        };
+    }
+}
+
+/// One command for one fiber, or for all of a filter.
+async fn many(client: &mut Client, name: &str, given: &ArgMatches) -> Result<Value, Failure> {
+    let reason = if name == "cancel" { text(given, "reason") } else { None };
+    if given.contains_id("id") {
+        let id = id_of(client, given).await?;
+        let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+        return client.post(&format!("fibers/{}/{name}", escaped(&id)), &body).await;
+    }
+    let filter = filter(given);
+    if filter.is_empty() {
+        return Err(Failure::usage("--all needs a filter, such as --state failed"));
+    }
+    let (mut done, mut refused, mut after) = (0, Vec::new(), Value::Null);
+    loop {
+        let mut answer = client.post("bulk", &json!({ "action": name, "filter": filter, "reason": reason, "after": after })).await?;
+        done += answer["done"].as_u64().unwrap_or(0);
+        refused.extend(answer["refused"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        after = answer["next"].take();
+        if after.is_null() {
+            return Ok(json!({ "done": done, "refused": refused }));
+        }
+    }
+}
+
+fn print(name: &str, answer: &Value) {
+    let now = answer["now_ms"].as_u64().unwrap_or_else(now_ms);
+    match name {
+        "status" => status(answer, now),
+        "ls" => fibers(&answer["fibers"], now),
+        "show" => show(answer, now),
+        "ops" => operations(&answer["ops"], now),
+        "functions" => functions(&answer["functions"]),
+        "agents" => agents(&answer["agents"], now),
+        "schedules" => schedules(&answer["schedules"], now),
+        "check" => say(&clean(answer["summary"].as_str().unwrap_or_default())),
+        _ => done(answer),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "for ages that are printed")]
+pub(crate) fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn done(answer: &Value) {
+    match (&answer["done"], answer["refused"].as_array()) {
+        (Value::Number(done), Some(refused)) => {
+            say(&format!("{done} done, {} refused", refused.len()));
+            for one in refused {
+                say(&format!("  {}: {}", one["id"].as_str().unwrap_or_default(), clean(one["error"].as_str().unwrap_or_default())));
+            }
+        }
+        _ => match answer["status"]["state"].as_str() {
+            Some(state) => say(&format!("done; the fiber is {state}")),
+            None => say("done"),
+        },
+    }
+}
+
+fn each(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+pub(crate) fn string(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn fibers(list: &Value, now: u64) {
+    let mut table = Table::new(&["state", "function", "key", "id", "changed", "what"]);
+    for fiber in each(list) {
+        let changed = ["finished_ms", "saved_ms", "changed_ms"].iter().map(|name| &fiber[*name]).find(|ms| !ms.is_null());
+        let changed = changed.map(|ms| age(ms, now)).unwrap_or_default();
+        table.row(vec![
+            string(&fiber["state"]),
+            string(&fiber["name"]),
+            short(&string(&fiber["key"]), 24),
+            string(&fiber["id"]),
+            changed,
+            short(&note(fiber, now), 120),
+        ]);
+    }
+    if table.is_empty() { say("no fiber agrees with this") } else { table.print() }
+}
+
+fn status(answer: &Value, now: u64) {
+    let mut table = Table::new(&["function", "state", "fibers"]);
+    for count in each(&answer["counts"]) {
+        table.row(vec![string(&count["name"]), string(&count["state"]), count["fibers"].to_string()]);
+    }
+    table.print();
+    let mut stopped = Table::new(&["stopped", "function", "fibers", "reason"]);
+    for group in each(&answer["reasons"]) {
+        stopped.row(vec![
+            string(&group["state"]),
+            string(&group["name"]),
+            group["fibers"].to_string(),
+            short(&string(&group["reason"]), 140),
+        ]);
+    }
+    if !stopped.is_empty() {
+        say("");
+        stopped.print();
+    }
+    if each(&answer["in_doubt"]).next().is_some() {
+        say("\noutcome unknown:");
+        operations(&answer["in_doubt"], now);
+    }
+    if each(&answer["retrying"]).next().is_some() {
+        say("\nretrying:");
+        fibers(&answer["retrying"], now);
+    }
+}
+
+fn operations(list: &Value, now: u64) {
+    let mut table = Table::new(&["state", "step", "began", "fiber", "id", "outcome"]);
+    for item in each(list) {
+        // In the list of all, each has its fiber beside it.
+        let op = if item["op"].is_object() { &item["op"] } else { item };
+        let fiber = if item["fiber"].is_object() { string(&item["fiber"]["key"]) } else { String::new() };
+        let outcome = if op["error"].is_string() {
+            string(&op["error"])
+        } else if op["result"].is_null() {
+            String::new()
+        } else {
+            op["result"].to_string()
+        };
+        table.row(vec![
+            string(&op["state"]),
+            string(&op["step"]),
+            age(&op["started_ms"], now),
+            fiber,
+            string(&op["id"]),
+            short(&outcome, 80),
+        ]);
+    }
+    if table.is_empty() { say("no operations") } else { table.print() }
+}
+
+fn functions(list: &Value) {
+    let mut table = Table::new(&["function", "version", "fibers", "source"]);
+    for function in each(list) {
+        let counts: Vec<String> = function["fibers"].as_object().into_iter().flatten().map(|(state, n)| format!("{n} {state}")).collect();
+        let place = function["file"].as_str().map(|file| format!("{file}:{}", function["line"])).unwrap_or_default();
+        table.row(vec![string(&function["name"]), function["version"].to_string(), counts.join(", "), place]);
+    }
+    table.print();
+}
+
+fn agents(list: &Value, now: u64) {
+    let mut table = Table::new(&["class", "name", "awake", "changed", "state"]);
+    for agent in each(list) {
+        let awake = if agent["awake_ms"].is_null() { "" } else { "yes" };
+        table.row(vec![
+            string(&agent["class"]),
+            string(&agent["name"]),
+            awake.to_owned(),
+            age(&agent["changed_ms"], now),
+            value(&agent["state"], 100),
+        ]);
+    }
+    table.print();
+}
+
+fn schedules(list: &Value, now: u64) {
+    let mut table = Table::new(&["agent", "name", "kind", "next", "failed", "error"]);
+    for schedule in each(list) {
+        let next = if schedule["next_ms"].is_null() { "set aside".to_owned() } else { age(&schedule["next_ms"], now) };
+        let agent = format!("{}/{}", string(&schedule["class"]), string(&schedule["agent"]));
+        table.row(vec![
+            agent,
+            string(&schedule["name"]),
+            string(&schedule["kind"]),
+            next,
+            schedule["attempts"].to_string(),
+            short(&string(&schedule["error"]), 80),
+        ]);
+    }
+    table.print();
+}
+
+/// One fiber: what it does, its frames with their source, its values and its operations.
+fn show(answer: &Value, now: u64) {
+    let (fiber, status) = (&answer["fiber"], &answer["fiber"]["status"]);
+    say(&format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end().to_owned());
+    say(&format!("{}: {}", string(&status["state"]), clean(&note(status, now))));
+    if let Some(problem) = fiber["problem"].as_str() {
+        say(&format!("problem: {}", clean(problem)));
+    }
+    for frame in each(&fiber["frames"]) {
+        say(&format!(
+            "\nin {} at `{}`{}",
+            string(&frame["function"]),
+            string(&frame["at"]),
+            if frame["is_current"] == true { "" } else { " (not the layout of this code)" }
+        ));
+        source(answer, frame);
+        for local in each(&frame["locals"]) {
+            say(&format!("    {} = {}", string(&local["name"]), value(local, 160)));
+        }
+    }
+    for (title, list) in [("arguments", &fiber["arguments"]), ("branches", &fiber["branches"])] {
+        if each(list).next().is_some() {
+            say(&format!("\n{title}"));
+            each(list).for_each(|local| say(&format!("    {} = {}", string(&local["name"]), value(local, 160))));
+        }
+    }
+    for (title, view) in [("result", &fiber["result"]), ("stash", &fiber["stash"])] {
+        if view.is_object() {
+            say(&format!("\n{title}: {}", value(view, 400)));
+        }
+    }
+    if each(&answer["ops"]).next().is_some() {
+        say("\noperations");
+        operations(&answer["ops"], now);
+    }
+    if each(&answer["children"]["fibers"]).next().is_some() {
+        say("\nchildren");
+        fibers(&answer["children"]["fibers"], now);
+    }
+}
+
+/// The lines around the cut point that a frame stands at.
+fn source(answer: &Value, frame: &Value) {
+    let function = each(&answer["functions"]).find(|function| function["name"] == frame["function"]);
+    let Some(function) = function else { return };
+    let cut = each(&function["cuts"]).find(|cut| cut["name"] == frame["at"]);
+    let (Some(line), Some(text)) = (cut.and_then(|cut| cut["line"].as_u64()), function["source"]["text"].as_str()) else { return };
+    let first = function["source"]["line"].as_u64().unwrap_or(1);
+    let name = Path::new(function["source"]["file"].as_str().unwrap_or_default());
+    say(&format!("  {}:{}", name.display(), first + line));
+    for (n, text) in (0_u64..).zip(text.lines()).filter(|(n, _)| n.abs_diff(line) <= 3) {
+        say(&format!("  {} {:>5}  {}", if n == line { "→" } else { " " }, first + n, clean(text)));
+    }
+}

@@ -1,0 +1,43 @@
+//! Errors with the exit code that each has.
+use std::process::ExitCode;
+
+/// Something needs a person: of `doctor` and `check`.
+pub(crate) const ATTENTION: u8 = 5;
+
+/// Why a command is not carried out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    /// Refused or failed.
+    pub(crate) fn refused(text: impl Into<String>) -> Self {
+        Failure { code: 1, text: text.into() }
+    }
+
+    /// Written wrongly.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Failure { code: 2, text: text.into() }
+    }
+
+    /// There is no such fiber or operation.
+    pub(crate) fn not_found(text: impl Into<String>) -> Self {
+        Failure { code: 3, text: text.into() }
+    }
+
+    /// The database or its owner cannot be reached.
+    pub(crate) fn unreachable(text: impl Into<String>) -> Self {
+        Failure { code: 4, text: text.into() }
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code == 3
+    }
+
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("forever: {}", self.text);
+        ExitCode::from(self.code)
+    }
+}

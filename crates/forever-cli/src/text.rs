@@ -1,0 +1,106 @@
+//! Texts: parts of URLs, ages, and values in one line.
+use std::path::Path;
+
+use serde_json::Value;
+
+/// A part of a URL, with everything escaped that is not plain.
+pub(crate) fn escaped(text: &str) -> String {
+    escape(text, b"-_.~")
+}
+
+/// A path in a URL.
+pub(crate) fn escaped_path(path: &Path) -> String {
+    escape(&path.to_string_lossy(), b"-_.~/")
+}
+
+fn escape(text: &str, plain: &[u8]) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || plain.contains(&byte);
+    text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// A length of time in its largest unit: `3 min`.
+pub(crate) fn span(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{} s", ms / 1_000),
+        60_000..3_600_000 => format!("{} min", ms / 60_000),
+        3_600_000..86_400_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} d", ms / 86_400_000),
+    }
+}
+
+/// A time as an age, or as what is still to come.
+pub(crate) fn age(ms: &Value, now: u64) -> String {
+    let Some(ms) = ms.as_u64() else { return String::new() };
+    if ms > now { format!("in {}", span(ms - now)) } else { format!("{} ago", span(now - ms)) }
+}
+
+/// A text in one line, cut off at a length.
+pub(crate) fn short(text: &str, length: usize) -> String {
+    let line = clean(text).replace('\n', " ");
+    if line.chars().count() <= length { line } else { line.chars().take(length.saturating_sub(1)).chain(['…']).collect() }
+}
+
+/// A text without what a terminal would obey: a fiber's error may come from anywhere.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+/// A stored value in one line.
+pub(crate) fn value(view: &Value, length: usize) -> String {
+    if view["is_secret"] == true {
+        return "(secret)".to_owned();
+    }
+    match (&view["value"], &view["preview"]) {
+        (Value::Null, Value::String(preview)) => short(preview, length),
+        (value, _) => short(&value.to_string(), length),
+    }
+}
+
+/// What a fiber does or needs, in one line.
+pub(crate) fn note(fiber: &Value, now: u64) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let retry = &fiber["retry"];
+    if retry.is_object() && fiber["state"] != "cancelled" {
+        return format!(
+            "`{}` failed {} times, next {}: {}",
+            text(&retry["step"]),
+            retry["failed"],
+            age(&retry["next_attempt_ms"], now),
+            text(&retry["error"])
+        );
+    }
+    if let Some(reason) = fiber["reason"].as_str() {
+        return reason.to_owned();
+    }
+    let wait = &fiber["wait"];
+    if wait.is_object() {
+        let list = |value: &Value| {
+            value.as_array().map(|all| all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")).unwrap_or_default()
+        };
+        let mut parts = Vec::new();
+        for (what, which) in [("message on ", list(&wait["topics"])), ("fiber ", list(&wait["fibers"])), ("", age(&wait["due_ms"], now))] {
+            if !which.is_empty() {
+                parts.push(format!("{what}{which}"));
+            }
+        }
+        return format!("waits: {}", parts.join(" or "));
+    }
+    let step = &fiber["step"];
+    if step.is_object() {
+        return format!("runs `{}` since {}", text(&step["name"]), age(&step["started_ms"], now).trim_end_matches(" ago"));
+    }
+    fiber["at"].as_str().map(|at| format!("behind `{at}`")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_fibers_cannot_drive_the_terminal() {
+        assert_eq!(short("a\u{1b}[2Jb\nc", 20), "a\u{fffd}[2Jb c");
+        assert_eq!(short("abcdef", 4), "abc…");
+        assert_eq!(escaped("a/b?c d%é"), "a%2Fb%3Fc%20d%25%C3%A9");
+    }
+}

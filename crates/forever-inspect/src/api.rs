@@ -1,0 +1,356 @@
+//! What is read: fibers, functions, operations in doubt, agents, schedules.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use forever_runtime::{Cursor, FiberFilter, FiberState, FiberStatus, Fibers, OpState};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::Shared;
+use crate::failure::Failure;
+
+/// How many fibers a search without an index looks at for one page.
+const SEARCHED: u32 = 20_000;
+
+/// How many of each kind the overview shows.
+const SHOWN: u32 = 8;
+
+/// How many of those that need a person are grouped by reason.
+const GROUPED: u32 = 200;
+
+/// The states that need a person.
+const STOPPED: [FiberState; 3] = [FiberState::Failed, FiberState::Parked, FiberState::Interrupted];
+
+pub(crate) type Answer = Result<Json<Value>, Failure>;
+
+/// A filter as the query of a URL, and as the body of a bulk command.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Filter {
+    /// States, with commas between them.
+    state: String,
+    name: String,
+    /// Class and name of an agent, with `/` between them.
+    agent: String,
+    parent: String,
+    key: String,
+    text: String,
+    /// Fields of the metadata, `name=json` each, with `&` between them.
+    metadata: String,
+    created_from_ms: Option<i64>,
+    created_before_ms: Option<i64>,
+    in_doubt: bool,
+}
+
+/// Page of a list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PageOf {
+    after: Option<String>,
+    limit: Option<u32>,
+    oldest_first: bool,
+}
+
+impl Filter {
+    /// Whether it lets every fiber through.
+    pub(crate) fn is_empty(&self) -> bool {
+        let texts = [&self.state, &self.name, &self.agent, &self.parent, &self.key, &self.text, &self.metadata];
+        texts.iter().all(|text| text.is_empty()) && self.created_from_ms.is_none() && self.created_before_ms.is_none() && !self.in_doubt
+    }
+
+    /// Whether it has a condition without an index.
+    fn is_searched(&self) -> bool {
+        !self.text.is_empty() || !self.metadata.is_empty() || self.created_from_ms.is_some() || self.created_before_ms.is_some()
+    }
+
+    pub(crate) fn read(&self) -> Result<FiberFilter, Failure> {
+        let mut filter = FiberFilter::new();
+        for state in self.state.split(',').filter(|state| !state.is_empty()) {
+            filter = filter.state(state.parse().map_err(|why: String| Failure::bad(why))?);
+        }
+        if !self.name.is_empty() {
+            filter = filter.name(&*self.name);
+        }
+        if !self.agent.is_empty() {
+            let (class, name) = self.agent.split_once('/').ok_or_else(|| Failure::bad("`agent` is a class and a name: `Class/name`"))?;
+            filter = filter.agent(class, name);
+        }
+        if !self.parent.is_empty() {
+            filter = filter.parent(&*self.parent);
+        }
+        if !self.key.is_empty() {
+            filter = filter.key(&*self.key);
+        }
+        if !self.text.is_empty() {
+            filter = filter.text(&*self.text);
+        }
+        for field in self.metadata.split('&').filter(|field| !field.is_empty()) {
+            let (field, value) =
+                field.split_once('=').ok_or_else(|| Failure::bad("`metadata` is `name=value`, with `&` between several"))?;
+            filter = filter.metadata(field, serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)));
+        }
+        if let Some(from) = self.created_from_ms {
+            filter = filter.created_from(time(from));
+        }
+        if let Some(before) = self.created_before_ms {
+            filter = filter.created_before(time(before));
+        }
+        if self.in_doubt {
+            filter = filter.in_doubt();
+        }
+        Ok(filter)
+    }
+}
+
+fn time(ms: i64) -> SystemTime {
+    let since = Duration::from_millis(ms.unsigned_abs());
+    let at = if ms < 0 { SystemTime::UNIX_EPOCH.checked_sub(since) } else { SystemTime::UNIX_EPOCH.checked_add(since) };
+    at.unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+impl PageOf {
+    fn of(&self, fibers: Fibers) -> Result<Fibers, Failure> {
+        let mut fibers = fibers.limit(self.limit.unwrap_or(50));
+        if let Some(after) = &self.after {
+            let cursor: Cursor = serde_json::from_str(after).map_err(|_| Failure::bad("`after` is the `next` of another page"))?;
+            fibers = fibers.after(cursor);
+        }
+        Ok(if self.oldest_first { fibers } else { fibers.newest_first() })
+    }
+}
+
+/// Fibers that need a person for the same reason.
+#[derive(Debug, Serialize)]
+struct Reason {
+    state: FiberState,
+    name: String,
+    reason: String,
+    fibers: u64,
+    /// Id of the newest.
+    example: String,
+}
+
+pub(crate) async fn overview(State(shared): State<Arc<Shared>>) -> Answer {
+    let forever = &shared.forever;
+    let counts = shared.counts.get(forever.counts()).await?;
+    let of = |states: &[FiberState]| states.iter().fold(FiberFilter::new(), |filter, state| filter.state(*state));
+    let page = |filter: FiberFilter, limit| forever.view_fibers(forever.fibers().filter(filter).limit(limit));
+    let newest = |states: &[FiberState], limit| forever.view_fibers(forever.fibers().filter(of(states)).limit(limit).newest_first());
+    let stopped = newest(&STOPPED, GROUPED).await?;
+    let in_doubt = newest_in_doubt(&shared, SHOWN).await?;
+    let waiting = page(of(&[FiberState::Waiting]), SHOWN).await?;
+    let pending = page(of(&[FiberState::Pending]), SHOWN).await?;
+    let running = newest(&[FiberState::Running], GROUPED).await?;
+    let recent = newest(&[], SHOWN).await?;
+    let retrying: Vec<&FiberStatus> = running.fibers.iter().filter(|fiber| fiber.retry.is_some()).collect();
+    Ok(Json(json!({
+        "now_ms": now_ms(),
+        "actions": shared.has_actions,
+        "counts": counts.iter().map(|count| json!({ "name": count.name, "state": count.state, "fibers": count.fibers })).collect::<Vec<_>>(),
+        "reasons": reasons(&stopped.fibers),
+        "in_doubt": in_doubt,
+        "retrying": retrying,
+        "oldest_waiting": waiting.fibers,
+        "oldest_pending": pending.fibers,
+        "recent": recent.fibers,
+        "schedules": failed_schedules(&shared).await?,
+    })))
+}
+
+/// The clock of this machine. Times of fibers are those of the runtime's clock, which may be
+/// another one in tests.
+#[allow(clippy::disallowed_methods, reason = "for a page to show ages, not for what is stored")]
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Groups fibers by state, function and reason, the largest group first. Numbers and ids in reasons
+/// are taken for the same.
+fn reasons(fibers: &[FiberStatus]) -> Vec<Reason> {
+    let mut groups: BTreeMap<(String, &str, String), Reason> = BTreeMap::new();
+    for fiber in fibers {
+        let reason = fiber.reason.clone().unwrap_or_default();
+        let key = (fiber.state.to_string(), &*fiber.name, shape(&reason));
+        let new = || Reason { state: fiber.state, name: fiber.name.clone(), reason, fibers: 0, example: fiber.id.clone() };
+        groups.entry(key).or_insert_with(new).fibers += 1;
+    }
+    let mut groups: Vec<Reason> = groups.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.fibers));
+    groups
+}
+
+/// A text without what differs from fiber to fiber: `#` stands for each word with a digit in it.
+fn shape(reason: &str) -> String {
+    let is_word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let (mut shape, mut rest) = (String::new(), reason);
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        shape.push_str(if is_word(first) && run.contains(|c: char| c.is_ascii_digit()) { "#" } else { run });
+        rest = after;
+    }
+    shape
+}
+
+async fn failed_schedules(shared: &Shared) -> Result<Vec<Value>, Failure> {
+    let schedules = shared.forever.view_schedules(None, 200).await?;
+    let failed = schedules.into_iter().filter(|schedule| schedule.next_ms.is_none() || schedule.attempts > 0);
+    Ok(failed.take(20).filter_map(|schedule| serde_json::to_value(schedule).ok()).collect())
+}
+
+pub(crate) async fn fibers(State(shared): State<Arc<Shared>>, Query(query): Query<BTreeMap<String, String>>) -> Answer {
+    let (filter, page) = split(query)?;
+    let mut fibers = page.of(shared.forever.fibers().filter(filter.read()?))?;
+    if filter.is_searched() && !page.oldest_first {
+        fibers = fibers.within(SEARCHED);
+    }
+    let page = shared.forever.view_fibers(fibers).await?;
+    Ok(Json(json!({ "actions": shared.has_actions, "fibers": page.fibers, "next": page.next })))
+}
+
+/// The filter and the page of a query, with an error for what is neither.
+fn split(query: BTreeMap<String, String>) -> Result<(Filter, PageOf), Failure> {
+    let (mut filter, mut page) = (Filter::default(), PageOf::default());
+    for (name, value) in query {
+        let number = || value.parse::<i64>().map_err(|_| Failure::bad(format!("`{name}` is a number")));
+        let flag = || value.parse::<bool>().map_err(|_| Failure::bad(format!("`{name}` is true or false")));
+        match &*name {
+            "state" => filter.state = value,
+            "name" => filter.name = value,
+            "agent" => filter.agent = value,
+            "parent" => filter.parent = value,
+            "key" => filter.key = value,
+            "text" => filter.text = value,
+            "metadata" => filter.metadata = value,
+            "created_from_ms" => filter.created_from_ms = Some(number()?),
+            "created_before_ms" => filter.created_before_ms = Some(number()?),
+            "in_doubt" => filter.in_doubt = flag()?,
+            "oldest_first" => page.oldest_first = flag()?,
+            "after" => page.after = Some(value),
+            "limit" => page.limit = Some(u32::try_from(number()?).map_err(|_| Failure::bad("`limit` is a number"))?),
+            other => return Err(Failure::bad(format!("`{other}` is no condition"))),
+        }
+    }
+    Ok((filter, page))
+}
+
+pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
+    let forever = &shared.forever;
+    let view = forever.view(&id).await?;
+    let ops = forever.view_ops(&id).await?;
+    let children = forever.view_fibers(forever.fibers().filter(FiberFilter::new().parent(&*id)).limit(100)).await?;
+    // The way up, for the tree.
+    let mut parents = Vec::new();
+    let mut next = view.status.parent.clone();
+    while let Some(parent) = next.filter(|_| parents.len() < 20) {
+        let Ok(status) = forever.status(&parent).await else { break };
+        next = status.parent.clone();
+        parents.push(status);
+    }
+    let positions = shared.positions.get(forever.positions()).await?;
+    let names: Vec<&str> = view.frames.iter().map(|frame| &*frame.function).chain([&*view.status.name]).collect();
+    let here: Vec<_> = positions.into_iter().filter(|position| names.contains(&&*position.name)).collect();
+    let functions: Vec<_> = forever.functions().into_iter().filter(|function| names.contains(&&*function.name)).collect();
+    Ok(Json(json!({
+        "now_ms": now_ms(),
+        "actions": shared.has_actions,
+        "fiber": view,
+        "ops": ops,
+        "children": { "fibers": children.fibers },
+        "parents": parents,
+        "positions": here,
+        "functions": functions,
+    })))
+}
+
+pub(crate) async fn fiber_ops(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
+    Ok(Json(json!({ "ops": shared.forever.view_ops(&id).await? })))
+}
+
+pub(crate) async fn functions(State(shared): State<Arc<Shared>>) -> Answer {
+    let counts = shared.counts.get(shared.forever.counts()).await?;
+    let functions = shared.forever.functions().into_iter().map(|function| {
+        let fibers: BTreeMap<String, u64> =
+            counts.iter().filter(|count| count.name == function.name).map(|count| (count.state.to_string(), count.fibers)).collect();
+        json!({ "name": function.name, "version": function.version, "layout": function.layout, "is_registered": function.is_registered,
+                "file": function.source.as_ref().map(|source| &source.file), "line": function.source.as_ref().map(|source| source.line),
+                "cuts": function.cuts.len(), "fibers": fibers })
+    });
+    Ok(Json(json!({ "functions": functions.collect::<Vec<_>>() })))
+}
+
+pub(crate) async fn function(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answer {
+    let function = shared.forever.functions().into_iter().find(|function| function.name == name);
+    let function = function.ok_or_else(|| Failure::not_found(format!("this process knows no function `{name}`")))?;
+    let positions = shared.positions.get(shared.forever.positions()).await?;
+    let positions: Vec<_> = positions.into_iter().filter(|position| position.name == name).collect();
+    Ok(Json(json!({ "function": function, "positions": positions })))
+}
+
+/// Operations in doubt with their fibers, the newest fibers first.
+pub(crate) async fn in_doubt(State(shared): State<Arc<Shared>>) -> Answer {
+    Ok(Json(json!({ "now_ms": now_ms(), "actions": shared.has_actions, "ops": newest_in_doubt(&shared, GROUPED).await? })))
+}
+
+async fn newest_in_doubt(shared: &Shared, limit: u32) -> Result<Vec<Value>, Failure> {
+    let forever = &shared.forever;
+    // Running fibers have begun theirs a moment ago, and will know.
+    let states = [FiberState::Parked, FiberState::Interrupted, FiberState::Failed, FiberState::Cancelled];
+    let filter = states.iter().fold(FiberFilter::new().in_doubt(), |filter, state| filter.state(*state));
+    let page = forever.view_fibers(forever.fibers().filter(filter).limit(limit).newest_first()).await?;
+    let mut found = Vec::new();
+    for fiber in page.fibers {
+        for op in forever.view_ops(&fiber.id).await?.into_iter().filter(|op| op.state == OpState::Started) {
+            found.push(json!({ "fiber": fiber, "op": op }));
+        }
+    }
+    Ok(found)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct After {
+    class: Option<String>,
+    name: Option<String>,
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query<After>) -> Answer {
+    let limit = page.limit.unwrap_or(100).clamp(1, 1000);
+    let agents = shared.forever.view_agents(page.class.zip(page.name), limit).await?;
+    let next =
+        agents.last().filter(|_| u32::try_from(agents.len()) == Ok(limit)).map(|last| json!({ "class": last.class, "name": last.name }));
+    Ok(Json(json!({ "agents": agents, "next": next })))
+}
+
+pub(crate) async fn schedules(State(shared): State<Arc<Shared>>, Query(page): Query<After>) -> Answer {
+    let limit = page.limit.unwrap_or(100).clamp(1, 1000);
+    let schedules = shared.forever.view_schedules(page.after, limit).await?;
+    let next = schedules.last().filter(|_| u32::try_from(schedules.len()) == Ok(limit)).map(|last| last.id.clone());
+    Ok(Json(json!({ "now_ms": now_ms(), "schedules": schedules, "next": next })))
+}
+
+/// Whether the stored fibers fitted the code when the runtime was opened.
+pub(crate) async fn check(State(shared): State<Arc<Shared>>) -> Answer {
+    let compatibility = shared.forever.compatibility();
+    Ok(Json(json!({ "is_ok": compatibility.is_ok(), "summary": compatibility.to_string(), "entries": compatibility.entries })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_differ_in_numbers_are_one() {
+        assert_eq!(shape("limit 3 of order-17 is too low"), shape("limit 40 of order-2 is too low"));
+        assert_ne!(shape("limit is too low"), shape("limit is too high"));
+        assert_eq!(shape("a1"), "#");
+        assert_eq!(shape(""), "");
+        assert_eq!(shape("é2 – (x9)"), "# – (#)");
+    }
+}

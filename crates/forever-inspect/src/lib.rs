@@ -1,0 +1,196 @@
+//! The inspector: a page, a JSON API and a control socket over the fibers of a runtime. Use it
+//! through the `forever` crate, as `forever::inspect` (feature `inspect`).
+//!
+//! Comes in: a [`Forever`]. Goes out: routes for `axum`. [`access`] decides who may ask and from
+//! which pages, `api` reads, `actions` gives commands, `live` tells that something has happened,
+//! `page` is the page with its files, and `listen` serves on a port or a Unix socket.
+//!
+//! Read-only unless [`Inspector::allow_actions`] is called. Without [`Inspector::authorize`] only
+//! clients on the same machine are answered.
+#![forbid(unsafe_code)]
+
+mod access;
+mod actions;
+mod api;
+mod cached;
+mod failure;
+mod listen;
+mod live;
+mod page;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use access::Access;
+pub use access::{Request, Verdict};
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use cached::Cached;
+use forever_runtime::{FiberCount, Forever, PositionView};
+use live::Watchers;
+use tokio::net::TcpListener;
+
+/// The longest body of a command, in bytes.
+const LONGEST_BODY: usize = 1 << 20;
+
+/// The inspector of a runtime, with what it allows.
+///
+/// ```no_run
+/// # async fn serve(forever: &forever_runtime::Forever) -> std::io::Result<()> {
+/// // http://127.0.0.1:7117, for people on this machine.
+/// forever_inspect::Inspector::new(forever).allow_actions().listen("127.0.0.1:7117".parse().unwrap()).await
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "an inspector serves when `.router()` is served, or `.listen(..)` awaited"]
+pub struct Inspector {
+    forever: Forever,
+    access: Access,
+    has_actions: bool,
+    /// Whether it is the control socket of this machine's user.
+    is_socket: bool,
+}
+
+/// What the routes share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) forever: Forever,
+    pub(crate) access: Access,
+    pub(crate) has_actions: bool,
+    pub(crate) is_socket: bool,
+    pub(crate) counts: Cached<Vec<FiberCount>>,
+    pub(crate) positions: Cached<Vec<PositionView>>,
+    pub(crate) watchers: Watchers,
+}
+
+/// Routes of an [`Inspector`] with all defaults: read-only, for clients on the same machine.
+///
+/// Serve it with `into_make_service_with_connect_info::<SocketAddr>()`, so that it sees where a
+/// client is, or use [`Inspector::listen`].
+pub fn router(forever: &Forever) -> Router {
+    Inspector::new(forever).router()
+}
+
+impl Inspector {
+    /// An inspector of a runtime, read-only and for clients on the same machine.
+    pub fn new(forever: &Forever) -> Self {
+        Inspector { forever: forever.clone(), access: Access::default(), has_actions: false, is_socket: false }
+    }
+
+    /// Allows commands: resume, restart, cancel, resolve, send.
+    ///
+    /// Every client that is let in may give them. An [`authorize`](Self::authorize) hook can still refuse
+    /// [commands](Request::is_command).
+    pub fn allow_actions(mut self) -> Self {
+        self.has_actions = true;
+        self
+    }
+
+    /// Decides about every request, in place of letting in clients on the same machine.
+    ///
+    /// It sees the head of each request, for the page too. A page of another site that a browser
+    /// shows cannot give commands, whatever this says.
+    pub fn authorize(mut self, authorize: impl Fn(&Request<'_>) -> Verdict + Send + Sync + 'static) -> Self {
+        self.access.authorize(authorize);
+        self
+    }
+
+    /// Adds a name by which clients reach this server, for the check of the `Host` header.
+    ///
+    /// Without [`authorize`](Self::authorize) names of this machine alone are let in: another name
+    /// may be that of a site that has made its address this one's. With it, all names are, unless
+    /// this is called.
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.access.host(host.into());
+        self
+    }
+
+    /// The routes, to be served or nested: `Router::new().nest("/inspect", inspector.router())`.
+    pub fn router(self) -> Router {
+        let shared = Arc::new(Shared {
+            forever: self.forever,
+            access: self.access,
+            has_actions: self.has_actions,
+            is_socket: self.is_socket,
+            counts: Cached::default(),
+            positions: Cached::default(),
+            watchers: Watchers::default(),
+        });
+        Router::new()
+            .route("/", get(page::index))
+            .route("/assets/{file}", get(page::asset))
+            .route("/api/overview", get(api::overview))
+            .route("/api/fibers", get(api::fibers))
+            .route("/api/fibers/{id}", get(api::fiber))
+            .route("/api/fibers/{id}/ops", get(api::fiber_ops))
+            .route("/api/functions", get(api::functions))
+            .route("/api/functions/{name}", get(api::function))
+            .route("/api/ops", get(api::in_doubt))
+            .route("/api/agents", get(api::agents))
+            .route("/api/schedules", get(api::schedules))
+            .route("/api/check", get(api::check))
+            .route("/api/events", get(live::events))
+            .route("/api/fibers/{id}/{action}", post(actions::fiber))
+            .route("/api/ops/{id}/resolve", post(actions::op))
+            .route("/api/bulk", post(actions::bulk))
+            .route("/api/backup", post(actions::backup))
+            .fallback(failure::not_found)
+            .method_not_allowed_fallback(failure::wrong_method)
+            .layer(DefaultBodyLimit::max(LONGEST_BODY))
+            .layer(from_fn_with_state(Arc::clone(&shared), access::check))
+            .with_state(shared)
+    }
+
+    /// Serves on an address until the runtime closes.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub async fn listen(self, address: SocketAddr) -> io::Result<()> {
+        let listener = TcpListener::bind(address).await?;
+        tracing::info!(address = %listener.local_addr()?, "the inspector is open");
+        self.serve(listener).await;
+        Ok(())
+    }
+
+    /// Serves on a listener until the runtime closes.
+    pub async fn serve(self, listener: TcpListener) {
+        let forever = self.forever.clone();
+        listen::tcp(listener, self.router(), &forever).await;
+    }
+
+    /// Serves on a Unix socket beside the database, for the `forever` command, until the runtime
+    /// closes. Commands are allowed: only this machine's user and root can open the socket.
+    ///
+    /// The socket of an owner that has died is replaced. The lock of the database keeps a second
+    /// owner from doing so.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    #[cfg(unix)]
+    pub async fn listen_beside(mut self, database: impl AsRef<Path>) -> io::Result<()> {
+        (self.has_actions, self.is_socket) = (true, true);
+        self.access.open();
+        let forever = self.forever.clone();
+        listen::unix(&socket_path(database), self.router(), &forever).await
+    }
+
+    /// Serves one caller in the same process, which may do everything; for the `forever` command.
+    #[doc(hidden)]
+    pub fn serve_caller(mut self, caller: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static) {
+        (self.has_actions, self.is_socket) = (true, true);
+        self.access.open();
+        let forever = self.forever.clone();
+        listen::one(caller, self.router(), &forever);
+    }
+}
+
+/// The path of the control socket of a database: that of the database, and `.sock`.
+pub fn socket_path(database: impl AsRef<Path>) -> PathBuf {
+    let mut path = database.as_ref().as_os_str().to_owned();
+    path.push(".sock");
+    path.into()
+}

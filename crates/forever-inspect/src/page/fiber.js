@@ -1,0 +1,145 @@
+// One fiber: what it does or needs, where it stands in its source, and everything that is stored of it.
+import { actionsOf, resolveOp } from "./actions.js";
+import { api, copyable, h } from "./dom.js";
+import { age, badge, plural, preview, remedy, sentence, span, tree } from "./format.js";
+import { nameOf, sourceView } from "./source.js";
+import { fiberHref, fibersHref } from "./views.js";
+
+export async function load({ id }) {
+  return api(`fibers/${encodeURIComponent(id)}`);
+}
+
+export function render(data, { id, frame: chosen }, { refresh }) {
+  const { fiber, functions, positions, ops, children, parents } = data;
+  const { status, frames } = fiber;
+  const doubtful = ops.filter((op) => op.state === "started" && status.state !== "running");
+  const needs = ["failed", "parked", "interrupted"].includes(status.state) || doubtful.length > 0;
+  const retries = status.retry && !["completed", "cancelled"].includes(status.state);
+  const tone = needs ? "bad" : retries ? "warn" : status.state === "waiting" ? "wait" : status.state === "completed" ? "good" : "";
+  return [
+    parents.length > 0 &&
+      h("nav", { class: "crumbs", "aria-label": "Parents" }, parents.toReversed().map((parent) => [h("a", { href: fiberHref(parent.id) }, parent.name), " › "]), status.name),
+    h(
+      "section",
+      { class: "head" },
+      h("div", { class: "title" }, h("h1", null, status.name), badge(status.state), status.is_closure && h("span", { class: "badge" }, "closure")),
+      h("div", { class: "facts" }, copyable(status.id), status.key && ["key ", copyable(status.key)], status.agent && h("a", { href: fibersHref({ agent: status.agent.join("/") }) }, status.agent.join("/"))),
+      data.actions && h("div", { class: "buttons" }, actionsOf(status, refresh, doubtful.length > 0)),
+    ),
+    h("section", { class: `verdict ${tone}` }, h("p", { class: "sentence" }, sentence(status)), needs && h("p", { class: "remedy" }, remedy(status)), fiber.problem && h("p", { class: "remedy" }, fiber.problem)),
+    doubtful.length > 0 && operations("In doubt: was it carried out?", doubtful, data.actions, refresh),
+    h(
+      "div",
+      { class: "columns" },
+      h("div", null, stack(data, id, chosen)),
+      h("aside", null, values(fiber, chosen), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
+    ),
+  ];
+}
+
+/** The step that a fiber is at in its innermost function: under way, retried, or of unknown outcome. */
+function now({ fiber: { status, frames }, ops }, fn) {
+  if ((frames.at(-1)?.function ?? status.name) !== fn.name || ["completed", "failed", "cancelled"].includes(status.state)) return undefined;
+  return status.step?.name ?? status.retry?.step ?? ops.find((op) => op.state === "started" && op.function === fn.name)?.step;
+}
+
+/** The name of a cut point without what tells that it is not over. */
+const plain = (name) => name.replace(/ pending(?=#|$)/, "");
+
+const at = (chosen, frames) => (chosen === undefined ? frames.length - 1 : Math.min(Number(chosen), frames.length - 1));
+
+/** The functions on the call stack, the chosen one with its source. */
+function stack(data, id, chosen) {
+  const { fiber, functions, positions } = data;
+  const { frames, status } = fiber;
+  const known = new Map(functions.map((fn) => [fn.name, fn]));
+  const n = at(chosen, frames);
+  const frame = frames[n];
+  const fn = known.get(frame?.function ?? status.name);
+  const locals = frame ? frame.locals : fiber.arguments;
+  const link = (cut) => fibersHref({ name: fn.name, text: "", at: cut });
+  return h(
+    "section",
+    { class: "card flush" },
+    frames.length > 1 &&
+      h(
+        "ol",
+        { class: "frames", "aria-label": "Call stack" },
+        frames.map((frame, place) =>
+          h("li", null, h("a", { href: `${fiberHref(id)}?frame=${place}`, "aria-current": place === n ? "true" : null }, h("b", null, frame.function), " at ", plain(frame.at))),
+        ),
+      ),
+    frame && fn && !frame.is_current && h("p", { class: "note warn" }, "The code has changed since this was stored: the arrow is where the name of the cut point stands now."),
+    fn ? sourceView(fn, { frame, locals, now: now(data, fn), innermost: n === frames.length - 1, positions: positions.filter((position) => position.name === fn.name), link }) : h("p", { class: "note" }, status.is_closure ? "A closure has no cut points: only its stash is stored." : `This process does not know the function “${frame?.function ?? status.name}”.`),
+  );
+}
+
+function values(fiber, chosen) {
+  const { frames } = fiber;
+  const frame = frames[at(chosen, frames)];
+  const table = (title, locals, keep) =>
+    locals.length > 0 &&
+    h(
+      "section",
+      { class: "card" },
+      h("h2", null, title),
+      h("dl", { class: "values" }, locals.map((local) => [h("dt", { class: `mono role-${local.role}`, title: local.name }, nameOf(local)), h("dd", { "data-keep": `${keep} ${local.name}` }, tree(local))])),
+    );
+  return [
+    table(frames.length > 1 ? `Locals of ${frame.function}` : "Locals", frame?.locals ?? [], "local"),
+    table("Branches that have finished", fiber.branches, "branch"),
+    fiber.result && h("section", { class: "card" }, h("h2", null, "Result"), tree(fiber.result, true)),
+    fiber.stash && h("section", { class: "card" }, h("h2", null, "Stash"), tree(fiber.stash, true)),
+    table("Arguments", fiber.arguments, "argument"),
+  ];
+}
+
+function facts(status) {
+  const rows = [
+    ["Accepted", age(status.created_ms)],
+    ["Last change of state", age(status.changed_ms)],
+    ["Last checkpoint", status.saved_ms && [age(status.saved_ms), ` at “${plain(status.at ?? "")}”, number ${status.checkpoints}`]],
+    ["Ended", status.finished_ms && [age(status.finished_ms), ` after ${span(status.finished_ms - status.created_ms)}`]],
+    ["Attempt", status.step && `${status.step.attempt} of “${status.step.name}”`],
+    ["Deaths of its process", status.deaths > 0 && `${status.deaths} since the last progress`],
+    ["Metadata", status.metadata !== null && tree({ value: status.metadata })],
+  ];
+  return h("section", { class: "card" }, h("h2", null, "Facts"), h("dl", null, rows.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)])));
+}
+
+function family(status, children) {
+  if (children.length === 0 && !(status.wait?.fibers.length > 0)) return null;
+  const waitsFor = new Set(status.wait?.fibers ?? []);
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", null, "Children"),
+    h("ul", { class: "family" }, children.map((child) => h("li", null, badge(child.state), " ", h("a", { href: fiberHref(child.id) }, child.name), waitsFor.has(child.id) && h("em", null, " waited for")))),
+    children.length === 100 && h("a", { href: fibersHref({ parent: status.id }) }, "All children"),
+  );
+}
+
+export function operations(title, ops, hasActions, refresh) {
+  const doubtful = title.startsWith("In doubt");
+  return h(
+    "section",
+    { class: doubtful ? "card doubt" : "card" },
+    h("h2", null, title),
+    h(
+      "ul",
+      { class: "ops" },
+      ops.map((op) =>
+        h(
+          "li",
+          { "data-op": op.id },
+          h("div", { class: "what" }, h("b", null, op.step), " ", h("span", { class: `badge op-${op.state}` }, op.state === "started" ? "outcome unknown" : op.state.replace("_", " ")), op.resolved && h("em", null, " by a person")),
+          h("div", { class: "quiet" }, "id ", copyable(op.id, `${op.id.slice(0, 12)}…`), op.key !== null && [" key ", h("span", { class: "mono" }, JSON.stringify(op.key))], " began ", age(op.started_ms)),
+          op.error && h("p", { class: "mono" }, op.error),
+          op.result !== null && h("p", { class: "mono" }, preview({ value: op.result }, 120)),
+          doubtful && hasActions && resolveOp(op, refresh),
+        ),
+      ),
+    ),
+    doubtful && !hasActions && h("p", { class: "quiet" }, `This inspector is read-only: ${plural(ops.length, "operation")} can be resolved with the command “forever”.`),
+  );
+}

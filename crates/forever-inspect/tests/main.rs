@@ -1,0 +1,35 @@
+//! The inspector over real connections: what it shows, whom it answers, and what hostile clients
+//! get.
+#![allow(missing_docs)]
+
+extern crate forever_runtime as forever;
+
+mod client;
+mod hostile;
+mod secrets;
+mod shows;
+
+use std::net::SocketAddr;
+
+use forever::{FiberState, Forever};
+use forever_inspect::Inspector;
+use tokio::net::TcpListener;
+
+/// Serves an inspector on a port of its own.
+async fn serve(inspector: Inspector) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(inspector.serve(listener));
+    address
+}
+
+/// Waits until a fiber is in a state.
+async fn in_state(forever: &Forever, id: &str, state: FiberState) {
+    for _ in 0..4000 {
+        if forever.status(id).await.unwrap().state == state {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    panic!("it is {:?}", forever.status(id).await.unwrap());
+}

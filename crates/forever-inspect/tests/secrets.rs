@@ -1,0 +1,139 @@
+//! A planted secret appears in no answer, whatever it has got into.
+use std::time::Duration;
+
+use forever::{FiberState, Forever, Retry};
+use forever_inspect::Inspector;
+use forever_macros::fiber;
+
+use crate::client::{get, post, raw};
+use crate::{in_state, serve};
+
+/// With characters that JSON and debug output escape.
+const SECRET: &str = "tok-5up3r\"s3cr3t\n-é";
+/// A part that stands in each form of it.
+const PART: &str = "5up3r";
+
+type Result<T> = std::result::Result<T, forever::Error>;
+
+fn refused(text: &str) -> forever::Error {
+    forever::Error::new(forever::ErrorKind::Value, format!("401 for {text:?}"))
+}
+
+#[fiber(crate = forever_runtime)]
+async fn waits(#[secret] token: String, shown: String) -> Result<u32> {
+    #[secret]
+    let session = step!("log in", vec![token.clone(), "other".to_owned()]);
+    let kept = step!("keep", shown.len());
+    let n: u32 = recv!("go");
+    let _used = step!("use", session.len() + token.len());
+    Ok(n + u32::try_from(kept).unwrap_or(0))
+}
+
+#[fiber(crate = forever_runtime)]
+async fn fails(#[secret] token: String) -> Result<u32> {
+    let n = step!("first", token.len());
+    if n > 0 {
+        return Err(refused(&token));
+    }
+    let _never = step!("never", token.len());
+    Ok(0)
+}
+
+#[fiber(crate = forever_runtime)]
+async fn tries(#[secret] token: String) -> Result<u32> {
+    Ok(step!("post", retry = Retry::times(1000), Err::<u32, _>(refused(&token))?))
+}
+
+/// The secret is that of a function that is called, and that is not registered.
+#[fiber(crate = forever_runtime)]
+async fn calls(n: u32) -> Result<u32> {
+    let got = call!(called(n))?;
+    Ok(got)
+}
+
+#[fiber(crate = forever_runtime)]
+async fn called(n: u32) -> Result<u32> {
+    #[secret]
+    let token = step!("fetch token", SECRET.to_owned());
+    for part in token.split('-').map(str::to_owned).collect::<Vec<_>>() {
+        let go: u32 = recv!("go");
+        if go == 0 {
+            return Err(refused(&token));
+        }
+        let _part = step!("part", part.len());
+    }
+    Ok(n)
+}
+
+/// In the ledger: the key and the outcome of an effect.
+#[fiber(crate = forever_runtime)]
+async fn pays(#[secret] token: String) -> Result<String> {
+    let receipt = step!("charge", effect, key = token.clone(), |op| format!("{} by {token}", op.id().len()));
+    let done: bool = recv!("go");
+    step!("end", (done, token.len()));
+    Ok(receipt)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_in_no_answer() {
+    let builder = Forever::builder().in_memory().fiber::<waits>().fiber::<fails>().fiber::<tries>().fiber::<calls>().fiber::<pays>();
+    let forever = builder.open().await.unwrap();
+    let at = serve(Inspector::new(&forever).allow_actions()).await;
+    let metadata = serde_json::json!({ "note": format!("of {SECRET}"), SECRET: 1 });
+    let waiting = forever.spawn(waits(SECRET.into(), "for all to see".into())).key("key of tok-5up3r").metadata(&metadata).await.unwrap();
+    let failing = forever.spawn(fails(SECRET.into())).await.unwrap();
+    let trying = forever.spawn(tries(SECRET.into())).await.unwrap();
+    let calling = forever.spawn(calls(3)).await.unwrap();
+    let paying = forever.spawn(pays(SECRET.into())).await.unwrap();
+    let events = tokio::spawn(raw(at, b"GET /api/events HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+    for (id, state) in [
+        (waiting.id(), FiberState::Waiting),
+        (failing.id(), FiberState::Failed),
+        (calling.id(), FiberState::Waiting),
+        (paying.id(), FiberState::Waiting),
+    ] {
+        in_state(&forever, id, state).await;
+    }
+    while forever.status(trying.id()).await.unwrap().retry.is_none() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let ids = [waiting.id(), failing.id(), trying.id(), calling.id(), paying.id()];
+    let check = async || {
+        let mut seen = String::new();
+        let mut paths: Vec<String> =
+            ["overview", "fibers", "functions", "ops", "agents", "schedules", "check", "functions/waits", "fibers?text=for"]
+                .iter()
+                .map(|p| format!("/api/{p}"))
+                .collect();
+        for id in ids {
+            paths.push(format!("/api/fibers/{id}"));
+            paths.push(format!("/api/fibers/{id}/ops"));
+        }
+        for path in paths {
+            let answer = get(at, &path).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+            // The key is no secret of the program's: it was given as it is.
+            let body = answer.body.replace("key of tok-5up3r", "");
+            assert!(!body.contains(PART), "{path}: {body}");
+            seen.push_str(&body);
+        }
+        seen
+    };
+    let seen = check().await;
+    // What is no secret is shown, and so is that there was one.
+    for shown in ["for all to see", "401 for", "•••", "\"is_secret\":true", "session", "fetch token"] {
+        assert!(seen.contains(shown), "{shown}");
+    }
+    forever.send(calling.id(), "go", &0).await.unwrap();
+    in_state(&forever, calling.id(), FiberState::Failed).await;
+    forever.send(paying.id(), "go", &true).await.unwrap();
+    forever.send(waiting.id(), "go", &1).await.unwrap();
+    in_state(&forever, waiting.id(), FiberState::Completed).await;
+    in_state(&forever, paying.id(), FiberState::Completed).await;
+    check().await;
+    let resumed = post(at, &format!("/api/fibers/{}/resume", failing.id()), "").await;
+    assert!(resumed.status == 200 && !resumed.body.contains(PART), "{}", resumed.body);
+    let events = events.await.unwrap();
+    assert!(events.contains("\"fibers\":[") && !events.contains(PART), "{events}");
+    forever.close().deadline(Duration::ZERO).await.unwrap();
+}

@@ -1,0 +1,126 @@
+//! What the views are made of: sources with places, values, lists page by page, commands.
+use forever::{FiberState, Forever};
+use forever_inspect::Inspector;
+use forever_macros::fiber;
+use serde_json::Value;
+
+use crate::client::{get, post};
+use crate::{in_state, serve};
+
+#[fiber(crate = forever_runtime)]
+async fn sums(numbers: Vec<u32>) -> Result<u32, forever::Error> {
+    let mut sum = 0;
+    // A comment of the source.
+    for number in numbers {
+        let doubled = step!("double", number * 2);
+        let more: u32 = recv!("more");
+        sum += doubled + more;
+    }
+    let text = call!(named(sum))?;
+    Ok(u32::try_from(text.len()).unwrap_or(0))
+}
+
+#[fiber(crate = forever_runtime)]
+async fn named(n: u32) -> Result<String, forever::Error> {
+    let name: String = recv!("name");
+    Ok(format!("{n} {name}"))
+}
+
+#[fiber(crate = forever_runtime, source = false)]
+async fn quiet(n: u32) -> Result<u32, forever::Error> {
+    let m: u32 = recv!("go");
+    Ok(n + m)
+}
+
+fn named_in<'a>(list: &'a Value, name: &str) -> &'a Value {
+    list.as_array().unwrap().iter().find(|item| item["name"] == name).unwrap_or_else(|| panic!("{name} is not in {list}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fiber_has_its_source_with_places_and_values() {
+    let forever = Forever::builder().in_memory().fiber::<sums>().fiber::<quiet>().open().await.unwrap();
+    let at = serve(Inspector::new(&forever)).await;
+    let fiber = forever.spawn(sums(vec![3, 4])).await.unwrap();
+    in_state(&forever, fiber.id(), FiberState::Waiting).await;
+    let shown = get(at, &format!("/api/fibers/{}", fiber.id())).await.json();
+    let function = named_in(&shown["functions"], "sums");
+    let text = function["source"]["text"].as_str().unwrap();
+    assert!(text.starts_with("async fn sums(numbers: Vec<u32>)") && text.ends_with('}'), "{text}");
+    // As it stands in the file, comments and all.
+    let file = include_str!("shows.rs");
+    assert!(file.contains(text), "{text}");
+    let first = file[..file.find(text).unwrap()].lines().count() as u64 + 1;
+    assert_eq!(function["source"]["line"], first);
+    assert_eq!(function["source"]["file"].as_str().unwrap().rsplit('/').next(), Some("shows.rs"));
+    let line = |n: &Value| text.lines().nth(usize::try_from(n.as_u64().unwrap()).unwrap()).unwrap().trim();
+    let cut = |name: &str| named_in(&function["cuts"], name);
+    assert_eq!(line(&cut("double")["line"]), r#"let doubled = step!("double", number * 2);"#);
+    assert_eq!((line(&cut("more")["line"]), cut("more")["kind"].as_str()), (r#"let more: u32 = recv!("more");"#, Some("recv")));
+    let local = |name: &str| line(&function["source"]["locals"][name]);
+    assert_eq!((local("sum"), local("doubled")), ("let mut sum = 0;", r#"let doubled = step!("double", number * 2);"#));
+
+    let frame = &shown["fiber"]["frames"][0];
+    assert_eq!((&frame["at"], &frame["is_current"]), (&"more pending".into(), &true.into()));
+    assert_eq!((&named_in(&frame["locals"], "doubled")["value"], &named_in(&frame["locals"], "sum")["value"]), (&6.into(), &0.into()));
+    let left = named_in(&frame["locals"], "numbers left");
+    assert_eq!((&left["role"], &left["value"]), (&"items".into(), &serde_json::json!({ "rest": [4] })));
+    assert_eq!(shown["fiber"]["status"]["wait"]["topics"][0], "more");
+    assert_eq!(shown["positions"][0]["fibers"], 1);
+
+    for _ in 0..2 {
+        in_state(&forever, fiber.id(), FiberState::Waiting).await;
+        forever.send(fiber.id(), "more", &1).await.unwrap();
+    }
+    while forever.status(fiber.id()).await.unwrap().wait.is_none_or(|wait| wait.topics != ["name"]) {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    let shown = get(at, &format!("/api/fibers/{}", fiber.id())).await.json();
+    let frames = shown["fiber"]["frames"].as_array().unwrap();
+    assert_eq!(frames.iter().map(|frame| frame["function"].as_str().unwrap()).collect::<Vec<_>>(), ["sums", "named"]);
+    assert_eq!(named_in(&frames[1]["locals"], "n")["value"], 16);
+    assert!(named_in(&shown["functions"], "named")["source"]["text"].as_str().unwrap().contains("recv!(\"name\")"));
+
+    let quiet = get(at, "/api/functions/quiet").await.json();
+    assert_eq!(quiet["function"]["source"]["text"], "");
+    forever.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_go_page_by_page_and_commands_reach_what_a_filter_lets_through() {
+    let forever = Forever::builder().in_memory().fiber::<quiet>().open().await.unwrap();
+    let at = serve(Inspector::new(&forever).allow_actions()).await;
+    let mut last = String::new();
+    for n in 0..25 {
+        let metadata = serde_json::json!({ "half": n % 2 });
+        last = forever.spawn(quiet(n)).key(format!("order-{n}")).metadata(&metadata).await.unwrap().id().to_owned();
+    }
+    in_state(&forever, &last, FiberState::Waiting).await;
+    let (mut seen, mut page) = (Vec::new(), String::new());
+    loop {
+        let answer = get(at, &format!("/api/fibers?limit=10&metadata=half%3D1{page}")).await.json();
+        seen.extend(answer["fibers"].as_array().unwrap().iter().map(|fiber| fiber["key"].as_str().unwrap().to_owned()));
+        if answer["next"].is_null() {
+            break;
+        }
+        page = format!("&after={}", answer["next"]);
+    }
+    let odd: Vec<String> = (0..25).rev().filter(|n| n % 2 == 1).map(|n| format!("order-{n}")).collect();
+    assert_eq!(seen, odd);
+    let found = get(at, "/api/fibers?text=ORDER-24").await.json();
+    assert_eq!((found["fibers"].as_array().unwrap().len(), &found["fibers"][0]["key"]), (1, &"order-24".into()));
+    assert_eq!(get(at, "/api/fibers?key=order-3").await.json()["fibers"][0]["metadata"]["half"], 1);
+
+    let done = post(at, "/api/bulk", r#"{"action":"cancel","filter":{"state":"waiting","metadata":"half=1"},"reason":"odd"}"#).await.json();
+    assert_eq!((&done["done"], &done["next"]), (&12.into(), &Value::Null));
+    let overview = get(at, "/api/overview").await.json();
+    let count = |state: &str| {
+        overview["counts"].as_array().unwrap().iter().find(|count| count["state"] == state).map(|count| count["fibers"].clone())
+    };
+    assert_eq!((count("cancelled"), count("waiting")), (Some(12.into()), Some(13.into())));
+    let refused = post(at, "/api/bulk", r#"{"action":"resume","filter":{"state":"cancelled","key":"order-1"}}"#).await.json();
+    assert_eq!((&refused["done"], refused["refused"].as_array().unwrap().len()), (&0.into(), 1));
+    let sent = post(at, &format!("/api/fibers/{last}/send"), r#"{"topic":"go","value":1}"#).await;
+    assert_eq!(sent.status, 200, "{}", sent.body);
+    in_state(&forever, &last, FiberState::Completed).await;
+    forever.close().await.unwrap();
+}

@@ -1,0 +1,237 @@
+//! The inspector over a small company of agents, some of which are in trouble.
+//!
+//!     cargo run --example inspect                  http://127.0.0.1:7117
+//!     cargo run --example inspect -- 8080 shop.db  another port, and a file that is kept
+//!
+//! Five faults are seeded: a limit that is too low, a payment of unknown outcome, a report that was
+//! parked by a deploy, an order that waits for a person, and a notice that is retried against a
+//! dead server. The page shows what is wrong, and repairs it. So does `forever FILE ls`.
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forever::inspect::Inspector;
+use forever::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// What agents of the company share.
+struct Company {
+    /// The most that an order may cost. Too low: an operator raises it with the program's own
+    /// means.
+    limit: AtomicU64,
+    /// Whether the bank answers.
+    bank_answers: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Order {
+    item: String,
+    price: u64,
+    customer: String,
+}
+
+/// Buys what was ordered: checks the limit, asks a person, and pays once.
+#[fiber]
+async fn purchase(company: Res<Company>, order: Order, #[secret] card: String) -> anyhow::Result<String> {
+    let limit = step!("check limit", company.limit.load(Ordering::Relaxed));
+    // Wrong for large orders: the limit is in cents, and prices are in whole units.
+    step!("within limit", within(limit, order.price)?);
+    let approved: bool = recv!("approval");
+    if !approved {
+        return Ok(format!("{} was not approved", order.item));
+    }
+    let receipt = step!("charge", effect, |op| charge(&company, op.id(), &card, order.price).await?);
+    let notice = format!("{}: {} for {}", order.customer, order.item, receipt);
+    step!("notify", company_mail(&notice).await?);
+    Ok(receipt)
+}
+
+fn within(limit: u64, price: u64) -> anyhow::Result<()> {
+    anyhow::ensure!(price <= limit, "the order costs {price}, and the limit is {limit}");
+    Ok(())
+}
+
+/// Pays. The bank of the last process never answered: whether it has paid is unknown.
+async fn charge(company: &Company, id: &str, card: &str, price: u64) -> anyhow::Result<String> {
+    if !company.bank_answers {
+        std::future::pending::<()>().await;
+    }
+    Ok(format!("receipt {} for {price} by card {}", &id[..6], &card[card.len() - 4..]))
+}
+
+async fn company_mail(notice: &str) -> anyhow::Result<u64> {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    Ok(notice.len() as u64)
+}
+
+/// Tells a customer, through a server that is down.
+#[fiber]
+async fn notify(address: String, text: String) -> anyhow::Result<u16> {
+    let body = serde_json::json!({ "to": address, "text": text });
+    let status = step!(
+        "post",
+        retry = Retry::times(1_000).backoff(Backoff::exponential(Duration::from_secs(2), Duration::from_secs(60))),
+        post(&address, &body).await?
+    );
+    Ok(status)
+}
+
+async fn post(address: &str, body: &serde_json::Value) -> anyhow::Result<u16> {
+    let length = body.to_string().len();
+    // Nothing listens on port 9.
+    match tokio::net::TcpStream::connect("127.0.0.1:9").await {
+        Ok(_) => Ok(200),
+        Err(why) => Err(anyhow::Error::from(why).context(format!("cannot send {length} bytes to {address}"))),
+    }
+}
+
+/// Reads sources one by one, and calls another function for each.
+#[fiber]
+async fn research(topic: String) -> anyhow::Result<Vec<String>> {
+    let questions = step!(plan(&topic).await?);
+    let mut notes = Vec::new();
+    for question in questions {
+        let hits = step!("search", search(&question).await?);
+        if hits.is_empty() {
+            continue;
+        }
+        let note = call!(summarize(question, hits))?;
+        notes.push(note);
+    }
+    Ok(notes)
+}
+
+/// Asks a model twice. A function that is called has its frame in the snapshot of its caller.
+#[fiber]
+async fn summarize(question: String, hits: Vec<String>) -> anyhow::Result<String> {
+    let draft = step!(ask(&format!("{question} {}", hits.join(" "))).await?);
+    let answer = step!("polish", ask(&draft).await?);
+    Ok(answer)
+}
+
+async fn plan(topic: &str) -> anyhow::Result<Vec<String>> {
+    Ok(["What is", "Who uses", "What can fail in", "How fast is", "Where next for"]
+        .iter()
+        .map(|start| format!("{start} {topic}?"))
+        .collect())
+}
+
+async fn search(question: &str) -> anyhow::Result<Vec<String>> {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok((1..4).map(|n| format!("source {n} on {question}")).collect())
+}
+
+async fn ask(prompt: &str) -> anyhow::Result<String> {
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    Ok(format!("{} words", prompt.split(' ').count()))
+}
+
+/// Hires a person: three checks side by side, as fibers of their own.
+#[fiber]
+async fn hire(name: String) -> anyhow::Result<usize> {
+    let mut checks = Vec::new();
+    for what in ["papers", "bank", "desk"] {
+        let check = spawn!(check(format!("{what} of {name}")));
+        checks.push(check);
+    }
+    let done = wait_all!(checks);
+    Ok(done.len())
+}
+
+#[fiber]
+async fn check(what: String) -> anyhow::Result<String> {
+    sleep!(Duration::from_secs(3600));
+    Ok(what)
+}
+
+/// The report as the last deploy had it, and as this one has it: the step it stood at is gone.
+mod last_deploy {
+    use super::*;
+
+    #[fiber]
+    pub async fn report(month: u32) -> anyhow::Result<u64> {
+        let rows = step!("read rows", month * 100);
+        let signed: bool = recv!("signature");
+        let filed = step!("file", u64::from(signed));
+        Ok(u64::from(rows) + filed)
+    }
+}
+
+#[fiber]
+async fn report(month: u32) -> anyhow::Result<u64> {
+    let table = step!("read table", u64::from(month) * 100);
+    let archived = step!("archive", table + 1);
+    Ok(archived)
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let port: u16 = arguments.next().map_or(Ok(7117), |port| port.parse())?;
+    let folder = tempfile::tempdir()?;
+    let file = arguments.next().map_or_else(|| folder.path().join("company.db"), Into::into);
+    let is_new = !file.exists();
+    if is_new {
+        last_week(&file).await?;
+    }
+    let company = Company { limit: AtomicU64::new(500), bank_answers: true };
+    let forever = Forever::builder()
+        .sqlite(&file)
+        .resource(company)
+        .fiber::<purchase>()
+        .fiber::<notify>()
+        .fiber::<research>()
+        .fiber::<hire>()
+        .fiber::<check>()
+        .fiber::<report>()
+        .open()
+        .await?;
+    if is_new {
+        today(&forever).await?;
+    }
+    // The command line: `forever company.db ls`.
+    let (of_socket, beside) = (Inspector::new(&forever), file.clone());
+    let socket = tokio::spawn(async move { of_socket.listen_beside(beside).await });
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
+    println!("inspector: http://{}/\nfile: {}", listener.local_addr()?, file.display());
+    let page = Inspector::new(&forever).allow_actions().serve(listener);
+    tokio::select! {
+        () = page => {}
+        stopped = tokio::signal::ctrl_c() => stopped?,
+    }
+    forever.close().await?;
+    socket.await??;
+    Ok(())
+}
+
+/// The process before this one: it dies while it pays, and leaves a report to the next deploy.
+async fn last_week(file: &std::path::Path) -> anyhow::Result<()> {
+    let company = Company { limit: AtomicU64::new(500), bank_answers: false };
+    let forever = Forever::builder().sqlite(file).resource(company).fiber::<purchase>().fiber::<last_deploy::report>().open().await?;
+    let order = Order { item: "printer".into(), price: 349, customer: "Ada".into() };
+    let payment = forever.spawn(purchase(order, "4929 1234 5678 9012".into())).key("order-1041").await?;
+    let report = forever.spawn(last_deploy::report(9)).key("report-9").await?;
+    forever.send(payment.id(), "approval", &true).await?;
+    // Until the bank was asked, and the report waits for its signature.
+    while forever.ops(payment.id()).await?.is_empty() || forever.status(report.id()).await?.wait.is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(forever.close().deadline(Duration::ZERO).await?)
+}
+
+/// What the company begins today.
+async fn today(forever: &Forever) -> anyhow::Result<()> {
+    let order = |item: &str, price, customer: &str| Order { item: item.into(), price, customer: customer.into() };
+    for (key, order) in [
+        ("order-1042", order("desk", 640, "Grace")),
+        ("order-1043", order("server", 2_400, "Alan")),
+        ("order-1044", order("keyboard", 89, "Barbara")),
+        ("order-1045", order("chair", 210, "Edsger")),
+    ] {
+        let metadata = serde_json::json!({ "customer": order.customer, "team": "office" });
+        forever.spawn(purchase(order, "4929 0000 1111 2222".into())).key(key).metadata(&metadata).await?;
+    }
+    forever.spawn(notify("ada@example.com".into(), "Your printer is on its way.".into())).key("notice-77").await?;
+    forever.spawn(research("durable execution".into())).key("research-12").await?;
+    forever.spawn(hire("Grace".into())).key("hire-3").await?;
+    Ok(())
+}

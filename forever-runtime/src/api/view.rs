@@ -1,0 +1,515 @@
+//! Views of stored fibers for people: the values of their locals, the functions they run, and who
+//! owns them. Comes in: rows of the store. Goes out: data with `Serialize`, in which no value that
+//! is marked `#[secret]` is left.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::api::redact::Redactor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exact::hex;
+use crate::exec::executor::Executor;
+use crate::frame::machine::{CutKind, LocalRole, Machine};
+use crate::frame::snapshot::Snapshot;
+use crate::layout::rows::{machine_of, row_of};
+use crate::layout::spec::Layout;
+use crate::ops::resolve::OpStatus;
+use crate::runtime::handle::FiberStatus;
+use crate::store::{AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, ScheduleRow, UnfinishedGroup};
+
+/// The longest value that a view holds, in bytes of its JSON.
+const LONGEST_VALUE: usize = 64 << 10;
+
+/// Stored values of one fiber, outermost function first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FiberView {
+    /// Its status.
+    pub status: FiberStatus,
+    /// Its arguments.
+    pub arguments: Vec<LocalView>,
+    /// Its result, once it has completed.
+    pub result: Option<ValueView>,
+    /// The functions on its saved call stack, outermost first. Empty before the first checkpoint,
+    /// after it has completed, and for closures.
+    pub frames: Vec<FrameView>,
+    /// Results of finished branches of the `steps!` under way.
+    pub branches: Vec<LocalView>,
+    /// Stash of a closure fiber.
+    pub stash: Option<ValueView>,
+    /// Why values of its snapshot are missing here.
+    pub problem: Option<String>,
+}
+
+/// One function on a saved call stack.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FrameView {
+    /// Stored name of the function.
+    pub function: String,
+    /// Name of the cut point it stands at.
+    pub at: String,
+    /// Hash of the layout that it was left under.
+    pub layout: Option<String>,
+    /// Whether the code of this process has the same layout.
+    pub is_current: bool,
+    /// Its stored locals.
+    pub locals: Vec<LocalView>,
+}
+
+/// A stored value with its name.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LocalView {
+    /// Stored name.
+    pub name: String,
+    /// Role in a `for` loop.
+    pub role: LoopRole,
+    /// Value.
+    #[serde(flatten)]
+    pub value: ValueView,
+}
+
+/// Role of a local in a `for` loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LoopRole {
+    /// None: a variable.
+    Value,
+    /// The items that are left of a loop by value.
+    Items,
+    /// The position of a loop by borrow.
+    Position,
+}
+
+/// A stored value.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ValueView {
+    /// JSON; `None` where it is secret or too long.
+    pub value: Option<Value>,
+    /// The beginning of its JSON, where it is too long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
+    /// Length of its JSON, in bytes.
+    pub bytes: usize,
+    /// Whether it is marked `#[secret]`.
+    pub is_secret: bool,
+}
+
+/// A function that this process knows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FunctionView {
+    /// Stored name.
+    pub name: String,
+    /// Hash of its layout.
+    pub layout: String,
+    /// `version = N`, 0 without.
+    pub version: u32,
+    /// Whether it is registered, as against only called.
+    pub is_registered: bool,
+    /// Names of its arguments.
+    pub arguments: Vec<String>,
+    /// Its cut points, in the order of the source.
+    pub cuts: Vec<CutView>,
+    /// Where it stands in its file, if that was recorded.
+    pub source: Option<SourceView>,
+}
+
+/// A cut point of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CutView {
+    /// Stored name.
+    pub name: String,
+    /// The macro: `step`, `recv`, ..
+    pub kind: &'static str,
+    /// Whether its body is an effect.
+    pub is_effect: bool,
+    /// First line, from 0 at the first line of [`SourceView::text`].
+    pub line: Option<u32>,
+    /// Column, from 1.
+    pub column: Option<u32>,
+    /// Last line.
+    pub end: Option<u32>,
+    /// Topics that it receives on.
+    pub topics: Vec<String>,
+}
+
+/// Source of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SourceView {
+    /// Path of its file.
+    pub file: String,
+    /// Line of the file that the text begins at, from 1.
+    pub line: u32,
+    /// Column that the text begins at, from 1: the indentation of its lines, plus 1.
+    pub column: u32,
+    /// The function. Empty with `source = false`.
+    pub text: String,
+    /// SHA-256 of the text.
+    pub hash: String,
+    /// Line of the declaration of each stored local, by stored name.
+    pub locals: BTreeMap<String, u32>,
+}
+
+/// Number of unfinished fibers at one cut point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PositionView {
+    /// Stored name of the function.
+    pub name: String,
+    /// Name of the cut point; `None` before the first.
+    pub at: Option<String>,
+    /// Whether they are waiting.
+    pub is_waiting: bool,
+    /// Number of fibers.
+    pub fibers: u64,
+}
+
+/// Agent in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct AgentView {
+    /// Class.
+    pub class: String,
+    /// Name.
+    pub name: String,
+    /// Stored state.
+    pub state: Option<ValueView>,
+    /// Time of its last sign of life while it is kept awake, in milliseconds since 1970.
+    pub awake_ms: Option<i64>,
+    /// Deaths of its workers since it was last awake for long.
+    pub deaths: u32,
+    /// Time of the last change of its state, in milliseconds since 1970.
+    pub changed_ms: i64,
+}
+
+/// Schedule in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ScheduleView {
+    /// Id.
+    pub id: String,
+    /// Class of its agent.
+    pub class: String,
+    /// Name of its agent.
+    pub agent: String,
+    /// Name.
+    pub name: String,
+    /// `delay`, `time`, `cron` or `every`.
+    pub kind: &'static str,
+    /// The cron pattern, or the interval in milliseconds.
+    pub timing: Option<String>,
+    /// Payload.
+    pub payload: ValueView,
+    /// Time of the next run, in milliseconds since 1970; `None` if it is set aside.
+    pub next_ms: Option<i64>,
+    /// Time at which the run under way began.
+    pub running_ms: Option<i64>,
+    /// Failed attempts of this run.
+    pub attempts: u32,
+    /// Deaths of workers in a row while it ran.
+    pub deaths: u32,
+    /// Error of the last failed run.
+    pub error: Option<String>,
+}
+
+/// A fiber with everything stored of it that a view needs.
+pub(crate) struct Stored {
+    row: FiberRow,
+    loaded: Option<LoadedFiber>,
+    snapshot: Option<Snapshot>,
+    problem: Option<String>,
+    redactor: Redactor,
+}
+
+impl Stored {
+    /// Reads a fiber by id.
+    pub(crate) async fn read(exec: &Executor, id: &str) -> Result<Self> {
+        let row = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await?;
+        let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
+        Ok(Self::of(exec, row).await)
+    }
+
+    /// Reads what is stored beside a row. What is damaged is left out, and named in the problem.
+    pub(crate) async fn of(exec: &Executor, row: FiberRow) -> Self {
+        let (mut snapshot, mut problem) = (None, None);
+        let loaded = if row.state == FiberState::Completed {
+            None
+        } else {
+            exec.runtime.store.load(row.seq).await.map_err(|why| problem = Some(why.to_string())).ok()
+        };
+        if let Some(loaded) = loaded.as_ref().filter(|_| !row.closure) {
+            let read = loaded.snapshot.as_deref().map(|text| {
+                let mut read: Snapshot = serde_json::from_str(text).map_err(|why| format!("the stored snapshot cannot be read: {why}"))?;
+                read.put_back(&loaded.rows)?;
+                read.put_back_logs(&loaded.rows)?;
+                Ok::<_, String>(read)
+            });
+            match read.transpose() {
+                Ok(read) => snapshot = read,
+                Err(why) => problem = Some(why),
+            }
+        }
+        let mut stored = Stored { row, loaded, snapshot, problem, redactor: Redactor::default() };
+        stored.redactor = stored.secrets(exec);
+        stored
+    }
+
+    /// The values of the fiber that are marked as secret, so that they are found in other texts.
+    fn secrets(&self, exec: &Executor) -> Redactor {
+        let mut redactor = Redactor::default();
+        let outer = self.secrecy_of_frame(exec, 0, None);
+        for (name, text) in arguments(&self.row.args) {
+            if !self.row.closure && outer.hides(&name) {
+                redactor.add(&text);
+            }
+        }
+        let mut next = self.snapshot.as_ref();
+        let mut depth = 0;
+        while let Some(frame) = next {
+            let secrecy = self.secrecy_of_frame(exec, depth, Some(frame));
+            for (name, text) in frame.locals.iter().filter(|(name, _)| secrecy.hides(name)) {
+                let _ = name;
+                redactor.add(text.get());
+            }
+            next = frame.call.as_deref();
+            depth += 1;
+        }
+        redactor
+    }
+
+    /// Which values of a function are secret: what the code says, and the layout it was left under.
+    fn secrecy_of_frame(&self, exec: &Executor, depth: usize, frame: Option<&Snapshot>) -> Secrecy {
+        let name = frame.and_then(|frame| frame.fiber.as_deref()).filter(|_| depth > 0).unwrap_or(&self.row.name);
+        let machine = exec.registry.get(name).map(|known| known.machine()).or_else(|| machine_of(name, None));
+        let row = match (depth, frame.and_then(|frame| frame.layout.as_deref())) {
+            (0, _) => self.loaded.as_ref().and_then(|loaded| loaded.layout.as_ref()),
+            (_, Some(hash)) => self.callee_layout(hash),
+            _ => None,
+        };
+        Secrecy { code: machine.map(Layout::of), stored: row.and_then(|row| Layout::read(row).ok()) }
+    }
+
+    fn callee_layout(&self, hash: &str) -> Option<&LayoutRow> {
+        self.loaded.as_ref()?.callees.iter().find(|row| row.hash == hash)
+    }
+
+    /// Its status, without secrets.
+    pub(crate) fn status(&self, exec: &Executor) -> FiberStatus {
+        let mut status = FiberStatus::of(self.row.clone()).live(&exec.runtime.active);
+        status.redact(&self.redactor);
+        status
+    }
+
+    /// Operations of it, without secrets.
+    pub(crate) async fn ops(&self, exec: &Executor) -> Result<Vec<OpStatus>> {
+        let mut ops: Vec<OpStatus> = exec.runtime.store.ops(self.row.seq).await?.into_iter().map(OpStatus::of).collect();
+        for op in &mut ops {
+            op.redact(&self.redactor);
+        }
+        Ok(ops)
+    }
+
+    /// The whole view.
+    pub(crate) fn view(self, exec: &Executor) -> FiberView {
+        let outer = self.secrecy_of_frame(exec, 0, None);
+        let shown = |text: &str| ValueView::of(text, false, &self.redactor);
+        let arguments = arguments(&self.row.args).into_iter().map(|(name, text)| {
+            let is_secret = !self.row.closure && outer.hides(&name);
+            LocalView { name, role: LoopRole::Value, value: ValueView::of(&text, is_secret, &self.redactor) }
+        });
+        let mut frames = Vec::new();
+        let mut next = self.snapshot.as_ref();
+        while let Some(frame) = next {
+            frames.push(self.frame(exec, frames.len(), frame));
+            next = frame.call.as_deref();
+        }
+        let branches = self.loaded.iter().flat_map(|loaded| &loaded.branches);
+        let branches = branches.map(|branch| LocalView { name: branch.branch.clone(), role: LoopRole::Value, value: shown(&branch.data) });
+        let stash = self.loaded.as_ref().filter(|_| self.row.closure).and_then(|loaded| loaded.snapshot.as_deref());
+        FiberView {
+            arguments: arguments.collect(),
+            result: self.row.result.as_deref().map(shown),
+            frames,
+            branches: branches.collect(),
+            stash: stash.map(shown),
+            problem: self.problem.as_deref().map(|why| self.redactor.text(why)),
+            status: self.status(exec),
+        }
+    }
+
+    fn frame(&self, exec: &Executor, depth: usize, frame: &Snapshot) -> FrameView {
+        let function = frame.fiber.as_deref().filter(|_| depth > 0).unwrap_or(&self.row.name);
+        let layout = match depth {
+            0 => self.loaded.as_ref().and_then(|loaded| loaded.layout.as_ref()).map(|row| row.hash.clone()),
+            _ => frame.layout.clone(),
+        };
+        let secrecy = self.secrecy_of_frame(exec, depth, Some(frame));
+        let machine = exec.registry.get(function).map(|known| known.machine()).or_else(|| machine_of(function, layout.as_deref()));
+        let is_current = machine.is_some_and(|machine| Some(&row_of(machine).hash) == layout.as_ref());
+        let locals = frame.locals.iter().map(|(name, text)| LocalView {
+            name: name.clone(),
+            role: secrecy.role(&frame.at, name),
+            value: ValueView::of(text.get(), secrecy.hides(name), &self.redactor),
+        });
+        FrameView { function: function.to_owned(), at: frame.at.clone(), layout, is_current, locals: locals.collect() }
+    }
+}
+
+/// What is known of a function's secrets.
+struct Secrecy {
+    code: Option<Layout>,
+    stored: Option<Layout>,
+}
+
+impl Secrecy {
+    /// Whether a value is not shown. Where neither the code nor a layout is known, none is.
+    fn hides(&self, name: &str) -> bool {
+        let known = || self.code.iter().chain(&self.stored);
+        known().next().is_none() || known().any(|layout| layout.is_secret(name))
+    }
+
+    fn role(&self, at: &str, name: &str) -> LoopRole {
+        match self.stored.iter().chain(&self.code).find_map(|layout| layout.role(at, name)) {
+            Some(LocalRole::Items) => LoopRole::Items,
+            Some(LocalRole::Position) => LoopRole::Position,
+            _ => LoopRole::Value,
+        }
+    }
+}
+
+/// Arguments by name, each as its JSON.
+fn arguments(args: &str) -> Vec<(String, String)> {
+    let read: BTreeMap<String, Box<serde_json::value::RawValue>> = serde_json::from_str(args).unwrap_or_default();
+    read.into_iter().map(|(name, text)| (name, text.get().to_owned())).collect()
+}
+
+impl ValueView {
+    pub(crate) fn of(json: &str, is_secret: bool, redactor: &Redactor) -> Self {
+        let bytes = json.len();
+        if is_secret {
+            return ValueView { value: None, preview: None, bytes: 0, is_secret };
+        }
+        if bytes > LONGEST_VALUE {
+            let end = (0..=1024).rev().find(|&end| json.is_char_boundary(end)).unwrap_or(0);
+            // Of the whole: a secret may stand across the end.
+            let mut preview = redactor.text(&json[..json.len().min(end + redactor.longest())]);
+            let end = (0..=end.min(preview.len())).rev().find(|&end| preview.is_char_boundary(end)).unwrap_or(0);
+            preview.truncate(end);
+            return ValueView { value: None, preview: Some(preview), bytes, is_secret };
+        }
+        let mut value = serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()));
+        redactor.value(&mut value);
+        ValueView { value: Some(value), preview: None, bytes, is_secret }
+    }
+}
+
+/// Functions that this process knows: those that are registered, and those that were called.
+pub(crate) fn functions(exec: &Executor) -> Vec<FunctionView> {
+    let registered: Vec<&'static Machine> = exec.registry.machines().collect();
+    let names: Vec<&str> = registered.iter().map(|machine| machine.name).collect();
+    let called = crate::layout::rows::machines().into_iter().filter(|machine| !names.contains(&machine.name));
+    let mut all: Vec<FunctionView> = registered.iter().map(|machine| function(machine, true)).collect();
+    all.extend(called.map(|machine| function(machine, false)));
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all.dedup_by(|a, b| a.name == b.name);
+    all
+}
+
+fn function(machine: &'static Machine, is_registered: bool) -> FunctionView {
+    let place = |n: usize| machine.source.as_ref()?.cuts.get(n).filter(|(line, ..)| *line != u32::MAX);
+    let cuts = machine.cuts.iter().enumerate().map(|(n, cut)| CutView {
+        name: cut.name.to_owned(),
+        kind: if cut.kind == CutKind::Pending { "pending" } else { cut.kind.word() },
+        is_effect: cut.effect,
+        line: place(n).map(|place| place.0),
+        column: place(n).map(|place| place.1),
+        end: place(n).map(|place| place.2),
+        topics: cut.topics.iter().map(|&topic| topic.to_owned()).collect(),
+    });
+    let source = machine.source.as_ref().map(|source| SourceView {
+        file: source.file.to_owned(),
+        line: source.line,
+        column: source.column,
+        text: source.text.to_owned(),
+        hash: hex(&Sha256::digest(source.text.as_bytes())),
+        locals: source.locals.iter().map(|&(name, line)| (name.to_owned(), line)).collect(),
+    });
+    FunctionView {
+        name: machine.name.to_owned(),
+        layout: row_of(machine).hash.clone(),
+        version: machine.version,
+        is_registered,
+        arguments: machine.arguments.iter().map(|&name| name.to_owned()).collect(),
+        cuts: cuts.collect(),
+        source,
+    }
+}
+
+impl PositionView {
+    /// Where the unfinished fibers stand, whatever code left them there.
+    pub(crate) fn of(groups: Vec<UnfinishedGroup>) -> Vec<Self> {
+        let mut counts: BTreeMap<(String, Option<String>, bool), u64> = BTreeMap::new();
+        for group in groups {
+            *counts.entry((group.name, group.at, group.waiting)).or_default() += group.fibers;
+        }
+        counts.into_iter().map(|((name, at, is_waiting), fibers)| PositionView { name, at, is_waiting, fibers }).collect()
+    }
+}
+
+impl AgentView {
+    pub(crate) fn of(row: AgentRow) -> Self {
+        let AgentRow { agent: AgentId { class, name }, state, awake_ms, deaths, changed_ms } = row;
+        let state = state.map(|text| ValueView::of(&text, false, &Redactor::default()));
+        AgentView { class, name, state, awake_ms, deaths, changed_ms }
+    }
+}
+
+impl ScheduleView {
+    pub(crate) fn of(row: ScheduleRow) -> Self {
+        use crate::store::ScheduleTiming;
+        let timing = match &row.timing {
+            ScheduleTiming::Cron(pattern) => Some(pattern.clone()),
+            ScheduleTiming::Every(ms) => Some(ms.to_string()),
+            ScheduleTiming::Delay | ScheduleTiming::Time => None,
+        };
+        ScheduleView {
+            kind: row.timing.kind(),
+            timing,
+            payload: ValueView::of(&row.payload, false, &Redactor::default()),
+            id: row.id,
+            class: row.agent.class,
+            agent: row.agent.name,
+            name: row.name,
+            next_ms: row.next_ms,
+            running_ms: row.running_ms,
+            attempts: row.attempts,
+            deaths: row.deaths,
+            error: row.error,
+        }
+    }
+}
+
+/// Statuses of a page of rows, without secrets. Only rows with texts of errors cost a look at their
+/// snapshots, and only where their function has secrets.
+pub(crate) async fn statuses(exec: &Arc<Executor>, rows: Vec<FiberRow>) -> Vec<FiberStatus> {
+    let mut statuses = Vec::with_capacity(rows.len());
+    for row in rows {
+        let machine = exec.registry.get(&row.name).map(|known| known.machine()).or_else(|| machine_of(&row.name, None));
+        let is_plain = row.closure || machine.is_some_and(|machine| machine.secrets.is_empty() && !machine.calls());
+        if is_plain || row.reason.is_none() && row.retry.is_none() && row.metadata.is_none() && row.key.is_none() {
+            statuses.push(FiberStatus::of(row).live(&exec.runtime.active));
+        } else {
+            statuses.push(Stored::of(exec, row).await.status(exec));
+        }
+    }
+    statuses
+}

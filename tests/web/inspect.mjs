@@ -1,0 +1,262 @@
+// The inspector over the company of `examples/inspect.rs`, in Chromium: what a person sees and does.
+//
+//   cargo build --example inspect && npm ci && node inspect.mjs [part of a case's name]
+//   node inspect.mjs --pictures FOLDER     how it looks
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { chromium } from "playwright-core";
+import { until } from "./support/until.mjs";
+
+const program = process.env.INSPECT ?? join(import.meta.dirname, "../../target/debug/examples/inspect");
+const widths = [
+  { width: 1280, height: 860 },
+  { width: 390, height: 844 },
+];
+
+/** The company, opened anew for each case. */
+async function company() {
+  const folder = mkdtempSync(join(tmpdir(), "forever-inspect-"));
+  const child = spawn(program, ["0", join(folder, "company.db")], { stdio: ["ignore", "pipe", "inherit"] });
+  const kill = () => child.kill("SIGKILL");
+  process.on("exit", kill);
+  const address = await new Promise((resolve, reject) => {
+    const lines = createInterface({ input: child.stdout });
+    lines.once("line", (line) => resolve(line.replace("inspector: ", "")));
+    child.once("exit", (code) => reject(new Error(`the example ended with ${code}`)));
+  });
+  const api = async (path) => (await fetch(`${address}api/${path}`)).json();
+  const find = async (key) => (await api(`fibers?key=${key}`)).fibers[0];
+  await until("the seeded faults", async () => {
+    const { in_doubt, retrying, reasons } = await api("overview");
+    return in_doubt.length === 1 && retrying.length === 1 && reasons.length === 3 && (await find("order-1044"))?.state === "waiting";
+  });
+  const end = async () => {
+    process.off("exit", kill);
+    child.removeAllListeners("exit");
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGKILL");
+    await gone;
+    rmSync(folder, { recursive: true, force: true });
+  };
+  return { address, api, find, end };
+}
+
+const state = async (company, key, wanted) => until(`${key} is ${wanted}`, async () => (await company.find(key)).state === wanted);
+
+/** Opens a view, and keeps what the page complains of. */
+async function open(browser, company, hash, options = {}) {
+  const context = await browser.newContext({ viewport: widths[0], ...options });
+  const page = await context.newPage();
+  page.complaints = [];
+  page.on("pageerror", (error) => page.complaints.push(error.message));
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && page.complaints.push(message.text()));
+  await page.goto(`${company.address}${hash}`);
+  await page.locator("main h1").waitFor();
+  return page;
+}
+
+const hashes = async (company) => ({
+  overview: "#/",
+  fibers: "#/fibers",
+  failed: `#/fiber/${(await company.find("order-1042")).id}`,
+  doubt: `#/fiber/${(await company.find("order-1041")).id}`,
+  parked: `#/fiber/${(await company.find("report-9")).id}`,
+  waits: `#/fiber/${(await company.find("order-1044")).id}`,
+  retries: `#/fiber/${(await company.find("notice-77")).id}`,
+  children: `#/fiber/${(await company.find("hire-3")).id}`,
+  ops: "#/ops",
+  functions: "#/functions",
+  function: "#/function/purchase",
+  agents: "#/agents",
+  schedules: "#/schedules",
+});
+
+const dialog = (page) => page.locator("dialog");
+const button = (scope, name) => scope.getByRole("button", { name, exact: true });
+
+const cases = {
+  async "every view fits both widths in both schemes, without a complaint"(browser, company) {
+    for (const [name, hash] of Object.entries(await hashes(company))) {
+      for (const viewport of widths) {
+        for (const colorScheme of ["light", "dark"]) {
+          const page = await open(browser, company, hash, { viewport, colorScheme });
+          const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert.ok(tooWide <= 0, `${name} at ${viewport.width}: ${tooWide} px too wide`);
+          const back = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+          assert.equal(back, colorScheme === "dark" ? "rgb(17, 18, 20)" : "rgb(246, 247, 249)");
+          assert.deepEqual(page.complaints, [], name);
+          await page.context().close();
+        }
+      }
+    }
+  },
+
+  async "the overview says what is wrong, and leads to it"(browser, company) {
+    const page = await open(browser, company, "");
+    assert.equal(await page.locator("h1").textContent(), "Needs you");
+    const sentence = await page.locator(".verdict .sentence").textContent();
+    for (const part of ["1 operation of unknown outcome", "2 fibers failed", "2 fibers parked", "1 retrying"]) assert.ok(sentence.includes(part), sentence);
+    await page.locator(".reasons a", { hasText: "the limit is 500" }).click();
+    await page.waitForURL(/state=failed&name=purchase/);
+    await page.locator(".fibers a").nth(1).waitFor();
+    assert.equal(await page.locator(".fibers a").count(), 2);
+    await page.locator(".fibers a", { hasText: "order-1042" }).click();
+    assert.equal(await page.locator(".verdict .sentence").textContent(), "the order costs 640, and the limit is 500");
+    assert.deepEqual(page.complaints, []);
+  },
+
+  async "the source has an arrow at the step and the values beside their lines"(browser, company) {
+    const page = await open(browser, company, (await hashes(company)).doubt);
+    const current = page.locator(".line.current");
+    assert.match(await current.locator("code").textContent(), /step!\("charge", effect/);
+    assert.equal(await current.locator(".arrow").textContent(), "▶");
+    const approved = page.locator(".line", { hasText: "let approved" });
+    assert.equal(await approved.locator(".value summary").textContent(), "approved true");
+    assert.match(await approved.locator(".here").textContent(), /fibers? here/);
+    const head = page.locator(".line").first();
+    assert.match(await head.textContent(), /order \{"customer":"Ada"/);
+    assert.ok(!(await page.content()).includes("4929 1234"), "the card is marked #[secret]");
+    assert.match(await head.textContent(), /card ••••••/);
+  },
+
+  async "a fiber that is called has its frame, and the one that calls it too"(browser, company) {
+    await until("research calls", async () => (await company.api(`fibers/${(await company.find("research-12")).id}`)).fiber.frames.length === 2);
+    const page = await open(browser, company, `#/fiber/${(await company.find("research-12")).id}`);
+    await page.locator(".frames a").nth(1).waitFor();
+    assert.match(await page.locator(".frames").textContent(), /research at note.*summarize at /);
+    await page.locator(".frames a").first().click();
+    await page.locator(".line.current", { hasText: "call!(summarize" }).waitFor();
+  },
+
+  async "an operation of unknown outcome is resolved, and the fiber goes on"(browser, company) {
+    const page = await open(browser, company, "#/ops");
+    await button(page.locator("[data-op]"), "Resolve").click();
+    await dialog(page).locator("textarea").fill("no json");
+    await button(dialog(page), "Resolve").click();
+    assert.match(await dialog(page).locator(".problem").textContent(), /not JSON/);
+    await dialog(page).locator("textarea").fill('"receipt 17"');
+    await button(dialog(page), "Resolve").click();
+    await state(company, "order-1041", "completed");
+    await page.locator(".empty").waitFor();
+  },
+
+  async "a person approves an order, and sees it end"(browser, company) {
+    const page = await open(browser, company, (await hashes(company)).waits);
+    assert.match(await page.locator(".verdict .sentence").textContent(), /a message on “approval”/);
+    await button(page, "Send").click();
+    assert.equal(await dialog(page).locator("input").inputValue(), "approval");
+    await button(dialog(page), "Send").click();
+    // Live: nobody asks for the page again.
+    await page.locator(".head .badge.completed").waitFor();
+    assert.match(await page.locator("aside").textContent(), /Result.*receipt/);
+  },
+
+  async "what was stopped is resumed, restarted, ended by hand and cancelled"(browser, company) {
+    const views = await hashes(company);
+    const page = await open(browser, company, views.failed);
+    await button(page, "Resume").click();
+    await button(dialog(page), "Resume").click();
+    await page.locator(".toast", { hasText: "Resumed" }).waitFor();
+    // The limit is as it was.
+    await state(company, "order-1042", "failed");
+    await button(page, "Restart").click();
+    await button(dialog(page), "Cancel").click();
+    assert.equal(await dialog(page).evaluate((node) => node.open), false);
+    const parked = await open(browser, company, views.parked);
+    assert.match(await parked.locator(".verdict").textContent(), /cannot resume/);
+    await button(parked, "End by hand").click();
+    await dialog(parked).locator("textarea").fill("900");
+    await button(dialog(parked), "End it").click();
+    await state(company, "report-9", "completed");
+    const retries = await open(browser, company, views.retries);
+    assert.match(await retries.locator(".verdict.warn .sentence").textContent(), /“post” failed \d+ times?, the next attempt/);
+    await button(retries, "Cancel").click();
+    await button(dialog(retries), "Cancel it").click();
+    await state(company, "notice-77", "cancelled");
+  },
+
+  async "one command reaches every fiber of a filter"(browser, company) {
+    const page = await open(browser, company, "#/fibers?state=waiting&name=purchase");
+    await page.locator(".fibers a").first().waitFor();
+    await button(page, "Cancel all …").click();
+    await button(dialog(page), "Cancel all").click();
+    await page.locator(".toast", { hasText: "2 done" }).waitFor();
+    for (const key of ["order-1044", "order-1045"]) await state(company, key, "cancelled");
+  },
+
+  async "keys, search, addresses and the scheme work without a mouse"(browser, company) {
+    const page = await open(browser, company, "");
+    await page.keyboard.press("g");
+    await page.keyboard.press("f");
+    await page.locator("h1", { hasText: "Fibers" }).waitFor();
+    await page.locator("[data-row]").first().waitFor();
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    await page.keyboard.press("k");
+    const first = await page.locator("[data-row]").first().getAttribute("data-row");
+    assert.equal(await page.evaluate(() => document.activeElement.dataset.row), first);
+    await page.keyboard.press("Enter");
+    await page.waitForURL(new RegExp(`fiber/${first}`));
+    await page.keyboard.press("/");
+    await page.keyboard.type("order-1043");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/fiber\//);
+    await page.locator(".sentence", { hasText: "costs 2400" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("/");
+    await page.keyboard.type("LIMIT IS");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/text=LIMIT/);
+    await page.locator(".fibers a").nth(1).waitFor();
+    assert.equal(await page.locator(".fibers a").count(), 2);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("t");
+    const dark = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    assert.equal(await dark(), "rgb(17, 18, 20)");
+    await page.reload();
+    await page.locator(".fibers a").nth(1).waitFor();
+    assert.equal(await dark(), "rgb(17, 18, 20)");
+    await page.keyboard.press("?");
+    await dialog(page).getByText("next and previous row").waitFor();
+    await page.keyboard.press("Escape");
+    await page.goto(`${company.address}#/fiber/nothing`);
+    await page.locator("h1", { hasText: "Not here" }).waitFor();
+  },
+};
+
+async function pictures(browser, folder) {
+  const shop = await company();
+  for (const [name, hash] of Object.entries(await hashes(shop))) {
+    for (const viewport of widths) {
+      for (const colorScheme of ["light", "dark"]) {
+        const page = await open(browser, shop, hash, { viewport, colorScheme });
+        await page.screenshot({ path: join(folder, `${name}-${colorScheme}-${viewport.width}.png`) });
+        await page.context().close();
+      }
+    }
+  }
+  await shop.end();
+}
+
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+let failed = 0;
+if (process.argv[2] === "--pictures") await pictures(browser, process.argv[3]);
+else {
+  for (const [sentence, perform] of Object.entries(cases)) {
+    if (process.argv[2] && !sentence.includes(process.argv[2])) continue;
+    const begun = Date.now();
+    const shop = await company();
+    let why;
+    await perform(browser, shop).catch((error) => (why = error));
+    for (const context of browser.contexts()) await context.close();
+    await shop.end();
+    if (why) failed += 1;
+    console.log(`${why ? "FAILED" : "ok"} ${sentence} (${((Date.now() - begun) / 1000).toFixed(1)} s)${why ? `\n${why.stack}` : ""}`);
+  }
+}
+await browser.close();
+process.exit(failed === 0 ? 0 : 1);
