@@ -26,7 +26,7 @@ pub use forever_store::{
     InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, LogItem, MessageRole, MessageRow, MessageUpdate, NewFiber,
     NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore,
     OpsDelta, PendingMessage, QueuePolicy, ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
-    ScheduleTiming, Seq, SnapshotDelta, SnapshotRows, Sqlite, Store, StoredClaim, StreamBatch, Suspension, TurnFilter, TurnKind,
-    TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup, UpdateRefused, Wait,
-    WaitResult, WorkerId, arguments_digest, has_pending_interaction, is_same_payload,
+    ScheduleTiming, Seq, SnapshotDelta, SnapshotRows, Sqlite, Store, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension,
+    TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup,
+    UpdateRefused, Wait, WaitResult, WorkerId, arguments_digest, has_pending_interaction, is_same_payload,
 };

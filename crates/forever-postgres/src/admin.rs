@@ -6,7 +6,7 @@ use forever_store::{
 use tokio_postgres::error::SqlState;
 
 use crate::sql::{Arg, Done, Fail, Row, Tx, args};
-use crate::{claims, fibers, ops, snapshot_rows};
+use crate::{claims, fibers, ops, snapshot_rows, streams};
 
 pub(crate) async fn resolve(tx: &Tx, id: &str, how: &End, now_ms: i64) -> Done<CommandResult<(FiberRow, End)>> {
     let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
@@ -283,6 +283,7 @@ async fn remove(tx: &Tx, fibers: &[&Candidate]) -> Done<bool> {
     tx.batch("RELEASE SAVEPOINT remove").await?;
     ops::delete(tx, &seqs).await?;
     snapshot_rows::delete(tx, &seqs).await?;
+    streams::delete(tx, &seqs).await?;
     Ok(true)
 }
 

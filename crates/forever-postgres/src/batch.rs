@@ -9,14 +9,15 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use forever_store::{
-    BoxFuture, Claim, Error, LayoutRow, NewSnapshot, OpRecord, OpState, OpsDelta, Result, Seq, StreamBatch, TurnSeq, TurnWrite,
+    BoxFuture, Claim, Error, LayoutRow, NewSnapshot, OpRecord, OpState, OpsDelta, Result, Seq, StreamAppend, StreamBatch, TurnSeq,
+    TurnWrite,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::call::{Kind, Shared, Work, is_of_row};
-use crate::sql::{Done, Tx, args};
-use crate::{chat, fibers, layouts, ops};
+use crate::sql::{Arg, Done, Tx, args};
+use crate::{chat, fibers, layouts, ops, streams};
 
 /// Most writes that share a statement.
 const MOST: usize = 1000;
@@ -54,7 +55,7 @@ impl Queued {
 
     fn bytes(&self) -> usize {
         match self {
-            Queued::Checkpoint(job) => job.args.1.data.len(),
+            Queued::Checkpoint(job) => job.args.1.data.len() + job.args.1.appended.iter().map(|append| append.data.len()).sum::<usize>(),
             Queued::Started(_) => 256,
             Queued::Chunks(job) => job.args.2.data.len(),
         }
@@ -253,29 +254,38 @@ fn number(n: u64) -> i64 {
 }
 
 async fn checkpoints(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
-    fibers_of(
-        tx,
-        "UPDATE @snapshots s SET number = u.number, deaths = 0, saved_ms = u.saved_ms, at = u.at, data = u.data
+    let appends = appends(jobs);
+    let update = "UPDATE @snapshots s SET number = u.number, deaths = 0, saved_ms = u.saved_ms, at = u.at, data = u.data
          FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) u (fiber, epoch, number, saved_ms, at, data)
-         WHERE s.fiber = u.fiber AND s.epoch = u.epoch AND s.number = u.number - 1 RETURNING s.fiber",
-        args![
-            column(jobs, |job| job.0.fiber),
-            column(jobs, |job| job.0.epoch),
-            column(jobs, |job| number(job.1.number)),
-            column(jobs, |job| job.1.now_ms),
-            column(jobs, |job| job.1.at),
-            column(jobs, |job| job.1.data.as_str()),
-        ],
-    )
-    .await
+         WHERE s.fiber = u.fiber AND s.epoch = u.epoch AND s.number = u.number - 1 RETURNING s.fiber";
+    let mut args = vec![
+        Arg::from(column(jobs, |job| job.0.fiber)),
+        Arg::from(column(jobs, |job| job.0.epoch)),
+        Arg::from(column(jobs, |job| number(job.1.number))),
+        Arg::from(column(jobs, |job| job.1.now_ms)),
+        Arg::from(column(jobs, |job| job.1.at)),
+        Arg::from(column(jobs, |job| job.1.data.as_str())),
+    ];
+    if appends.is_empty() {
+        return fibers_of(tx, update, &args).await;
+    }
+    args.extend(streams::arguments(&appends));
+    fibers_of(tx, &format!("WITH done AS ({update}), {} SELECT fiber FROM done", streams::parts(7)), &args).await
+}
+
+/// Items that checkpoints append, with their fibers and times.
+fn appends(jobs: &[Checkpoint]) -> Vec<(Seq, i64, &StreamAppend)> {
+    jobs.iter().flat_map(|(claim, new)| new.appended.iter().map(|append| (claim.fiber, new.now_ms, append))).collect()
 }
 
 /// As [`checkpoints`], and stores what the checkpoints change of operations.
 async fn checkpoints_with_ops(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
     let settled: Vec<_> = jobs.iter().flat_map(|(claim, new)| new.ops.settled.iter().map(|op| (claim.fiber, new.now_ms, op))).collect();
+    let [fibers, names, counts, texts, keeps, times] = streams::arguments(&appends(jobs));
     fibers_of(
         tx,
-        "WITH u AS MATERIALIZED (
+        &format!(
+            "WITH u AS MATERIALIZED (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bool[])
                       u (fiber, epoch, number, saved_ms, at, data, temporary)),
          done AS (
@@ -293,8 +303,11 @@ async fn checkpoints_with_ops(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
              RETURNING o.fiber, o.number, o.id),
          items AS (
              DELETE FROM @op_items i USING (SELECT fiber, number, id FROM v UNION ALL SELECT fiber, number, id FROM temporary) g
-             WHERE i.fiber = g.fiber AND i.number = g.number AND i.op = g.id)
+             WHERE i.fiber = g.fiber AND i.number = g.number AND i.op = g.id),
+         {}
          SELECT fiber FROM done",
+            streams::parts(14)
+        ),
         args![
             column(jobs, |job| job.0.fiber),
             column(jobs, |job| job.0.epoch),
@@ -309,6 +322,12 @@ async fn checkpoints_with_ops(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
             column(&settled, |op| op.2.id.as_str()),
             column(&settled, |op| op.2.state.as_str()),
             column(&settled, |op| op.2.outcome.as_deref()),
+            fibers,
+            names,
+            counts,
+            texts,
+            keeps,
+            times,
         ],
     )
     .await

@@ -7,7 +7,7 @@ use forever_store::{
 };
 
 use crate::sql::{Arg, Done, Row, Tx, args, damaged, refused};
-use crate::{admin, claims, layouts, ops, snapshot_rows, waits};
+use crate::{admin, claims, layouts, ops, snapshot_rows, streams, waits};
 
 pub(crate) async fn accept(tx: &Tx, new: &NewFiber) -> Done<AcceptResult> {
     let made = insert(tx, new).await?;
@@ -307,6 +307,7 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
     }
     ops::pass(tx, seq, new.number - 1, &new.ops, new.now_ms).await?;
     snapshot_rows::change(tx, seq, &new.delta).await?;
+    streams::append(tx, seq, &new.appended, new.now_ms).await?;
     if let Some(message) = new.received {
         tx.run("DELETE FROM @messages WHERE seq = $1 AND fiber = $2", args![message, seq]).await?;
     }

@@ -30,6 +30,7 @@ mod schema;
 mod snapshot_rows;
 mod sql;
 mod store;
+mod streams;
 mod turns;
 mod waits;
 mod workers;

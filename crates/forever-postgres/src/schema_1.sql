@@ -100,6 +100,17 @@ CREATE TABLE @op_items (
     PRIMARY KEY (fiber, number, op, n)
 );
 
+-- Items of streams, one row for each append.
+CREATE TABLE @stream_items (
+    fiber     BIGINT NOT NULL,
+    name      TEXT NOT NULL,
+    first     BIGINT NOT NULL,
+    count     BIGINT NOT NULL,
+    data      TEXT NOT NULL,
+    stored_ms BIGINT NOT NULL,
+    PRIMARY KEY (fiber, name, first)
+);
+
 CREATE TABLE @branch_results (
     fiber  BIGINT NOT NULL REFERENCES @fibers (seq) ON DELETE CASCADE,
     number BIGINT NOT NULL,

@@ -9,8 +9,8 @@ use forever_store::{
     FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow,
     MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore,
     PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, Seq, StoredClaim,
-    StreamBatch, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup,
-    UpdateRefused, Wait, WaitResult, WorkerId,
+    StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use tokio::task::AbortHandle;
 
@@ -20,7 +20,7 @@ use crate::options::Builder;
 use crate::pool::Access;
 use crate::sql::args;
 use crate::workers::{Become, Watch};
-use crate::{admin, agents, chat, claims, fibers, ops, turns, waits, workers};
+use crate::{admin, agents, chat, claims, fibers, ops, streams, turns, waits, workers};
 
 /// Store in a Postgres database, which any number of workers share.
 ///
@@ -320,6 +320,12 @@ impl AdminStore for PostgresStore {
         self.write_one("delete tombstones", (deletion, deleted_before_ms), |tx, args| {
             Box::pin(admin::delete_tombstones(tx, &args.0, args.1))
         })
+    }
+}
+
+impl StreamStore for PostgresStore {
+    fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
+        self.read("read a stream", (fiber, name, from, limit), |tx, args| Box::pin(streams::read(tx, args.0, &args.1, args.2, args.3)))
     }
 }
 

@@ -85,7 +85,7 @@ pub struct FiberQuery {
     pub exclude_awaited: bool,
     /// Leaves out fibers with an operation in doubt.
     ///
-    /// That is an effect or an operation by hand that is `started`.
+    /// That is an effect or a manual operation that is `started`.
     pub exclude_in_doubt: bool,
 }
 

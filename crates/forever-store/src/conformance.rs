@@ -4,6 +4,7 @@ mod chat;
 mod claims;
 mod lists;
 pub(crate) mod ops;
+mod streams;
 
 use std::sync::Arc;
 
@@ -62,6 +63,8 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     counts_deaths_of_running_fibers_only(&make().await).await;
     ops::run(&make).await;
     claims::run(&make).await;
+    streams::keep_their_items_with_the_checkpoints_that_append_them(&make().await).await;
+    streams::keep_the_newest_items(&make().await).await;
     wakes_what_is_due_and_nothing_else(&make().await).await;
     groups_unfinished_fibers_and_wakes_those_that_wait(&make().await).await;
     keeps_messages_until_they_are_received(&make().await).await;
@@ -158,6 +161,7 @@ pub(crate) fn snapshot(number: u64) -> NewSnapshot {
         layouts: None,
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
+        appended: Vec::new(),
         received: None,
         joined: false,
         children: Vec::new(),

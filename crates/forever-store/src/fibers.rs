@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta, SnapshotRows};
+use super::{
+    AgentId, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta, SnapshotRows,
+    StreamAppend,
+};
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -259,7 +262,7 @@ pub struct LoadedFiber {
     pub interrupted: bool,
     /// Epoch.
     pub epoch: Epoch,
-    /// Operations that began since checkpoint `number`, whatever their state. Not those by hand.
+    /// Operations that began since checkpoint `number`, whatever their state, except manual ones.
     pub ops: Vec<OpRecord>,
     /// Branch results stored since checkpoint `number`.
     pub branches: Vec<BranchResult>,
@@ -330,6 +333,8 @@ pub struct NewSnapshot {
     pub ops: OpsDelta,
     /// Changes of the rows beside the main text.
     pub delta: SnapshotDelta,
+    /// Items to append to streams of the fiber.
+    pub appended: Vec<StreamAppend>,
     /// Number of a received [`PendingMessage`], to be deleted.
     pub received: Option<i64>,
     /// Whether the stored branch results of the fiber are to be deleted.

@@ -51,7 +51,7 @@ pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState
 pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};
-pub use streams::StreamBatch;
+pub use streams::{StreamAppend, StreamBatch, StreamStore};
 
 /// The types of `rusqlite` that a closure with a [`Tx`] needs. Use them in place of a dependency of
 /// your own, so that the two are one version. A new version of `rusqlite` is a breaking change of
@@ -65,11 +65,12 @@ pub mod rusqlite {
     };
 }
 
-/// Everything that a runtime stores; implemented for every type that has the five groups.
+/// Everything that a runtime stores; implemented for every type that has the six groups.
 ///
 /// [`FiberStore`] has fibers and their activations, [`OpStore`] the ledger of operations,
-/// [`AdminStore`] commands, lists and deletion, [`AgentStore`] agents and schedules, and
-/// [`ChatStore`] turns and messages. A wrapper holds another store and delegates.
+/// [`AdminStore`] commands, lists and deletion, [`AgentStore`] agents and schedules,
+/// [`ChatStore`] turns and messages, and [`StreamStore`] what fibers append. A wrapper holds
+/// another store and delegates.
 ///
 /// # What an implementation keeps to
 ///
@@ -119,9 +120,9 @@ pub mod rusqlite {
 /// | [`Value`](crate::ErrorKind::Value) | a stored row cannot be read | parks the fiber whose load fails, with the error as the reason; any other call fails |
 /// | [`DatabaseLost`](crate::ErrorKind::DatabaseLost) | the database was removed or replaced | every later call should fail so too |
 /// | [`Closed`](crate::ErrorKind::Closed) | after [`FiberStore::close`] or [`FiberStore::abandon`] | stops |
-pub trait Store: FiberStore + AdminStore + AgentStore + OpStore + ChatStore + Send + Sync + fmt::Debug {}
+pub trait Store: FiberStore + StreamStore + AdminStore + AgentStore + OpStore + ChatStore + Send + Sync + fmt::Debug {}
 
-impl<S: FiberStore + AdminStore + AgentStore + OpStore + ChatStore + Send + Sync + fmt::Debug> Store for S {}
+impl<S: FiberStore + StreamStore + AdminStore + AgentStore + OpStore + ChatStore + Send + Sync + fmt::Debug> Store for S {}
 
 /// Digest of the arguments of a fiber, for its [`FiberTombstone`]: 32 hexadecimal digits.
 ///

@@ -59,7 +59,7 @@ pub enum OpKind {
     Step,
     /// Step that is an `effect`.
     Effect,
-    /// Operation by hand, under a key of its own.
+    /// Manual operation (`ctx.op`), under its own key.
     ByHand,
     /// Transaction in the program's own tables. Temporary.
     Transaction,
@@ -101,12 +101,12 @@ pub struct OpRecord {
     pub kind: OpKind,
     /// Stored name of the function that has the step, or the name of a closure fiber.
     pub function: String,
-    /// Stored name of the step; of an operation by hand, its kind in the program.
+    /// Stored name of the step; for a manual operation, its kind in the program.
     pub step: String,
     /// Key that is a part of its id, canonical JSON.
     pub key: Option<String>,
-    /// Number of checkpoints that the fiber had made when it began. `None` by hand, where the
-    /// operation is the same wherever the fiber stands.
+    /// Number of checkpoints that the fiber had made when it began. `None` for manual operations,
+    /// which are the same at every position of the fiber.
     pub number: Option<u64>,
     /// State.
     pub state: OpState,
@@ -120,7 +120,8 @@ pub struct OpRecord {
     pub retry: Option<OpRetry>,
     /// Last stash of its body, JSON.
     pub stash: Option<String>,
-    /// Layout of `function` that it began under. `None` by hand, in a closure fiber, and in lists.
+    /// Layout of `function` that it began under. `None` for manual operations, in closure fibers,
+    /// and in lists.
     pub layout: Option<Arc<LayoutRow>>,
 }
 
@@ -217,7 +218,7 @@ pub trait OpStore {
     /// stash is progress of the fiber, which sets its deaths to 0.
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Gives an operation by hand.
+    /// Returns a manual operation.
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
 
     /// Appends items to the log of an operation.
@@ -230,15 +231,15 @@ pub trait OpStore {
     /// Gives the log of an operation, in the order of the appends.
     fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>>;
 
-    /// Lists the effects and operations by hand of a fiber.
+    /// Lists the effects and manual operations of a fiber.
     ///
     /// By the time at which they were stored first, then by number, then by id.
     fn ops(&self, seq: Seq) -> BoxFuture<'_, Result<Vec<OpRow>>>;
 
-    /// Finds an effect or operation by hand by its id, with its fiber.
+    /// Finds an effect or a manual operation by its id, with its fiber.
     fn find_op(&self, id: String) -> BoxFuture<'_, Result<Option<(Seq, OpRecord)>>>;
 
-    /// Stores the outcome of an effect or operation by hand that is `started`.
+    /// Stores the outcome of an effect or a manual operation that is `started`.
     ///
     /// Refused while its fiber is pending or running. A parked fiber becomes ready; of any other
     /// the epoch is raised. The stash and log stay only if the operation was not executed, and so

@@ -15,6 +15,7 @@ use crate::exec::registry::Registry;
 use crate::exec::{compatibility, dispatch, executor, recovery, retention};
 use crate::frame::fiber::Fiber;
 use crate::frame::resources::Resources;
+use crate::history::History;
 use crate::runtime::events::{Events, Listeners};
 use crate::runtime::link::RuntimeGuard;
 use crate::runtime::settings::{Retention, Settings};
@@ -251,6 +252,14 @@ impl Builder {
     /// How long ended fibers and their keys are kept. Defaults to 24 hours, 7 days and 30 days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.settings.retention = retention;
+        self
+    }
+
+    /// Sets how many checkpoints of each fiber are kept, with the values of its locals.
+    ///
+    /// The default is [`History::last(100)`](History::last).
+    pub fn history(mut self, history: History) -> Self {
+        self.settings.history = history;
         self
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod builder;
 mod chat;
 pub(crate) mod forever;
+mod history;
 pub(crate) mod messages;
 mod redact;
 pub(crate) mod view;

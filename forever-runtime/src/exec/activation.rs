@@ -281,6 +281,9 @@ impl FiberTask {
             }
         };
         let backend = Arc::new(StoreBackend::new(&self.exec, known, claim, &self.alive, self.agent.clone(), same_layout));
+        if let (Begin::Stored(stored), Some(mut history)) = (&begin, backend.history()) {
+            history.resume(&stored.rows);
+        }
         let (id, to_store) = (&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
         let run = match left {
             Some(left) => Run::again(id, to_store, left),

@@ -1,7 +1,7 @@
 //! Backend of a running fiber: stores its checkpoints, and answers its requests from the store.
 use std::any::TypeId;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -16,6 +16,7 @@ use crate::exec::executor::Executor;
 use crate::exec::registry::Known;
 use crate::frame::backend::{Checkpoint, RunBackend};
 use crate::future::BoxFuture;
+use crate::history::Recorder;
 use crate::ops::ledger::Ledger;
 use crate::ops::stored_ledger::StoredLedger;
 use crate::runtime::active::{ActiveGuard, Control};
@@ -48,6 +49,7 @@ pub(super) struct StoreBackend {
     /// Whether this run has made a checkpoint.
     pub(super) progress: AtomicBool,
     ledger: StoredLedger,
+    history: Option<Mutex<Recorder>>,
     /// Held by a suspect until it has made progress.
     suspect: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -74,6 +76,7 @@ impl StoreBackend {
             stays_in_memory: AtomicBool::new(false),
             progress: AtomicBool::new(false),
             ledger: StoredLedger::new(&exec.runtime, claim, Some(&alive.control)),
+            history: exec.runtime.settings.history.recorder(exec.runtime.now_ms()).map(Mutex::new),
             suspect: Mutex::new(None),
         }
     }
@@ -81,6 +84,11 @@ impl StoreBackend {
     /// Makes later writes conditional on this claim.
     pub(super) fn claimed(&self, claim: Claim) {
         self.ledger.fence().claimed(claim);
+    }
+
+    /// The recorder of the fiber's history, unless none is kept.
+    pub(super) fn history(&self) -> Option<MutexGuard<'_, Recorder>> {
+        self.history.as_ref().map(|history| history.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn claim(&self) -> Claim {
@@ -225,6 +233,9 @@ impl RunBackend for StoreBackend {
     }
 
     fn tell(&self, what: EventKind) {
+        if let (EventKind::StepRetried { failed, error, .. }, Some(mut history)) = (&what, self.history()) {
+            history.attempt_failed(*failed, error);
+        }
         let step = match what {
             EventKind::StepStarted { step } => Some(Some((step, self.exec.runtime.clock.now()))),
             EventKind::StepFinished { .. } => Some(None),
@@ -249,14 +260,19 @@ impl RunBackend for StoreBackend {
                 children.push(new);
             }
         }
+        let now_ms = self.exec.runtime.now_ms();
+        let recorded = self
+            .history()
+            .map(|mut history| history.record(number, at, &checkpoint.snapshot, &checkpoint.delta, self.claim().epoch, now_ms));
         let new = NewSnapshot {
             number,
             at,
             data: checkpoint.snapshot,
-            now_ms: self.exec.runtime.now_ms(),
+            now_ms,
             layouts,
             ops: checkpoint.ops,
             delta: checkpoint.delta,
+            appended: recorded.into_iter().collect(),
             received: outbox.received,
             joined: outbox.joined,
             children,

@@ -1,6 +1,8 @@
 //! Settings of the builder that apply to all fibers of a runtime.
 use std::time::Duration;
 
+use crate::history::History;
+
 /// Default maximum time of a check.
 pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -64,6 +66,7 @@ impl Retention {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) retention: Retention,
+    pub(crate) history: History,
     /// How long a cancelled fiber may continue before its future is dropped.
     pub(crate) cancel_grace: Duration,
     /// Maximum time of an agent's recovery hook.
@@ -76,6 +79,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             retention: Retention::default(),
+            history: History::default(),
             cancel_grace: Duration::from_secs(5),
             hook_timeout: Duration::from_secs(10),
             check_timeout: CHECK_TIMEOUT,

@@ -2,7 +2,7 @@
 //! database.
 mod clock;
 mod crash;
-mod dice;
+pub(crate) mod dice;
 pub(crate) mod fuse;
 mod memory;
 mod stage;

@@ -26,6 +26,7 @@ pub(crate) fn snapshot(number: u64) -> NewSnapshot {
         layouts: None,
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
+        appended: Vec::new(),
         received: None,
         joined: false,
         children: Vec::new(),

@@ -140,7 +140,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<OpRecord> {
     })
 }
 
-/// Value of `number` for operations by hand.
+/// Value of `number` for manual operations.
 const BY_HAND: i64 = -1;
 
 /// The stored value of an operation's number.
@@ -229,7 +229,7 @@ pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusq
         .map(drop)
 }
 
-/// An effect or operation by hand of a fiber.
+/// An effect or a manual operation of a fiber.
 fn in_ledger(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<Option<OpRecord>> {
     conn.prepare_cached(&format!("SELECT {COLUMNS} FROM op_ledger o WHERE o.fiber = ?1 AND o.id = ?2 AND o.kind IN ('effect', 'op')"))?
         .query_row(params![seq, id], record)

@@ -6,7 +6,7 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
 use super::recent_ops::{self, Column};
-use super::{claims, layouts, ops, past, snapshot_rows};
+use super::{claims, layouts, ops, past, snapshot_rows, streams};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
@@ -548,6 +548,7 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
         ops::forget_temporary(conn, seq, new.number - 1)?;
     }
     snapshot_rows::change(conn, seq, &new.delta)?;
+    new.appended.iter().try_for_each(|append| streams::append_of_fiber(conn, seq, append, new.now_ms))?;
     if let Some(message) = new.received {
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
     }
@@ -603,7 +604,7 @@ pub(super) fn finish(
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<Option<End>> {
     // Most fibers leave nothing but a snapshot, so one query is cheaper than a statement per table.
-    let (asked, left, waited_for, has_ops): (Option<String>, bool, bool, bool) = conn
+    let (asked, left, waited_for, has_ops, has_streams): (Option<String>, bool, bool, bool, bool) = conn
         .prepare_cached(
             "SELECT cancel,
                     EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND kind IN ('step', 'transaction') AND number =
@@ -612,10 +613,11 @@ pub(super) fn finish(
                     OR EXISTS (SELECT 1 FROM waits WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM branch_results WHERE fiber = ?1),
                     EXISTS (SELECT 1 FROM joins WHERE child = ?1),
-                    EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND ops IS NOT NULL)
+                    EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND ops IS NOT NULL),
+                    EXISTS (SELECT 1 FROM streams WHERE fiber = ?1)
              FROM fibers WHERE seq = ?1",
         )?
-        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))?;
+        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)))?;
     let end = match asked {
         Some(reason) => End::Cancelled(reason),
         None => end.clone(),
@@ -635,6 +637,9 @@ pub(super) fn finish(
     }
     if has_ops {
         recent_ops::fold_readable(conn, seq)?;
+    }
+    if has_streams {
+        streams::close_of_fiber(conn, seq)?;
     }
     ops::settle(conn, seq, settled, now_ms)?;
     if left {

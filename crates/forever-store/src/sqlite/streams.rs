@@ -15,7 +15,11 @@ use std::ops::RangeInclusive;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::{Seq, StreamBatch, TurnSeq};
+use super::Sqlite;
+use super::job::Scope;
+use crate::error::Result;
+use crate::future::BoxFuture;
+use crate::{Seq, StreamAppend, StreamBatch, StreamStore, TurnSeq};
 
 /// Number of a stream.
 pub(super) type StreamSeq = i64;
@@ -113,6 +117,33 @@ pub(super) fn append_of_turn(conn: &Connection, turn: TurnSeq, new: &StreamBatch
     append(conn, stream, new)
 }
 
+/// Appends to a stream of a fiber, and deletes items that need not be kept.
+pub(super) fn append_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
+    let stream = of_fiber(conn, fiber, &new.name)?.map_or_else(|| created(conn, Some(fiber), None, &new.name), Ok)?;
+    let end = end(conn, stream)?;
+    let batch = StreamBatch { first: end.items.cast_unsigned(), count: new.count, data: new.data.clone(), stored_ms: now_ms };
+    if append_at(conn, stream, &end, &batch)?
+        && let Some(keep) = new.keep
+    {
+        trim(conn, stream, (batch.first + batch.count).saturating_sub(keep).cast_signed())?;
+    }
+    Ok(())
+}
+
+/// Items of a stream of a fiber, from a row on that has number `from` in it.
+pub(super) fn read_of_fiber(conn: &Connection, fiber: Seq, name: &str, from: u64, limit: u32) -> rusqlite::Result<Vec<StreamBatch>> {
+    let Some(stream) = of_fiber(conn, fiber, name)? else { return Ok(Vec::new()) };
+    let kept: i64 = conn.prepare_cached("SELECT kept FROM streams WHERE seq = ?1")?.query_row([stream], |r| r.get(0))?;
+    read(conn, stream, from.max(u64::try_from(kept).unwrap_or(0)), limit)
+}
+
+/// Copies the streams of a fiber that has ended.
+pub(super) fn close_of_fiber(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
+    let streams: Vec<StreamSeq> =
+        conn.prepare_cached("SELECT seq FROM streams WHERE fiber = ?1")?.query_map([fiber], |r| r.get(0))?.collect::<Result<_, _>>()?;
+    streams.into_iter().try_for_each(|stream| close(conn, stream))
+}
+
 /// Items of the log of a turn, from a row on that has number `from` in it.
 pub(super) fn read_of_turn(conn: &Connection, turn: TurnSeq, from: u64, limit: u32) -> rusqlite::Result<Vec<StreamBatch>> {
     of_turn(conn, turn)?.map_or_else(|| Ok(Vec::new()), |stream| read(conn, stream, from, limit))
@@ -198,27 +229,45 @@ fn follows(next: &RangeInclusive<u64>, (first, count, data, stored_ms): Stored) 
     }
 }
 
-fn append(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Result<()> {
-    let open: Option<(i64, i64)> = conn
+/// Where a stream ends.
+struct End {
+    /// Number of its items.
+    items: i64,
+    /// Bytes of those that are not copied.
+    bytes: i64,
+    is_copied: bool,
+}
+
+fn end(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<End> {
+    let open = conn
         .prepare_cached("SELECT behind, bytes FROM stream_tail_open WHERE stream = ?1 ORDER BY seq DESC LIMIT 1")?
-        .query_row([stream], |r| Ok((r.get(0)?, r.get(1)?)))
+        .query_row([stream], |r| Ok(End { items: r.get(0)?, bytes: r.get(1)?, is_copied: false }))
         .optional()?;
-    let is_first = open.is_none();
-    let (there, open) = if let Some(open) = open {
-        open
-    } else {
-        let copied = copied(conn, stream)?;
-        // Streams that begin together would otherwise all be copied in one commit.
-        (copied, if copied == 0 { stream.rem_euclid(64) * (FULL / 64) } else { 0 })
-    };
-    if there != new.first.cast_signed() {
-        let why = format!("item {} does not follow the {there} that are stored", new.first);
+    open.map_or_else(
+        || {
+            let items = copied(conn, stream)?;
+            // Streams that begin together would otherwise all be copied in one commit.
+            Ok(End { items, bytes: if items == 0 { stream.rem_euclid(64) * (FULL / 64) } else { 0 }, is_copied: true })
+        },
+        Ok,
+    )
+}
+
+fn append(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Result<()> {
+    let end = end(conn, stream)?;
+    if end.items != new.first.cast_signed() {
+        let why = format!("item {} does not follow the {} that are stored", new.first, end.items);
         return Err(rusqlite::Error::ToSqlConversionFailure(why.into()));
     }
+    append_at(conn, stream, &end, new).map(drop)
+}
+
+/// Appends at the end of a stream; returns whether items were copied.
+fn append_at(conn: &Connection, stream: StreamSeq, end: &End, new: &StreamBatch) -> rusqlite::Result<bool> {
     let long = i64::try_from(new.data.len()).unwrap_or(i64::MAX);
-    let bytes = open.saturating_add(long);
-    if is_first && long >= FULL {
-        return put(conn, stream, new);
+    let bytes = end.bytes.saturating_add(long);
+    if end.is_copied && long >= FULL {
+        return put(conn, stream, new).map(|()| true);
     }
     insert(conn, "INSERT INTO stream_tail (stream, first, count, data, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)", stream, new)?;
     let seq = conn.last_insert_rowid();
@@ -231,8 +280,26 @@ fn append(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::
     if bytes >= FULL {
         copy(conn, stream)?;
         shorten(conn)?;
-    } else if seq % DELETED == 0 {
+        return Ok(true);
+    }
+    if seq % DELETED == 0 {
         shorten(conn)?;
+    }
+    Ok(false)
+}
+
+/// Deletes the rows whose items are all before number `before`, except the last.
+fn trim(conn: &Connection, stream: StreamSeq, before: i64) -> rusqlite::Result<()> {
+    let trimmed = conn
+        .prepare_cached(
+            "DELETE FROM stream_chunks
+             WHERE stream = ?1 AND first < ?2 AND first + count <= ?2
+                   AND first < (SELECT max(first) FROM stream_chunks WHERE stream = ?1)",
+        )?
+        .execute([stream, before])?;
+    if trimmed > 0 {
+        conn.prepare_cached("UPDATE streams SET kept = (SELECT min(first) FROM stream_chunks WHERE stream = ?1) WHERE seq = ?1")?
+            .execute([stream])?;
     }
     Ok(())
 }
@@ -310,6 +377,12 @@ fn close(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
 /// Its rows in the tail belong to no stream from now on.
 fn delete(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
     conn.prepare_cached("DELETE FROM streams WHERE seq = ?1")?.execute([stream]).map(drop)
+}
+
+impl StreamStore for Sqlite {
+    fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
+        Box::pin(self.write("read a stream", Scope::Read, move |c| read_of_fiber(c, fiber, &name, from, limit)))
+    }
 }
 
 #[cfg(test)]

@@ -72,11 +72,20 @@ pub(crate) struct Worker {
 struct Shared {
     /// The connection, while the worker has one. The thread holds it for a batch, a caller for one
     /// job.
-    served: Mutex<Option<Served>>,
+    ///
+    /// Boxed, because the thread writes to it with each statement, and callers write to the field
+    /// beside it with each call.
+    served: Mutex<Option<Box<Served>>>,
     /// Number of jobs that are queued, or taken from the queue and not answered yet.
-    queued: AtomicUsize,
+    queued: OwnCacheLine<AtomicUsize>,
     stop: AtomicBool,
 }
+
+/// Keeps a value that several threads write away from other values. Processors load two lines of 64
+/// bytes at a time.
+#[derive(Default)]
+#[repr(align(128))]
+struct OwnCacheLine<T>(T);
 
 impl Shared {
     /// Runs a job on this thread, after all jobs that were queued before. Returns the job if it has
@@ -88,7 +97,7 @@ impl Shared {
         let Ok(mut served) = self.served.try_lock() else { return Err(job) };
         // Checked with the connection locked: the thread counts its jobs down before it releases
         // the connection.
-        if self.queued.load(Ordering::Acquire) > 0 || self.stop.load(Ordering::Acquire) {
+        if self.queued.0.load(Ordering::Acquire) > 0 || self.stop.load(Ordering::Acquire) {
             return Err(job);
         }
         let Some(on) = served.as_mut().filter(|on| on.commits_without_sync()) else { return Err(job) };
@@ -173,7 +182,7 @@ impl Worker {
                 Ok(Held { conn, log, kept }) => {
                     let writes = log.is_some();
                     let closing = Closing(of_thread);
-                    let served = Served::new(conn, log, witness, Box::new(kept));
+                    let served = Box::new(Served::new(conn, log, witness, Box::new(kept)));
                     *closing.0.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(served);
                     if told.send(Ok(())).is_ok() {
                         serve(&closing.0, writes, jobs);
@@ -282,7 +291,7 @@ impl Worker {
                 Err(back) => job = back,
             }
         }
-        let queued = Queued::new(&self.shared.queued);
+        let queued = Queued::new(&self.shared.queued.0);
         // Usually there is room, and nothing to wait for.
         if let Err(refused) = self.queue.try_send(job) {
             let mpsc::error::TrySendError::Full(job) = refused else { return Err(Error::closed()) };
@@ -396,7 +405,7 @@ fn serve(shared: &Shared, writes: bool, mut jobs: mpsc::Receiver<Box<dyn Job>>) 
         let taken = batch.len();
         let ends = on.ends_before(&mut batch);
         run_batch(on, &mut batch);
-        shared.queued.fetch_sub(taken, Ordering::AcqRel);
+        shared.queued.0.fetch_sub(taken, Ordering::AcqRel);
         if ends {
             return;
         }

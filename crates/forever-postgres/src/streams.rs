@@ -1,0 +1,83 @@
+//! Streams of fibers: one row for each append.
+use forever_store::{Seq, StreamAppend, StreamBatch};
+
+use crate::sql::{Arg, Done, Tx, args};
+
+/// Rows of a stream after which old ones are deleted.
+const TRIMMED: u64 = 64;
+
+/// Parts of a `WITH` that append items and delete old ones, for fibers of its part `done`. Their
+/// parameters begin at `at` and are those of [`arguments`].
+pub(crate) fn parts(at: usize) -> String {
+    let parameter = |n: usize, of: &str| format!("${}::{of}[]", at + n);
+    let types = ["bigint", "text", "bigint", "text", "bigint", "bigint"];
+    let parameters = types.iter().enumerate().map(|(n, of)| parameter(n, of)).collect::<Vec<_>>().join(", ");
+    format!(
+        "appends AS MATERIALIZED (
+             SELECT a.*, coalesce((SELECT i.first + i.count FROM @stream_items i WHERE i.fiber = a.fiber AND i.name = a.name
+                                   ORDER BY i.first DESC LIMIT 1), 0) AS first
+             FROM unnest({parameters}) a (fiber, name, count, data, keep, stored_ms) JOIN done USING (fiber)),
+         appended AS (
+             INSERT INTO @stream_items (fiber, name, first, count, data, stored_ms)
+             SELECT fiber, name, first, count, data, stored_ms FROM appends),
+         trimmed AS (
+             DELETE FROM @stream_items i USING appends a
+             WHERE i.fiber = a.fiber AND i.name = a.name AND a.first % {TRIMMED} = 0 AND i.first + i.count <= a.first + a.count - a.keep)"
+    )
+}
+
+/// Arguments of [`parts`].
+pub(crate) fn arguments<'a>(appends: &[(Seq, i64, &'a StreamAppend)]) -> [Arg<'a>; 6] {
+    [
+        Arg::from(appends.iter().map(|append| append.0).collect::<Vec<_>>()),
+        Arg::from(appends.iter().map(|append| &*append.2.name).collect::<Vec<_>>()),
+        Arg::from(appends.iter().map(|append| number(append.2.count)).collect::<Vec<_>>()),
+        Arg::from(appends.iter().map(|append| append.2.data.as_str()).collect::<Vec<_>>()),
+        Arg::from(appends.iter().map(|append| append.2.keep.map(number)).collect::<Vec<_>>()),
+        Arg::from(appends.iter().map(|append| append.1).collect::<Vec<_>>()),
+    ]
+}
+
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Appends to streams of a fiber whose row is locked.
+pub(crate) async fn append(tx: &Tx, fiber: Seq, new: &[StreamAppend], now_ms: i64) -> Done<()> {
+    // One after the other: two of them may be of one stream.
+    for append in new {
+        let sql = format!("WITH done AS (SELECT $1::bigint AS fiber), {} SELECT fiber FROM done", parts(2));
+        let mut args = vec![Arg::from(fiber)];
+        args.extend(arguments(&[(fiber, now_ms, append)]));
+        tx.rows(&sql, &args).await?;
+    }
+    Ok(())
+}
+
+/// Deletes all streams of fibers.
+pub(crate) async fn delete(tx: &Tx, fibers: &[Seq]) -> Done<()> {
+    tx.run("DELETE FROM @stream_items WHERE fiber = ANY ($1)", args![fibers]).await.map(drop)
+}
+
+pub(crate) async fn read(tx: &Tx, fiber: Seq, name: &str, from: u64, limit: u32) -> Done<Vec<StreamBatch>> {
+    // The row that contains item `from` may begin with an earlier one.
+    let rows = tx
+        .rows(
+            "SELECT first, count, data, stored_ms FROM @stream_items
+             WHERE fiber = $1 AND name = $2
+                   AND first >= coalesce((SELECT max(first) FROM @stream_items WHERE fiber = $1 AND name = $2 AND first <= $3), 0)
+             ORDER BY first LIMIT $4",
+            args![fiber, name, from, limit],
+        )
+        .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(StreamBatch {
+                first: row.number("first")?,
+                count: row.number("count")?,
+                data: row.text("data")?,
+                stored_ms: row.int("stored_ms")?,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,75 @@
+//! Streams of fibers.
+use super::claims::is_lost;
+use super::{accept, snapshot};
+use crate::{Claim, Deletion, End, FiberQuery, FiberState, NewSnapshot, Store, StreamAppend};
+
+fn appended(name: &'static str, lines: &[String], keep: Option<u64>) -> Vec<StreamAppend> {
+    vec![StreamAppend { name: name.into(), count: lines.len() as u64, data: lines.join("\n"), keep }]
+}
+
+async fn told(store: &impl Store, fiber: i64, name: &str, from: u64) -> Vec<(u64, String)> {
+    let mut all: Vec<(u64, String)> = Vec::new();
+    loop {
+        let next = all.last().map_or(from, |(n, _)| n + 1);
+        let batches = store.stream(fiber, name.to_owned(), next, 3).await.unwrap();
+        let items = batches.iter().flat_map(|batch| {
+            assert_eq!(batch.data.lines().count() as u64, batch.count);
+            (batch.first..).zip(batch.data.lines().map(str::to_owned))
+        });
+        let new: Vec<_> = items.filter(|(n, _)| *n >= next).collect();
+        if new.is_empty() {
+            return all;
+        }
+        all.extend(new);
+    }
+}
+
+pub(super) async fn keep_their_items_with_the_checkpoints_that_append_them(store: &impl Store) {
+    let (claim, other) = (accept(store, "streams a").await, accept(store, "streams b").await);
+    assert_eq!(store.stream(claim.fiber, "log".into(), 0, 9).await.unwrap(), []);
+    let lines = |of: &str, n: u64| -> Vec<String> { (0..=n % 3).map(|k| format!(r#"{{"{of}":"{n}.{k}"}}"#)).collect() };
+    let mut expected = [Vec::new(), Vec::new()];
+    for n in 1..=40 {
+        for (of, claim) in [claim, other].into_iter().enumerate() {
+            let lines = lines(&of.to_string(), n);
+            store.checkpoint(claim, NewSnapshot { appended: appended("log", &lines, None), ..snapshot(n) }).await.unwrap();
+            expected[of].extend(lines);
+        }
+    }
+    let refused = NewSnapshot { appended: appended("log", &["0".to_owned()], None), ..snapshot(99) };
+    store.checkpoint(claim, refused).await.unwrap_err();
+    let lost = Claim { epoch: claim.epoch + 1, ..claim };
+    let fenced = NewSnapshot { appended: appended("log", &["0".to_owned()], None), ..snapshot(41) };
+    assert!(is_lost(store.checkpoint(lost, fenced).await));
+
+    for (claim, expected) in [claim, other].into_iter().zip(&expected) {
+        let all: Vec<_> = (0..).zip(expected.iter().cloned()).collect();
+        for from in [0, 1, 30, all.len()] {
+            assert_eq!(told(store, claim.fiber, "log", from as u64).await, all[from..], "from {from}");
+        }
+    }
+    assert_eq!(told(store, claim.fiber, "other", 0).await, []);
+
+    store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
+    assert_eq!(told(store, claim.fiber, "log", 0).await.len(), expected[0].len(), "it stays with its fiber");
+    let query = FiberQuery { states: vec![FiberState::Completed], ..FiberQuery::default() };
+    store.delete(Deletion { query, limit: 9, ..Deletion::default() }).await.unwrap();
+    assert_eq!(told(store, claim.fiber, "log", 0).await, []);
+    store.checkpoint(other, NewSnapshot { appended: appended("log", &["\"last\"".to_owned()], None), ..snapshot(41) }).await.unwrap();
+    assert_eq!(told(store, other.fiber, "log", 0).await.len(), expected[1].len() + 1);
+}
+
+pub(super) async fn keep_the_newest_items(store: &impl Store) {
+    let claim = accept(store, "streams kept").await;
+    let line = |n: u64| format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(200));
+    for n in 1..=500 {
+        store.checkpoint(claim, NewSnapshot { appended: appended("log", &[line(n)], Some(100)), ..snapshot(n) }).await.unwrap();
+    }
+    let kept = told(store, claim.fiber, "log", 0).await;
+    assert!((100..=250).contains(&kept.len()), "{}", kept.len());
+    let (first, _) = kept[0];
+    assert_eq!(first + kept.len() as u64, 500, "the newest are there");
+    for (n, text) in kept {
+        assert_eq!(text, line(n + 1));
+    }
+}

@@ -1,0 +1,66 @@
+//! History: the checkpoints that a fiber has made, with the values of its locals at each.
+//!
+//! `recorder` writes one item per checkpoint to the stream [`STREAM`] of the fiber, in the
+//! transaction of the checkpoint; `item` is the format of an item, and `past` reads them back.
+mod item;
+mod past;
+mod recorder;
+
+#[cfg(test)]
+mod tests;
+
+pub use past::HistoryEntry;
+pub(crate) use past::Past;
+pub(crate) use recorder::Recorder;
+
+/// Name of the stream of a fiber that its history is.
+pub(crate) const STREAM: &str = "history";
+
+/// How many checkpoints of a fiber are kept: [`Builder::history`](crate::Builder::history).
+///
+/// A kept checkpoint says which values changed, so that the locals of every kept one can be read
+/// ([`Forever::locals_at`](crate::Forever::locals_at)). It is stored in the transaction of the checkpoint,
+/// and deleted with the fiber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct History(Depth);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Off,
+    Last(u32),
+    All,
+}
+
+impl History {
+    /// Keeps none.
+    pub const fn off() -> Self {
+        History(Depth::Off)
+    }
+
+    /// Keeps at least the last `checkpoints` of each fiber. Older ones are deleted some at a time.
+    ///
+    /// The default is `last(100)`.
+    pub const fn last(checkpoints: u32) -> Self {
+        History(if checkpoints == 0 { Depth::Off } else { Depth::Last(checkpoints) })
+    }
+
+    /// Keeps all for as long as the fiber is stored.
+    pub const fn all() -> Self {
+        History(Depth::All)
+    }
+
+    /// A recorder for one activation, unless nothing is kept.
+    pub(crate) fn recorder(self, now_ms: i64) -> Option<Recorder> {
+        match self.0 {
+            Depth::Off => None,
+            Depth::Last(checkpoints) => Some(Recorder::new(Some(checkpoints), now_ms)),
+            Depth::All => Some(Recorder::new(None, now_ms)),
+        }
+    }
+}
+
+impl Default for History {
+    fn default() -> Self {
+        History::last(100)
+    }
+}
