@@ -140,7 +140,8 @@ fn filter(given: &ArgMatches) -> Map<String, Value> {
 
 fn query(filter: &Map<String, Value>) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    filter.iter().map(|(name, value)| format!("{name}={}&", escaped(&text(value)))).collect()
+    let conditions: Vec<String> = filter.iter().map(|(name, value)| format!("{name}={}&", escaped(&text(value)))).collect();
+    conditions.concat()
 }
 
 /// As many fibers as were asked for, page by page.
@@ -172,7 +173,8 @@ async fn all(client: &mut Client, path: &str, field: &str) -> Result<Value, Fail
         page = match &answer["next"] {
             Value::String(after) => format!("&after={}", escaped(after)),
             Value::Object(after) => {
-                after.iter().map(|(name, value)| format!("&{name}={}", escaped(value.as_str().unwrap_or_default()))).collect()
+                let place = |(name, value): (&String, &Value)| format!("&{name}={}", escaped(value.as_str().unwrap_or_default()));
+                after.iter().map(place).collect::<Vec<_>>().concat()
             }
             _ => return Ok(json!({ field: found, "now_ms": answer["now_ms"] })),
         };
@@ -363,7 +365,7 @@ fn schedules(list: &Value, now: u64) {
 /// One fiber: what it does, its frames with their source, its values and its operations.
 fn show(answer: &Value, now: u64) {
     let (fiber, status) = (&answer["fiber"], &answer["fiber"]["status"]);
-    say(&format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end().to_owned());
+    say(&format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end());
     say(&format!("{}: {}", string(&status["state"]), clean(&note(status, now))));
     if let Some(problem) = fiber["problem"].as_str() {
         say(&format!("problem: {}", clean(problem)));

@@ -63,7 +63,7 @@ impl Access {
         self.authorize = Some(Box::new(authorize));
     }
 
-    pub(crate) fn host(&mut self, host: String) {
+    pub(crate) fn host(&mut self, host: &str) {
         self.hosts.push(host.to_ascii_lowercase());
     }
 
@@ -236,7 +236,7 @@ mod tests {
         let with = [("host", "ops.example"), ("authorization", "Bearer x")];
         assert!(asked(&access, Some("8.8.8.8:1"), false, &with));
         assert!(!asked(&access, Some("8.8.8.8:1"), true, &with));
-        access.host("other.example".into());
+        access.host("other.example");
         assert!(!asked(&access, Some("8.8.8.8:1"), false, &with));
     }
 }

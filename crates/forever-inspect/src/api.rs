@@ -124,7 +124,7 @@ impl PageOf {
 
 /// Fibers that need a person for the same reason.
 #[derive(Debug, Serialize)]
-struct Reason {
+struct StopGroup {
     state: FiberState,
     name: String,
     reason: String,
@@ -170,15 +170,15 @@ fn now_ms() -> u64 {
 
 /// Groups fibers by state, function and reason, the largest group first. Numbers and ids in reasons
 /// are taken for the same.
-fn reasons(fibers: &[FiberStatus]) -> Vec<Reason> {
-    let mut groups: BTreeMap<(String, &str, String), Reason> = BTreeMap::new();
+fn reasons(fibers: &[FiberStatus]) -> Vec<StopGroup> {
+    let mut groups: BTreeMap<(String, &str, String), StopGroup> = BTreeMap::new();
     for fiber in fibers {
         let reason = fiber.reason.clone().unwrap_or_default();
         let key = (fiber.state.to_string(), &*fiber.name, shape(&reason));
-        let new = || Reason { state: fiber.state, name: fiber.name.clone(), reason, fibers: 0, example: fiber.id.clone() };
+        let new = || StopGroup { state: fiber.state, name: fiber.name.clone(), reason, fibers: 0, example: fiber.id.clone() };
         groups.entry(key).or_insert_with(new).fibers += 1;
     }
-    let mut groups: Vec<Reason> = groups.into_values().collect();
+    let mut groups: Vec<StopGroup> = groups.into_values().collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.fibers));
     groups
 }
@@ -246,9 +246,9 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
     // The way up, for the tree.
     let mut parents = Vec::new();
     let mut next = view.status.parent.clone();
-    while let Some(parent) = next.filter(|_| parents.len() < 20) {
+    while let Some(parent) = next.take().filter(|_| parents.len() < 20) {
         let Ok(status) = forever.status(&parent).await else { break };
-        next = status.parent.clone();
+        next.clone_from(&status.parent);
         parents.push(status);
     }
     let positions = shared.positions.get(forever.positions()).await?;
@@ -313,14 +313,14 @@ async fn newest_in_doubt(shared: &Shared, limit: u32) -> Result<Vec<Value>, Fail
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct After {
+pub(crate) struct ListQuery {
     class: Option<String>,
     name: Option<String>,
     after: Option<String>,
     limit: Option<u32>,
 }
 
-pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query<After>) -> Answer {
+pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query<ListQuery>) -> Answer {
     let limit = page.limit.unwrap_or(100).clamp(1, 1000);
     let agents = shared.forever.view_agents(page.class.zip(page.name), limit).await?;
     let next =
@@ -328,7 +328,7 @@ pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query
     Ok(Json(json!({ "agents": agents, "next": next })))
 }
 
-pub(crate) async fn schedules(State(shared): State<Arc<Shared>>, Query(page): Query<After>) -> Answer {
+pub(crate) async fn schedules(State(shared): State<Arc<Shared>>, Query(page): Query<ListQuery>) -> Answer {
     let limit = page.limit.unwrap_or(100).clamp(1, 1000);
     let schedules = shared.forever.view_schedules(page.after, limit).await?;
     let next = schedules.last().filter(|_| u32::try_from(schedules.len()) == Ok(limit)).map(|last| last.id.clone());

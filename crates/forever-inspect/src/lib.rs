@@ -105,7 +105,7 @@ impl Inspector {
     /// may be that of a site that has made its address this one's. With it, all names are, unless
     /// this is called.
     pub fn host(mut self, host: impl Into<String>) -> Self {
-        self.access.host(host.into());
+        self.access.host(&host.into());
         self
     }
 

@@ -26,7 +26,7 @@ pub(crate) async fn raw(at: SocketAddr, bytes: &[u8]) -> String {
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let read = async {
-        let mut buffer = [0; 16 << 10];
+        let mut buffer = vec![0; 16 << 10];
         while let Ok(n @ 1..) = stream.read(&mut buffer).await {
             answer.extend_from_slice(&buffer[..n]);
         }
@@ -41,7 +41,7 @@ pub(crate) async fn ask(at: SocketAddr, method: &str, path: &str, headers: &[(&s
         request.push_str("host: localhost\r\n");
     }
     for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
+        request.extend([name, ": ", value, "\r\n"]);
     }
     let answer = raw(at, format!("{request}\r\n{body}").as_bytes()).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));

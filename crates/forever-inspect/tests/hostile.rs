@@ -78,7 +78,7 @@ async fn pages_of_others_and_readers_change_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_decides_in_place_of_the_machine() {
     let forever = open().await;
-    let hook = |request: &forever_inspect::Request<'_>| match request.headers.get("authorization").map(|value| value.as_bytes()) {
+    let hook = |request: &forever_inspect::Request<'_>| match request.headers.get("authorization").map(AsRef::as_ref) {
         Some(b"Bearer reads") if request.is_command => Verdict::Forbidden,
         Some(b"Bearer reads" | b"Bearer acts") => Verdict::Allow,
         _ => Verdict::Unauthorized,

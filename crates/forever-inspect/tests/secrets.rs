@@ -1,9 +1,14 @@
-//! A planted secret appears in no answer, whatever it has got into.
+//! A planted secret appears in no answer and no log, whatever it has got into.
+use std::fmt::{Debug, Write as _};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use forever::{FiberState, Forever, Retry};
 use forever_inspect::Inspector;
 use forever_macros::fiber;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Metadata, Subscriber};
 
 use crate::client::{get, post, raw};
 use crate::{in_state, serve};
@@ -74,9 +79,56 @@ async fn pays(#[secret] token: String) -> Result<String> {
     Ok(receipt)
 }
 
+/// Without secrets: its error is in the log.
+#[fiber(crate = forever_runtime)]
+async fn plain(n: u32) -> Result<u32> {
+    let _told = step!("tell", n + 1);
+    Err(forever::Error::new(forever::ErrorKind::Value, "the printer is on fire"))
+}
+
+/// Everything that is logged, whatever the level.
+struct Logged;
+
+static LINES: Mutex<String> = Mutex::new(String::new());
+
+struct Line<'a>(&'a mut String);
+
+impl Visit for Line<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+impl Subscriber for Logged {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut Line(&mut LINES.lock().unwrap()));
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut lines = LINES.lock().unwrap();
+        write!(lines, "\n{}", event.metadata().level()).unwrap();
+        event.record(&mut Line(&mut lines));
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut Line(&mut LINES.lock().unwrap()));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_is_in_no_answer() {
-    let builder = Forever::builder().in_memory().fiber::<waits>().fiber::<fails>().fiber::<tries>().fiber::<calls>().fiber::<pays>();
+async fn a_secret_is_in_no_answer_and_in_no_log() {
+    tracing::subscriber::set_global_default(Logged).unwrap();
+    let builder =
+        Forever::builder().in_memory().fiber::<waits>().fiber::<fails>().fiber::<tries>().fiber::<calls>().fiber::<pays>().fiber::<plain>();
     let forever = builder.open().await.unwrap();
     let at = serve(Inspector::new(&forever).allow_actions()).await;
     let metadata = serde_json::json!({ "note": format!("of {SECRET}"), SECRET: 1 });
@@ -135,5 +187,12 @@ async fn a_secret_is_in_no_answer() {
     assert!(resumed.status == 200 && !resumed.body.contains(PART), "{}", resumed.body);
     let events = events.await.unwrap();
     assert!(events.contains("\"fibers\":[") && !events.contains(PART), "{events}");
+    forever.spawn(plain(1)).await.unwrap().wait().await.unwrap_err();
     forever.close().deadline(Duration::ZERO).await.unwrap();
+    let lines = LINES.lock().unwrap().clone();
+    assert!(!lines.contains(PART), "{lines}");
+    let line = |words: &[&str]| lines.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(line(&["ERROR", "fiber failed", "the printer is on fire", "remedy=\"fix the cause"]), "{lines}");
+    assert!(line(&["ERROR", "fiber failed", "hidden: the function has values marked"]), "{lines}");
+    assert!(line(&["WARN", "failed and is retried", "hidden"]) || line(&["WARN", "retr", "hidden"]), "{lines}");
 }

@@ -48,6 +48,7 @@ pub enum RestartResult {
 ///
 /// Called a query because `FiberFilter` is the filter that programs give to `Forever::delete`.
 #[derive(Debug, Clone, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a condition of its own")]
 pub struct FiberQuery {
     /// States, any of them; empty for all.
     pub states: Vec<FiberState>,

@@ -16,9 +16,7 @@ use crate::exec::{compatibility, dispatch, executor, recovery, retention};
 use crate::frame::fiber::Fiber;
 use crate::frame::resources::Resources;
 use crate::history::History;
-#[cfg(feature = "testing")]
-use crate::runtime::events::Events;
-use crate::runtime::events::Listeners;
+use crate::runtime::events::{Events, Listeners};
 use crate::runtime::link::RuntimeGuard;
 use crate::runtime::settings::{Retention, Settings};
 use crate::runtime::state::{Parts, Runtime};
@@ -410,6 +408,26 @@ impl Builder {
         let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, Compatibility::default()));
         agents.attach(&exec);
         Ok(Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) })
+    }
+
+    /// Stream of the events of all fibers from the start on, those of recovery at open included.
+    ///
+    /// Call it before [`open`](Builder::open). [`Forever::events`] gives a stream that begins later.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// let builder = forever::Forever::builder().in_memory();
+    /// let mut events = builder.events();
+    /// let forever = builder.open().await?;
+    /// forever.close().await?;
+    /// assert_eq!(events.next().await, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&self) -> Events {
+        self.listeners.listen()
     }
 
     /// Opens the runtime and resumes every unfinished fiber.

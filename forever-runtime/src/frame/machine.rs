@@ -41,7 +41,7 @@ pub struct Machine {
 }
 
 /// Text of a function and places in it, for people.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct SourceSpec {
     /// Path of the file, as the compiler was given it.
     pub file: &'static str,

@@ -1,4 +1,4 @@
-//! HTTP routes: upgrades to WebSockets, the messages of a chat, and logs of turns as server-sent
+//! HTTP routes: upgrades to WebSocket, the messages of a chat, and logs of turns as server-sent
 //! events.
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
