@@ -48,7 +48,7 @@ fn builder(path: &std::path::Path, held: &Held) -> Builder {
     Forever::builder().sqlite(path).fiber::<reviews>().fiber::<counts>().resource(held.clone())
 }
 
-/// Locals of one frame, by name.
+/// Locals of one frame, by name. The value of a step whose value is assigned is kept as `add()`.
 fn values(frame: &forever::FrameView) -> Value {
     frame.locals.iter().map(|local| (local.name.clone(), local.value.value.clone().unwrap_or(Value::Null))).collect()
 }
@@ -90,15 +90,14 @@ async fn each_kept_checkpoint_has_its_values_in_calls_and_after_a_restart_withou
     let totals: Vec<Value> = {
         let mut all = Vec::new();
         for entry in history.iter().filter(|entry| entry.at == "add") {
-            println!("{:#?}", forever.locals_at(&id, entry.number).await.unwrap());
-            all.push(values(&forever.locals_at(&id, entry.number).await.unwrap()[0])["total"].clone());
+            all.push(values(&forever.locals_at(&id, entry.number).await.unwrap()[0])["add()"].clone());
         }
         all
     };
-    assert_eq!(totals, [json!(3), json!(8)]);
+    assert_eq!(totals, [json!(3), json!(8)], "what the step gave, before it is assigned");
     let notes = history.iter().filter(|entry| entry.at == "note").map(|entry| entry.number);
     for (number, words) in notes.zip(["law ", "law "]) {
-        let notes = values(&forever.locals_at(&id, number).await.unwrap()[0])["notes"].clone();
+        let notes = values(&forever.locals_at(&id, number).await.unwrap()[0])["note()"].clone();
         assert!(notes.as_str().unwrap().starts_with(words), "a long value is kept whole: {notes}");
     }
     let all = serde_json::to_string(&history).unwrap();
@@ -133,9 +132,8 @@ async fn the_newest_checkpoints_are_kept_or_none() {
         let entries = forever.history("c").await.unwrap();
         assert!((least..=most).contains(&entries.len()), "{} of {history:?}", entries.len());
         for entry in entries.iter().step_by(37) {
-            println!("{}", serde_json::to_string(&forever.locals_at("c", entry.number).await.unwrap()).unwrap());
             let frames = forever.locals_at("c", entry.number).await.unwrap();
-            assert_eq!(values(&frames[0])["height"], json!(entry.number));
+            assert_eq!(values(&frames[0])["climb()"], json!(entry.number));
         }
         assert!(entries.last().is_none_or(|entry| entry.number == 1000));
         forever.close().await.unwrap();

@@ -1,6 +1,7 @@
 //! What is left in the databases that are kept: one program for each version of the schema, which the versions after it run as well.
 //!
 //! These files are compiled by the code of now and by that of then, so they use nothing that came later.
+pub(crate) mod eight;
 pub(crate) mod five;
 pub(crate) mod four;
 pub(crate) mod one;
@@ -15,12 +16,15 @@ use crate::desk::Desk;
 
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS, seven::HOLDS])
+    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS, seven::HOLDS, eight::HOLDS])
 }
 
 /// What has to be so at the end of which life.
 pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
-    let mut all = upto(version, [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED]);
+    let mut all = upto(
+        version,
+        [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED, eight::SETTLED],
+    );
     if version == 6 {
         all.extend(six::SETTLED_BESIDE);
     }
@@ -34,16 +38,17 @@ pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
 
 /// What is left to be done of such a database, each once.
 pub(crate) fn left(version: u32) -> Vec<&'static str> {
-    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT, seven::LEFT])
+    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT, seven::LEFT, eight::LEFT])
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 7]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 8]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
+    let builder = eight::registered(builder);
     let builder = seven::registered(six::registered(builder, desk));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
@@ -57,7 +62,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         four::start(forever).await?;
         five::start(forever).await?;
         six::start(forever).await?;
-        seven::start(forever).await
+        seven::start(forever).await?;
+        eight::start(forever).await
     } else {
         three::resolve(forever).await
     }
