@@ -274,8 +274,8 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
     })))
 }
 
-/// The newest kept checkpoints of a fiber, oldest first. Texts of errors are left out: they may repeat
-/// a secret that the fiber no longer keeps.
+/// The newest kept checkpoints of a fiber, oldest first. Texts of errors are left out: they may
+/// repeat a secret that the fiber no longer keeps.
 async fn timeline(shared: &Shared, status: &FiberStatus) -> Vec<Value> {
     if status.checkpoints > LONG_HISTORY {
         return Vec::new();
