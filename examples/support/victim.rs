@@ -104,6 +104,21 @@ impl Victim {
         self.signal("CONT")
     }
 
+    /// Asks it to end, with SIGTERM.
+    pub(crate) fn terminate(&self) -> anyhow::Result<()> {
+        self.signal("TERM")
+    }
+
+    /// Waits until it ends by itself, for a thread; its input stays open. Returns its exit status.
+    pub(crate) fn closed(&mut self) -> anyhow::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.look()? {
+                return Ok(status);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     fn signal(&self, name: &str) -> anyhow::Result<()> {
         let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().context("failed to run `kill`")?;
         ensure!(status.success(), "worker {} cannot be sent SIG{name}", self.id());

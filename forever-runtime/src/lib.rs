@@ -40,6 +40,7 @@ pub use api::messages::SendMessage;
 pub use api::view::{
     AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, PositionView, ScheduleView, SourceView, ValueView,
 };
+pub use api::workers::WorkerStatus;
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};

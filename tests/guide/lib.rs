@@ -31,6 +31,7 @@ pages! {
     chat "docs/guide/src/chat.md"
     logs "docs/guide/src/operations/logs.md"
     runbook "docs/guide/src/operations/runbook.md"
+    many_workers "docs/guide/src/operations/many-workers.md"
     backup "docs/guide/src/operations/backup.md"
     upgrades "docs/guide/src/operations/upgrades.md"
     sizing "docs/guide/src/operations/sizing.md"

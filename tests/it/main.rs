@@ -2,6 +2,7 @@
 mod drift;
 mod examples;
 mod given_up;
+mod history;
 #[cfg(unix)]
 mod killed;
 mod language;

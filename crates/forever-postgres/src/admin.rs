@@ -5,6 +5,7 @@ use forever_store::{
 };
 use tokio_postgres::error::SqlState;
 
+use crate::notify::CHANGED;
 use crate::sql::{Arg, Done, Fail, Row, Tx, args};
 use crate::{claims, fibers, ops, snapshot_rows, streams};
 
@@ -29,6 +30,7 @@ pub(crate) async fn cancel(tx: &Tx, id: &str, reason: &str, now_ms: i64) -> Done
     let below: Vec<Runnable> = below.into_iter().filter(|fiber| !fiber.state.is_final()).collect();
     let seqs: Vec<Seq> = below.iter().map(|fiber| fiber.seq).collect();
     tx.run("UPDATE @fibers SET cancel = coalesce(cancel, $2) WHERE seq = ANY ($1)", args![seqs, reason]).await?;
+    tx.announce(CHANGED);
     for fiber in below.iter().filter(|fiber| fiber.state != FiberState::Running) {
         claims::void(tx, &[fiber.seq]).await?;
         fibers::finish(tx, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms).await?;

@@ -3,11 +3,15 @@ use forever_store::{
     AgentId, AgentRow, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming, WorkerId, is_same_payload,
 };
 
+use crate::notify::CHANGED;
 use crate::sql::{Done, Row, Tx, args};
 use crate::workers::ALIVE;
 
 /// Condition: a schedule that may be claimed, if its class is among those in `$1`.
 const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND class = ANY ($1)";
+
+/// Condition: no other worker has the agent of a schedule in memory; `$4` is the worker that asks.
+const NOT_ELSEWHERE: &str = "NOT EXISTS (SELECT 1 FROM @agent_holders h WHERE h.class = s.class AND h.name = s.agent AND h.worker <> $4)";
 
 /// Condition: a schedule that is due later than its timing allows, because it was computed while
 /// the clock was ahead. `$1` is now in ms, `$2` the tolerance in ms.
@@ -25,20 +29,21 @@ pub(crate) async fn load_state(tx: &Tx, agent: &AgentId) -> Done<Option<String>>
 }
 
 pub(crate) async fn save_state(tx: &Tx, agent: &AgentId, state: &str, now_ms: i64) -> Done<()> {
+    tx.announce(CHANGED);
     tx.run(
         "INSERT INTO @agents (class, name, state, changed_ms) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (class, name) DO UPDATE SET state = $3, changed_ms = $4",
+         ON CONFLICT (class, name) DO UPDATE SET state = $3, changed_ms = $4, version = @agents.version + 1",
         args![&agent.class, &agent.name, state, now_ms],
     )
     .await
     .map(drop)
 }
 
-pub(crate) async fn keep_awake(tx: &Tx, agent: &AgentId, now_ms: i64) -> Done<()> {
+pub(crate) async fn keep_awake(tx: &Tx, agent: &AgentId, now_ms: i64, worker: WorkerId) -> Done<()> {
     tx.run(
-        "INSERT INTO @agents (class, name, heartbeat_ms, changed_ms) VALUES ($1, $2, $3, $3)
-         ON CONFLICT (class, name) DO UPDATE SET heartbeat_ms = $3, changed_ms = $3",
-        args![&agent.class, &agent.name, now_ms],
+        "INSERT INTO @agents (class, name, heartbeat_ms, changed_ms, worker) VALUES ($1, $2, $3, $3, $4)
+         ON CONFLICT (class, name) DO UPDATE SET heartbeat_ms = $3, changed_ms = $3, worker = $4",
+        args![&agent.class, &agent.name, now_ms, worker],
     )
     .await
     .map(drop)
@@ -61,13 +66,17 @@ pub(crate) async fn end_keep_alive(tx: &Tx, agent: &AgentId) -> Done<()> {
     tx.run("UPDATE @agents SET heartbeat_ms = NULL, deaths = 0, worker = NULL WHERE class = $1 AND name = $2", agent).await.map(drop)
 }
 
-pub(crate) async fn awake_agents(tx: &Tx) -> Done<Vec<KeepAliveRow>> {
-    let sql = "SELECT class, name, deaths FROM @agents WHERE heartbeat_ms IS NOT NULL
-               ORDER BY heartbeat_ms, class COLLATE \"C\", name COLLATE \"C\"";
+/// The agents that are kept awake, without those that another living worker keeps awake.
+pub(crate) async fn awake_agents(tx: &Tx, worker: WorkerId) -> Done<Vec<KeepAliveRow>> {
+    let sql = format!(
+        "SELECT class, name, deaths FROM @agents a WHERE heartbeat_ms IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = a.worker AND w.id <> $1 AND {ALIVE})
+         ORDER BY heartbeat_ms, class COLLATE \"C\", name COLLATE \"C\""
+    );
     let row = |row: &Row| {
         Ok(KeepAliveRow { agent: AgentId { class: row.text("class")?, name: row.text("name")? }, deaths: row.count("deaths")? })
     };
-    tx.rows(sql, args![]).await?.iter().map(row).collect()
+    tx.rows(&sql, args![worker]).await?.iter().map(row).collect()
 }
 
 pub(crate) async fn count_wake_attempt(tx: &Tx, agent: &AgentId, worker: WorkerId) -> Done<()> {
@@ -252,8 +261,8 @@ pub(crate) async fn claim(tx: &Tx, classes: &[String], now_ms: i64, limit: u32, 
     let taken = async |which: &str, limit: u32| -> Done<Vec<ScheduleRow>> {
         let sql = format!(
             "UPDATE @schedules SET running_ms = $2, worker = $4, deaths = least(deaths, 4294967294) + 1
-             WHERE seq IN (SELECT seq FROM @schedules WHERE {WAITS} AND next_ms <= $2 AND {which} ORDER BY next_ms, seq LIMIT $3
-                           FOR UPDATE SKIP LOCKED)
+             WHERE seq IN (SELECT seq FROM @schedules s WHERE {WAITS} AND next_ms <= $2 AND {which} AND {NOT_ELSEWHERE}
+                           ORDER BY next_ms, seq LIMIT $3 FOR UPDATE SKIP LOCKED)
              RETURNING *"
         );
         tx.rows(&sql, args![classes, now_ms, limit, worker]).await?.iter().map(schedule).collect()
@@ -278,11 +287,16 @@ async fn suspects(tx: &Tx, classes: &[String], now_ms: i64) -> Done<bool> {
     Ok(there)
 }
 
-pub(crate) async fn end_run(tx: &Tx, run: &ScheduleRow, ran: &RunResult) -> Done<()> {
+/// Ends a run of this worker. One that was taken over from it is another worker's to end.
+pub(crate) async fn end_run(tx: &Tx, run: &ScheduleRow, ran: &RunResult, worker: WorkerId) -> Done<()> {
+    let ours = "id = $1 AND worker = $2 AND running_ms IS NOT DISTINCT FROM $3";
     if *ran == RunResult::Done {
-        return tx.run("DELETE FROM @schedules WHERE id = $1", args![&run.id]).await.map(drop);
+        return tx.run(&format!("DELETE FROM @schedules WHERE {ours}"), args![&run.id, worker, run.running_ms]).await.map(drop);
     }
-    tx.run("UPDATE @schedules SET running_ms = NULL, worker = NULL, deaths = 0 WHERE id = $1", args![&run.id]).await?;
+    let sql = format!("UPDATE @schedules SET running_ms = NULL, worker = NULL, deaths = 0 WHERE {ours}");
+    if tx.run(&sql, args![&run.id, worker, run.running_ms]).await? == 0 {
+        return Ok(());
+    }
     let (due_ms, next_ms, attempts, error) = match ran {
         RunResult::Done => return Ok(()),
         RunResult::Next { due_ms, error } => (*due_ms, Some(*due_ms), 0, error.as_ref()),
@@ -340,9 +354,12 @@ pub(crate) async fn correct(tx: &Tx, now_ms: i64, slack_ms: i64, crons: &[(i64, 
     Ok(corrected)
 }
 
-pub(crate) async fn next(tx: &Tx, classes: &[String]) -> Done<Option<i64>> {
-    let sql = format!("SELECT next_ms FROM @schedules WHERE {WAITS} AND (deaths = 0 OR NOT {SUSPECT_RUNS}) ORDER BY next_ms LIMIT 1");
-    tx.row(&sql, args![classes]).await?.map_or(Ok(None), |row| row.int_opt("next_ms"))
+pub(crate) async fn next(tx: &Tx, classes: &[String], worker: WorkerId) -> Done<Option<i64>> {
+    let not_elsewhere = NOT_ELSEWHERE.replace("$4", "$2");
+    let sql = format!(
+        "SELECT next_ms FROM @schedules s WHERE {WAITS} AND (deaths = 0 OR NOT {SUSPECT_RUNS}) AND {not_elsewhere} ORDER BY next_ms LIMIT 1"
+    );
+    tx.row(&sql, args![classes, worker]).await?.map_or(Ok(None), |row| row.int_opt("next_ms"))
 }
 
 pub(crate) async fn unregistered_classes(tx: &Tx, classes: &[String]) -> Done<Vec<String>> {

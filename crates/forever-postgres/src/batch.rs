@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::call::{Kind, Shared, Work, is_of_row};
+use crate::notify::CHANGED;
 use crate::sql::{Arg, Done, Tx, args};
 use crate::{chat, fibers, layouts, ops, streams};
 
@@ -154,7 +155,10 @@ async fn write_once(shared: &Arc<Shared>, known: &mut HashSet<String>, left: &mu
     spawn(&mut writes, shared, with_ops, &checkpoint(|tx, jobs| Box::pin(checkpoints_with_ops(tx, jobs))));
     let append = Batch {
         what: "store chunks of a turn",
-        many: |tx, jobs| Box::pin(append_chunks(tx, jobs)),
+        many: |tx, jobs| {
+            tx.announce(CHANGED);
+            Box::pin(append_chunks(tx, jobs))
+        },
         one: |tx, (claim, turn, chunks)| Box::pin(chat::append_chunks(tx, *claim, *turn, chunks)),
         fiber: |args| args.0.fiber,
         done: || TurnWrite::Done,

@@ -10,6 +10,7 @@ use forever_store::{BoxFuture, Error, ErrorKind, ReadySender, Result, WorkerId};
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
+use crate::notify::Notices;
 use crate::pool::{Pool, backoff};
 use crate::sql::{Done, Fail, Tx};
 
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     /// Id of the worker that joined last; 0 before the first.
     pub(crate) worker: Arc<AtomicI64>,
     pub(crate) closed: Arc<AtomicBool>,
+    /// Notifications to and from other workers.
+    pub(crate) notices: Arc<Notices>,
     /// Time for which a call is retried.
     pub(crate) patience: Duration,
     /// Time that one attempt may take.
@@ -188,6 +191,7 @@ impl Shared {
                 Err(why) => return Err(before_commit(why)),
             }
         }
+        self.notices.raise(tx.notices());
         let (connection, ready) = tx.into_parts();
         self.pool.put(connection);
         self.tell(ready);

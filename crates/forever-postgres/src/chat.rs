@@ -7,12 +7,15 @@ use forever_store::{
     TurnWrite, UpdateRefused,
 };
 
+use crate::notify::CHANGED;
 use crate::sql::{Arg, Done, Row, Tx, args, damaged, refused};
 use crate::{claims, fibers};
 
-/// Locks a chat and returns its key.
+/// Locks a chat, raises its version, and returns its key.
 pub(crate) async fn find_chat(tx: &Tx, chat: &AgentId) -> Done<Option<i64>> {
-    let row = tx.row("SELECT seq FROM @chats WHERE class = $1 AND agent = $2 FOR NO KEY UPDATE", args![&chat.class, &chat.name]).await?;
+    tx.announce(CHANGED);
+    let sql = "UPDATE @chats SET version = version + 1 WHERE class = $1 AND agent = $2 RETURNING seq";
+    let row = tx.row(sql, args![&chat.class, &chat.name]).await?;
     row.map(|row| row.int("seq")).transpose()
 }
 
@@ -25,9 +28,10 @@ pub(crate) async fn chat_of(tx: &Tx, chat: &AgentId) -> Done<i64> {
     find_chat(tx, chat).await?.ok_or_else(|| damaged("a chat was deleted"))
 }
 
-/// Locks the chat of a turn.
+/// Locks the chat of a turn, and raises its version.
 pub(crate) async fn lock_of(tx: &Tx, turn: TurnSeq) -> Done<()> {
-    tx.row("SELECT seq FROM @chats WHERE seq = (SELECT chat FROM @turns WHERE seq = $1) FOR NO KEY UPDATE", args![turn]).await.map(drop)
+    tx.announce(CHANGED);
+    tx.run("UPDATE @chats SET version = version + 1 WHERE seq = (SELECT chat FROM @turns WHERE seq = $1)", args![turn]).await.map(drop)
 }
 
 /// Fails unless the claim of a turn's fiber is in force, and returns whether the turn is running.

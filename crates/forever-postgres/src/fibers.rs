@@ -3,9 +3,10 @@ use std::sync::Arc;
 
 use forever_store::{
     AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber, NewFiber, NewSnapshot,
-    OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, Suspension, UnfinishedGroup, Wait,
+    OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, Suspension, UnfinishedGroup, Wait, WorkerId,
 };
 
+use crate::notify::CHANGED;
 use crate::sql::{Arg, Done, Row, Tx, args, damaged, refused};
 use crate::{admin, claims, layouts, ops, snapshot_rows, streams, waits};
 
@@ -144,10 +145,14 @@ fn agent(row: &Row) -> Done<Option<AgentId>> {
     Ok(Option::zip(row.text_opt("class")?, row.text_opt("agent")?).map(|(class, name)| AgentId { class, name }))
 }
 
-const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.closure, f.class, f.agent, f.state, coalesce(s.deaths, 0) AS deaths
+/// A fiber of an agent that was interrupted and is ready waits for the decision of its agent's
+/// hook: it is shown as interrupted.
+pub(crate) const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.closure, f.class, f.agent, coalesce(s.deaths, 0) AS deaths,
+        CASE WHEN f.state = 'pending' AND f.reason IS NOT NULL AND f.agent IS NOT NULL AND f.name NOT LIKE 'forever.%' THEN 'interrupted'
+             ELSE f.state END AS state
     FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq";
 
-fn runnable_row(row: &Row) -> Done<Runnable> {
+pub(crate) fn runnable_row(row: &Row) -> Done<Runnable> {
     Ok(Runnable {
         seq: row.int("seq")?,
         id: row.text("id")?,
@@ -167,18 +172,19 @@ pub(crate) async fn runnable(tx: &Tx, seqs: &[Seq]) -> Done<Vec<Runnable>> {
     tx.rows(&format!("{RUNNABLE} WHERE f.seq = ANY ($1) ORDER BY f.seq"), args![seqs]).await?.iter().map(runnable_row).collect()
 }
 
-pub(crate) async fn unfinished(tx: &Tx, after: Seq, limit: u32) -> Done<Vec<Runnable>> {
+pub(crate) async fn unfinished(tx: &Tx, after: Seq, limit: u32, worker: WorkerId) -> Done<Vec<Runnable>> {
     // One index scan for each state, merged: a page costs the same however many fibers there are.
-    let of = |state| format!("({RUNNABLE} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > $1 ORDER BY f.seq LIMIT $2)");
+    let of = |state| {
+        // What another worker runs is no business of this one.
+        let free = match state {
+            FiberState::Running => "AND (s.worker = $3 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = s.worker))",
+            _ => "",
+        };
+        format!("({RUNNABLE} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > $1 {free} ORDER BY f.seq LIMIT $2)")
+    };
     let states = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked].map(of);
     let sql = format!("{} ORDER BY 1 LIMIT $2", states.join(" UNION ALL "));
-    tx.rows(&sql, args![after, limit]).await?.iter().map(runnable_row).collect()
-}
-
-/// The fibers that are ready and that no worker has claimed.
-pub(crate) async fn ready(tx: &Tx, after: Seq, limit: u32) -> Done<Vec<Runnable>> {
-    let sql = format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = 'pending' AND f.seq > $1 ORDER BY f.seq LIMIT $2");
-    tx.rows(&sql, args![after, limit]).await?.iter().map(runnable_row).collect()
+    tx.rows(&sql, args![after, limit, worker]).await?.iter().map(runnable_row).collect()
 }
 
 /// Condition: an operation or a branch result after a snapshot was stored under another layout than
@@ -405,6 +411,7 @@ pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], 
     if finished == 0 {
         return Ok(None);
     }
+    tx.announce(CHANGED);
     ops::settle(tx, seq, settled, now_ms).await?;
     if look.flag("leaves")? {
         // A failed fiber may be resumed, and then needs its messages, branch results and temporary
@@ -442,6 +449,7 @@ pub(crate) async fn suspend(tx: &Tx, claim: Claim, how: &Suspension, now_ms: i64
         let end = finish(tx, claim.fiber, &End::Cancelled(String::new()), &[], now_ms).await?;
         return end.ok_or_else(|| claims::lost(claim)).map(Some);
     }
+    tx.announce(CHANGED);
     let (state, reason) = match how {
         Suspension::Interrupted(why) => ("interrupted", why),
         Suspension::Parked(why) => ("parked", why),
@@ -492,6 +500,8 @@ pub(crate) async fn make_ready(tx: &Tx, seq: Seq, now_ms: i64) -> Done<()> {
     .await?;
     tx.run("UPDATE @snapshots SET deaths = 0, worker = NULL, epoch = least(epoch, 9223372036854775806) + 1 WHERE fiber = $1", args![seq])
         .await?;
+    // Every worker looks at it again.
+    tx.run("DELETE FROM @declined WHERE fiber = $1", args![seq]).await?;
     let ready = runnable(tx, &[seq]).await?;
     tx.ready().extend(ready);
     Ok(())

@@ -14,15 +14,17 @@
 //! Each open runtime is a worker. Workers need nothing but the database. When a worker dies, others
 //! take over its fibers. The writes of a worker that was only thought dead are fenced. In the
 //! repository, `docs/guide/src/reference/postgres.md` explains the tables, the leases, what is
-//! assumed, and what does not work across workers yet.
+//! assumed, and what does not work across workers.
 mod admin;
 mod agents;
 mod batch;
 mod call;
 mod chat;
 mod claims;
+mod cluster;
 mod fibers;
 mod layouts;
+mod notify;
 mod ops;
 mod options;
 mod pool;

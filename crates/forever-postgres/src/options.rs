@@ -151,6 +151,7 @@ impl Builder {
             ready: Arc::new(OnceLock::new()),
             worker: Arc::new(AtomicI64::new(0)),
             closed: Arc::new(AtomicBool::new(false)),
+            notices: Arc::default(),
             patience: self.patience,
             limit: self.statement_limit,
         });
@@ -160,14 +161,15 @@ impl Builder {
             ready: Arc::clone(&shared.ready),
             worker: Arc::clone(&shared.worker),
             closed: Arc::clone(&shared.closed),
+            notices: Arc::clone(&shared.notices),
             patience: self.lease / 4,
             limit: self.lease.max(Duration::from_secs(1)),
         });
         shared
-            .call("make the tables", Kind::Write, self.schema, |tx, name| Box::pin(schema::migrate(tx, name)))
+            .call("make the tables", Kind::Write, self.schema.clone(), |tx, name| Box::pin(schema::migrate(tx, name)))
             .await
             .map_err(|error| if error.is_outcome_unknown() { unknown_tables(error) } else { error })?;
-        Ok(PostgresStore::over(shared, house, self.lease, direct))
+        Ok(PostgresStore::over(shared, house, self.lease, direct, self.schema.into()))
     }
 }
 

@@ -12,15 +12,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Socket, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Socket, Statement};
 
 use crate::sql::{Arg, in_schema};
 
 type Connected = std::result::Result<(Client, BoxFuture<'static, ()>), tokio_postgres::Error>;
 
+/// Takes the payloads of notifications.
+pub(crate) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Opens connections, for any type of TLS.
 #[derive(Clone)]
-pub(crate) struct Connector(Arc<dyn Fn(Config) -> BoxFuture<'static, Connected> + Send + Sync>);
+pub(crate) struct Connector(Arc<dyn Fn(Config, Option<Listener>) -> BoxFuture<'static, Connected> + Send + Sync>);
 
 impl Connector {
     pub(crate) fn new<T>(tls: T) -> Self
@@ -30,13 +33,25 @@ impl Connector {
         T::TlsConnect: Send,
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
-        Connector(Arc::new(move |config| {
+        Connector(Arc::new(move |config, listener| {
             let tls = tls.clone();
             Box::pin(async move {
-                let (client, connection) = config.connect(tls).await?;
+                let (client, mut connection) = config.connect(tls).await?;
                 let driver: BoxFuture<'static, ()> = Box::pin(async move {
-                    if let Err(error) = connection.await {
-                        tracing::debug!(%error, "a connection to Postgres ended");
+                    loop {
+                        match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                            Some(Ok(AsyncMessage::Notification(told))) => {
+                                if let Some(listener) = &listener {
+                                    listener(told.payload());
+                                }
+                            }
+                            Some(Ok(_)) => {}
+                            Some(Err(error)) => {
+                                tracing::debug!(%error, "a connection to Postgres ended");
+                                return;
+                            }
+                            None => return,
+                        }
                     }
                 });
                 Ok((client, driver))
@@ -65,7 +80,12 @@ pub(crate) struct Access {
 impl Access {
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> std::result::Result<Connection, tokio_postgres::Error> {
-        let (client, driver) = (self.connector.0)(self.config.clone()).await?;
+        self.connect_and_listen(None).await
+    }
+
+    /// Opens a connection whose notifications a listener takes.
+    pub(crate) async fn connect_and_listen(&self, listener: Option<Listener>) -> std::result::Result<Connection, tokio_postgres::Error> {
+        let (client, driver) = (self.connector.0)(self.config.clone(), listener).await?;
         let driver = tokio::spawn(driver);
         Ok(Connection { client, driver, statements: Mutex::default(), schema: Arc::clone(&self.schema), prepares: self.prepares })
     }

@@ -260,11 +260,13 @@ pub(crate) struct Tx {
     /// Fibers to dispatch once the transaction is committed.
     ready: Mutex<Vec<Runnable>>,
     undo: std::sync::atomic::AtomicBool,
+    /// Notifications for other workers, sent once the transaction is committed.
+    notices: std::sync::atomic::AtomicU8,
 }
 
 impl Tx {
     pub(crate) fn new(connection: Connection) -> Self {
-        Tx { connection, ready: Mutex::default(), undo: false.into() }
+        Tx { connection, ready: Mutex::default(), undo: false.into(), notices: 0.into() }
     }
 
     /// Runs a statement and returns its rows.
@@ -304,6 +306,15 @@ impl Tx {
 
     pub(crate) fn is_undone(&self) -> bool {
         self.undo.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Tells other workers of a change once the transaction is committed.
+    pub(crate) fn announce(&self, kinds: u8) {
+        self.notices.fetch_or(kinds, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn notices(&self) -> u8 {
+        if self.is_undone() { 0 } else { self.notices.load(std::sync::atomic::Ordering::Relaxed) }
     }
 
     pub(crate) fn into_parts(self) -> (Connection, Vec<Runnable>) {

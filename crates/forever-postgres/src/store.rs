@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, Claim,
-    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRow, FiberState,
-    FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow,
-    MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore,
-    PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, Seq, StoredClaim,
-    StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
-    UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, Changes, ChatStore,
+    Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery,
+    FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
+    KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification,
+    OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result,
+    RunResult, Runnable, ScheduleRow, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq,
+    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -20,7 +20,7 @@ use crate::options::Builder;
 use crate::pool::Access;
 use crate::sql::args;
 use crate::workers::{Become, Watch};
-use crate::{admin, agents, chat, claims, fibers, ops, streams, turns, waits, workers};
+use crate::{admin, agents, chat, claims, cluster, fibers, notify, ops, streams, turns, waits, workers};
 
 /// Store in a Postgres database, which any number of workers share.
 ///
@@ -41,6 +41,8 @@ pub struct PostgresStore {
     house: Arc<Shared>,
     lease: Duration,
     direct: Option<Access>,
+    /// Name of the schema.
+    schema: Arc<str>,
     /// Number of deaths in a row at which a schedule is suspended; 0 until the runtime sets it.
     strikes: Arc<AtomicU32>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -53,9 +55,9 @@ impl PostgresStore {
         Builder::new(url.into())
     }
 
-    pub(crate) fn over(shared: Arc<Shared>, house: Arc<Shared>, lease: Duration, direct: Option<Access>) -> Self {
+    pub(crate) fn over(shared: Arc<Shared>, house: Arc<Shared>, lease: Duration, direct: Option<Access>, schema: Arc<str>) -> Self {
         let queue = Queue::start(Arc::clone(&shared));
-        PostgresStore { shared, queue, house, lease, direct, strikes: Arc::default(), tasks: Mutex::default() }
+        PostgresStore { shared, queue, house, lease, direct, schema, strikes: Arc::default(), tasks: Mutex::default() }
     }
 
     /// Connects with the default options.
@@ -125,12 +127,21 @@ impl PostgresStore {
             return;
         }
         let look = if self.direct.is_some() { Duration::from_millis(200).min(self.lease / 4) } else { self.lease / 4 };
-        let watch = Watch { shared: Arc::clone(&self.house), worker, lease: self.lease, look, direct: self.direct.clone() };
+        let watch = Watch {
+            shared: Arc::clone(&self.house),
+            worker,
+            lease: self.lease,
+            look,
+            direct: self.direct.clone(),
+            schema: Arc::clone(&self.schema),
+            held: Arc::default(),
+        };
         let mut tasks = self.tasks();
         // A store serves one runtime, so a worker that joined earlier has left.
         tasks.drain(..).for_each(|task| task.abort());
         tasks.push(tokio::spawn(watch.clone().renew()).abort_handle());
         tasks.push(tokio::spawn(watch.clone().show_life()).abort_handle());
+        tasks.push(tokio::spawn(watch.clone().announce()).abort_handle());
         tasks.push(tokio::spawn(watch.take_over(Arc::clone(&self.strikes))).abort_handle());
     }
 
@@ -148,6 +159,11 @@ impl Drop for PostgresStore {
 }
 
 impl FiberStore for PostgresStore {
+    fn cluster(&self) -> Option<&dyn ClusterStore> {
+        // Without a lease it is a store of one worker, for tests.
+        (!self.lease.is_zero()).then_some(self)
+    }
+
     fn on_ready(&self, ready: ReadySender) {
         // A store serves one runtime.
         let _ = self.shared.ready.set(ready);
@@ -174,11 +190,15 @@ impl FiberStore for PostgresStore {
     }
 
     fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
-        self.read("list unfinished fibers", (after, limit), |tx, args| Box::pin(fibers::unfinished(tx, args.0, args.1)))
+        self.read("list unfinished fibers", (after, limit, self.shared.worker()), |tx, args| {
+            Box::pin(fibers::unfinished(tx, args.0, args.1, args.2))
+        })
     }
 
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
-        self.read("list fibers that are ready", (after, limit), |tx, args| Box::pin(fibers::ready(tx, args.0, args.1)))
+        self.read("list fibers that are ready", (after, limit, self.shared.worker()), |tx, args| {
+            Box::pin(cluster::ready(tx, args.0, args.1, args.2))
+        })
     }
 
     fn unfinished_groups(&self) -> BoxFuture<'_, Result<Vec<UnfinishedGroup>>> {
@@ -265,6 +285,14 @@ impl FiberStore for PostgresStore {
     fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let closed = self.write("store a clean close", (worker, now_ms), |tx, args| Box::pin(workers::close(tx, args.0, args.1))).await;
+            if closed.is_ok() && self.shared.notices.has_others.load(Ordering::Relaxed) {
+                // Others go on at once with what this worker has handed over.
+                let told = (Arc::clone(&self.schema), worker);
+                let told = self.write_one("tell of a close", told, |tx, args| {
+                    Box::pin(notify::send(tx, &args.0, args.1, notify::CHANGED | notify::READY))
+                });
+                let _ = told.await;
+            }
             self.stop();
             closed
         })
@@ -272,6 +300,41 @@ impl FiberStore for PostgresStore {
 
     fn abandon(&self) {
         self.stop();
+    }
+}
+
+impl ClusterStore for PostgresStore {
+    fn changes(&self, watch: Watched) -> BoxFuture<'_, Result<Changes>> {
+        Box::pin(async move {
+            let work: Work<Watched, Changes> = |tx, watch| Box::pin(cluster::changes(tx, watch));
+            let mut changes = self.read("look for changes of other workers", watch, work).await?;
+            changes.fenced = self.shared.notices.fenced.swap(false, Ordering::Relaxed);
+            Ok(changes)
+        })
+    }
+
+    fn notified(&self) -> BoxFuture<'_, Notification> {
+        Box::pin(self.shared.notices.notified())
+    }
+
+    fn decline(&self, seen: Claim, worker: WorkerId, reason: String, now_ms: i64) -> BoxFuture<'_, Result<DeclineResult>> {
+        self.write("leave a fiber to other workers", (seen, worker, reason, now_ms), |tx, args| {
+            Box::pin(cluster::decline(tx, args.0, args.1, &args.2, args.3))
+        })
+    }
+
+    fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerRow>>> {
+        self.read("list the workers", (), |tx, ()| Box::pin(cluster::workers(tx)))
+    }
+
+    fn hold_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<Option<WorkerRow>>> {
+        self.write("store that an agent is in memory", (agent, worker), |tx, args| Box::pin(cluster::hold_agent(tx, &args.0, args.1)))
+    }
+
+    fn release_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<()>> {
+        self.write_one("store that an agent has left memory", (agent, worker), |tx, args| {
+            Box::pin(cluster::release_agent(tx, &args.0, args.1))
+        })
     }
 }
 
@@ -378,7 +441,9 @@ impl AgentStore for PostgresStore {
     }
 
     fn keep_awake(&self, agent: AgentId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        self.write_one("store that an agent is kept awake", (agent, now_ms), |tx, args| Box::pin(agents::keep_awake(tx, &args.0, args.1)))
+        self.write_one("store that an agent is kept awake", (agent, now_ms, self.shared.worker()), |tx, args| {
+            Box::pin(agents::keep_awake(tx, &args.0, args.1, args.2))
+        })
     }
 
     fn renew_keep_alives(&self, agents: Vec<AgentId>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
@@ -392,7 +457,7 @@ impl AgentStore for PostgresStore {
     }
 
     fn awake_agents(&self) -> BoxFuture<'_, Result<Vec<KeepAliveRow>>> {
-        self.read("list the agents that were left awake", (), |tx, ()| Box::pin(agents::awake_agents(tx)))
+        self.read("list the agents that were left awake", self.shared.worker(), |tx, worker| Box::pin(agents::awake_agents(tx, *worker)))
     }
 
     fn count_wake_attempt(&self, agent: AgentId) -> BoxFuture<'_, Result<()>> {
@@ -431,7 +496,9 @@ impl AgentStore for PostgresStore {
     }
 
     fn end_run(&self, run: ScheduleRow, result: RunResult) -> BoxFuture<'_, Result<()>> {
-        self.write("store how a schedule has run", (run, result), |tx, args| Box::pin(agents::end_run(tx, &args.0, &args.1)))
+        self.write("store how a schedule has run", (run, result, self.shared.worker()), |tx, args| {
+            Box::pin(agents::end_run(tx, &args.0, &args.1, args.2))
+        })
     }
 
     fn far_schedules(&self, now_ms: i64, slack_ms: i64) -> BoxFuture<'_, Result<FarSchedules>> {
@@ -447,7 +514,9 @@ impl AgentStore for PostgresStore {
     }
 
     fn next_schedule(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Option<i64>>> {
-        self.read("find the schedule that is due next", classes, |tx, classes| Box::pin(agents::next(tx, classes)))
+        self.read("find the schedule that is due next", (classes, self.shared.worker()), |tx, args| {
+            Box::pin(agents::next(tx, &args.0, args.1))
+        })
     }
 
     fn unregistered_classes(&self, classes: Vec<String>) -> BoxFuture<'_, Result<Vec<String>>> {

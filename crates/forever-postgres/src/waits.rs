@@ -5,6 +5,7 @@
 //! for its end. So one of the two sees the other.
 use forever_store::{Claim, CommandResult, FiberState, NewMessage, PendingMessage, Runnable, Seq, Wait, WaitResult};
 
+use crate::notify::CHANGED;
 use crate::sql::{Done, Tx, args};
 use crate::{claims, fibers};
 
@@ -149,6 +150,7 @@ pub(crate) async fn send(tx: &Tx, new: &NewMessage) -> Done<CommandResult<()>> {
             args![seq, &new.topic, &new.data, new.now_ms],
         )
         .await?;
+    tx.announce(CHANGED);
     if waits.flag("waits")? {
         let woken = wake(tx, &[seq], new.now_ms).await?;
         tx.ready().extend(woken);

@@ -8,21 +8,25 @@
 //!
 //! A worker that counts as dead and is alive loses its claims, because their epochs are raised, and
 //! nothing else: it inserts its row again.
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{Seq, WorkerId};
 
 use crate::call::{Kind, Shared};
+use crate::notify::CHANGED;
 use crate::pool::{Access, Connection, backoff};
 use crate::sql::{Arg, Done, Tx, args};
-use crate::{agents, fibers, turns};
+use crate::{agents, fibers, notify, turns};
 
 /// Identifies one start of a server on one timeline.
 const SERVER: &str = "(SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
 
 /// Whether the worker `w` is alive. `pg_locks` shows a 64-bit key in two halves.
-pub(crate) const ALIVE: &str = "(w.seen + w.lease_ms * INTERVAL '1 millisecond' > clock_timestamp()
+///
+/// While the server is down no lease can be renewed, so that time does not count.
+pub(crate) const ALIVE: &str = "(greatest(w.seen, pg_postmaster_start_time()) + w.lease_ms * INTERVAL '1 millisecond' > clock_timestamp()
     AND (w.lock IS NULL
          OR w.server IS DISTINCT FROM (SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8))
          OR EXISTS (SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
@@ -37,18 +41,17 @@ const PAGE: i64 = 1000;
 pub(crate) enum Become {
     /// Interrupted: the caller resumes them.
     Interrupted,
-    /// Ready for any worker, unless a hook has to decide about the fiber. Of ready fibers only
-    /// those that were interrupted have a reason.
+    /// Ready for any worker. Of ready fibers only those that were interrupted have a reason, by
+    /// which a worker knows that the hook of an agent decides first.
     Ready,
 }
 
 impl Become {
-    /// The new state, as SQL. Fibers of agents, except turns, wait for the hook of their agent, and
-    /// closures for a person.
+    /// The new state, as SQL. Closures that no agent owns wait for a person.
     fn state(self) -> &'static str {
         match self {
             Become::Interrupted => "'interrupted'",
-            Become::Ready => "CASE WHEN closure OR agent IS NOT NULL AND name NOT LIKE 'forever.%' THEN 'interrupted' ELSE 'pending' END",
+            Become::Ready => "CASE WHEN closure AND agent IS NULL THEN 'interrupted' ELSE 'pending' END",
         }
     }
 }
@@ -56,10 +59,15 @@ impl Become {
 pub(crate) async fn join(tx: &Tx, lease: Duration, now_ms: i64) -> Done<WorkerId> {
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     let worker = tx
-        .one("INSERT INTO @workers (joined_ms, seen, lease_ms) VALUES ($1, clock_timestamp(), $2) RETURNING id", args![now_ms, lease_ms])
+        .one(
+            "INSERT INTO @workers (joined_ms, seen, lease_ms, process, address)
+             VALUES ($1, clock_timestamp(), $2, $3, host(inet_client_addr())) RETURNING id",
+            args![now_ms, lease_ms, i64::from(std::process::id())],
+        )
         .await?
         .int("id")?;
-    take_over(tx, worker, now_ms, Become::Interrupted).await?;
+    let becomes = if lease.is_zero() { Become::Interrupted } else { Become::Ready };
+    take_over(tx, worker, now_ms, becomes).await?;
     Ok(worker)
 }
 
@@ -115,6 +123,7 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
                 ready.push(row.int("seq")?);
             }
         }
+        tx.announce(CHANGED);
         // A worker that closes starts nothing more.
         if count_death {
             let ready = fibers::runnable(tx, &ready).await?;
@@ -126,31 +135,56 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
     }
 }
 
-/// Renews the lease of a worker. A worker that counted as dead inserts its row again and continues
-/// without its claims.
-async fn beat(tx: &Tx, (worker, lease): &(WorkerId, Duration)) -> Done<()> {
+/// Renews the lease of a worker; returns whether it counted as dead. A worker that did inserts its
+/// row again and continues without its claims.
+async fn beat(tx: &Tx, (worker, lease, held): &(WorkerId, Duration, Option<Lock>)) -> Done<bool> {
     if tx.run("UPDATE @workers SET seen = clock_timestamp() WHERE id = $1", args![*worker]).await? > 0 {
-        return Ok(());
+        return Ok(false);
     }
     tracing::warn!(worker, "this worker was taken for dead, and its claims were taken over");
+    // With its lock, if it still holds one: without it others would go by the lease alone.
     tx.run(
-        "INSERT INTO @workers (id, joined_ms, seen, lease_ms)
-         VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, clock_timestamp(), $2) ON CONFLICT DO NOTHING",
-        args![*worker, i64::try_from(lease.as_millis()).unwrap_or(i64::MAX)],
+        "INSERT INTO @workers (id, joined_ms, seen, lease_ms, process, address, lock, server)
+         VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, clock_timestamp(), $2, $3, host(inet_client_addr()), $4, $5)
+         ON CONFLICT DO NOTHING",
+        args![
+            *worker,
+            i64::try_from(lease.as_millis()).unwrap_or(i64::MAX),
+            i64::from(std::process::id()),
+            held.as_ref().map(|held| held.key),
+            held.as_ref().map(|held| held.server.as_str()),
+        ],
     )
     .await
-    .map(drop)
+    .map(|_| true)
 }
 
-/// Whether a worker is gone, or fibers of one are left to take over.
-async fn is_any_gone(tx: &Tx, by: WorkerId) -> Done<bool> {
+/// What a search for workers that are gone has found.
+struct Search {
+    /// Whether a worker is gone, or fibers of one are left to take over.
+    gone: bool,
+    /// Whether there is another worker.
+    others: bool,
+}
+
+async fn search(tx: &Tx, by: WorkerId) -> Done<Search> {
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM @workers w WHERE w.id <> $1 AND NOT {ALIVE})
                 OR EXISTS (SELECT 1 FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
                            WHERE f.state = 'running' AND f.state <> 'completed' AND s.worker IS DISTINCT FROM $1
-                                 AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = s.worker)) AS gone"
+                                 AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = s.worker)) AS gone,
+                EXISTS (SELECT 1 FROM @workers w WHERE w.id <> $1) AS others"
     );
-    tx.one(&sql, args![by]).await?.flag("gone")
+    let row = tx.one(&sql, args![by]).await?;
+    Ok(Search { gone: row.flag("gone")?, others: row.flag("others")? })
+}
+
+/// A session lock that shows that a worker lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Lock {
+    key: i64,
+    /// The server that it was taken on.
+    server: String,
 }
 
 /// What the tasks of a worker need.
@@ -163,6 +197,10 @@ pub(crate) struct Watch {
     pub(crate) look: Duration,
     /// How to open the connection whose lock shows that the worker lives.
     pub(crate) direct: Option<Access>,
+    /// Name of the schema.
+    pub(crate) schema: Arc<str>,
+    /// The lock that the worker holds.
+    pub(crate) held: Arc<Mutex<Option<Lock>>>,
 }
 
 impl Watch {
@@ -170,11 +208,13 @@ impl Watch {
     pub(crate) async fn renew(self) {
         while !self.shared.is_closed() {
             tokio::time::sleep(self.lease / 4).await;
-            let args = (self.worker, self.lease);
-            if let Err(error) = self.shared.carry_out("renew a lease", Kind::Write, &args, |tx, args| Box::pin(beat(tx, args))).await
-                && !error.is_closed()
-            {
-                tracing::warn!(%error, "a lease could not be renewed");
+            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let args = (self.worker, self.lease, held);
+            match self.shared.carry_out("renew a lease", Kind::Write, &args, |tx, args| Box::pin(beat(tx, args))).await {
+                Ok(false) => {}
+                Ok(true) => self.shared.notices.fenced.store(true, Ordering::Relaxed),
+                Err(error) if error.is_closed() => return,
+                Err(error) => tracing::warn!(%error, "a lease could not be renewed"),
             }
         }
     }
@@ -184,11 +224,15 @@ impl Watch {
         while !self.shared.is_closed() {
             tokio::time::sleep(self.look).await;
             let looked =
-                self.shared.carry_out("look for workers that are gone", Kind::Read, &self.worker, |tx, by| Box::pin(is_any_gone(tx, *by)));
-            let taken = match looked.await {
-                Ok(false) => continue,
-                Ok(true) => {
-                    let args = (self.worker, strikes.load(std::sync::atomic::Ordering::Relaxed));
+                self.shared.carry_out("look for workers that are gone", Kind::Read, &self.worker, |tx, by| Box::pin(search(tx, *by)));
+            let looked = looked.await;
+            if let Ok(found) = &looked {
+                self.shared.notices.has_others.store(found.others, Ordering::Relaxed);
+            }
+            let taken = match looked {
+                Ok(Search { gone: false, .. }) => continue,
+                Ok(Search { gone: true, .. }) => {
+                    let args = (self.worker, strikes.load(Ordering::Relaxed));
                     let work = self.shared.carry_out("take over from workers that are gone", Kind::Write, &args, |tx, args| {
                         Box::pin(take_over_all(tx, args.0, args.1))
                     });
@@ -204,6 +248,22 @@ impl Watch {
         }
     }
 
+    /// Tells other workers of what this one has changed, until the store is closed.
+    pub(crate) async fn announce(self) {
+        while !self.shared.is_closed() {
+            let kinds = self.shared.notices.outgoing().await;
+            let args = (Arc::clone(&self.schema), self.worker, kinds);
+            let sent = self.shared.carry_out("tell other workers of a change", Kind::Single, &args, |tx, args| {
+                Box::pin(notify::send(tx, &args.0, args.1, args.2))
+            });
+            if let Err(error) = sent.await {
+                // They find it at their next look.
+                tracing::debug!(%error, "other workers were not told of a change");
+            }
+            tokio::time::sleep(notify::PAUSE).await;
+        }
+    }
+
     /// Holds the lock that shows that the worker lives, until the store is closed.
     pub(crate) async fn show_life(self) {
         let Some(direct) = &self.direct else { return };
@@ -212,7 +272,10 @@ impl Watch {
             match self.hold(direct).await {
                 Ok((connection, key)) => {
                     failed = 0;
+                    // What was changed before it listened.
+                    self.shared.notices.receive(&format!("0 {CHANGED}"), self.worker);
                     connection.lost().await;
+                    *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     // Without the lock others must go by the lease, until there is a new lock.
                     let args = (self.worker, key);
                     let forgotten = self.shared.carry_out("give up a lock", Kind::Write, &args, |tx, (worker, key)| {
@@ -221,7 +284,7 @@ impl Watch {
                         })
                     });
                     if let Err(error) = forgotten.await {
-                        tracing::debug!(%error, "a lock was lost");
+                        tracing::debug!(%error, "it could not be stored that the sign of life was lost");
                     }
                 }
                 Err(error) => {
@@ -234,12 +297,19 @@ impl Watch {
     }
 
     async fn hold(&self, direct: &Access) -> std::result::Result<(Connection, i64), tokio_postgres::Error> {
-        let connection = direct.connect().await?;
+        let (notices, worker) = (Arc::clone(&self.shared.notices), self.worker);
+        let connection = direct.connect_and_listen(Some(Arc::new(move |payload| notices.receive(payload, worker)))).await?;
         // Positive, because `pg_locks` shows its two halves as unsigned numbers.
         let key = i64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into().unwrap_or_default()) & i64::MAX;
         connection.query("SELECT pg_advisory_lock($1)::text AS locked", &[Arg::from(key)]).await?;
-        let sql = format!("UPDATE @workers SET lock = $2, server = {SERVER} WHERE id = $1");
-        connection.execute(&sql, &[Arg::from(self.worker), Arg::from(key)]).await?;
+        let server: String =
+            connection.query(&format!("SELECT {SERVER} AS server"), &[]).await?.first().map_or_else(String::new, |row| row.get(0));
+        connection.execute("UPDATE @workers SET lock = $2, server = $3 WHERE id = $1", args![self.worker, key, &server]).await?;
+        let channel = connection.query(&notify::channel(), args![&*self.schema]).await?;
+        if let Some(channel) = channel.first().map(|row| row.get::<_, String>(0)) {
+            connection.batch(&format!("LISTEN \"{channel}\"")).await?;
+        }
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Lock { key, server });
         Ok((connection, key))
     }
 }

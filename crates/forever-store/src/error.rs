@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Incompatible,
     /// An agent could not be woken.
     Agent,
+    /// An agent is in the memory of another worker, where it can be called.
+    AgentElsewhere,
     /// An operation is in doubt: it was started, and its outcome is unknown.
     OpUnknown,
     /// A person resolved an operation as failed.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentId, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta, SnapshotRows,
-    StreamAppend,
+    AgentId, ClusterStore, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta,
+    SnapshotRows, StreamAppend,
 };
 use crate::error::Result;
 use crate::future::BoxFuture;
@@ -444,6 +444,13 @@ pub trait FiberStore {
     ///
     /// Called once, before the first fiber is claimed. A store serves one runtime.
     fn on_ready(&self, ready: ReadySender);
+
+    /// The ability to share the database with other workers.
+    ///
+    /// Defaults to none: then this store has one worker.
+    fn cluster(&self) -> Option<&dyn ClusterStore> {
+        None
+    }
 
     /// Registers a worker, and takes over from the workers that are gone by then.
     ///

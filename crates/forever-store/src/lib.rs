@@ -13,6 +13,7 @@
 mod admin;
 mod agents;
 mod chat;
+mod cluster;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
@@ -39,6 +40,7 @@ pub use chat::{
     MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
     TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
+pub use cluster::{Changes, ClusterStore, DeclineResult, Notification, TurnProgress, Watch, WorkerRow};
 pub use error::{Error, ErrorKind, Result};
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::cached::Heartbeat;
 use super::registry::{Agents, Hold, Kept, later};
-use crate::error::{Error, Result, chain};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
@@ -140,7 +140,9 @@ async fn beat(agents: &Agents, runtime: &Runtime) {
 /// Wakes the agents that an earlier process has left awake. Those that may have killed it are woken
 /// one at a time, after the others.
 pub(super) async fn revive(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Result<()> {
-    let left = runtime.store.awake_agents().await?.into_iter().filter(|left| agents.check(&left.agent).is_ok());
+    // Among several workers this is asked again and again.
+    let is_ours = |left: &AgentId| runtime.cluster().is_some() && agents.is_in_memory(left);
+    let left = runtime.store.awake_agents().await?.into_iter().filter(|left| agents.check(&left.agent).is_ok() && !is_ours(&left.agent));
     let (suspects, others): (Vec<_>, Vec<_>) = left.partition(|left| left.deaths > 0);
     if suspects.len() + others.len() > 0 {
         info!(agents = suspects.len() + others.len(), "waking agents that were kept awake");
@@ -194,6 +196,8 @@ async fn wake_left(agents: Arc<Agents>, runtime: Arc<Runtime>, id: AgentId) {
                 return;
             }
             Err(why) if why.is_closed() => return,
+            // It is awake, in another worker.
+            Err(why) if why.kind() == ErrorKind::AgentElsewhere => return,
             Err(why) => warn!(agent = %id, error = %chain(&why), "an agent that was kept awake could not be woken"),
         }
         if race(runtime.closing(), runtime.clock.sleep(pause)).await.is_some() {

@@ -4,13 +4,15 @@
 //! `hooks` puts all classes behind one trait. `registry` holds the agents in memory, wakes them and
 //! unloads them. `keep_alive`, `state` and `schedule` are the operations on an agent, in memory or
 //! not. `schedule_runner` runs what is due, and `fiber_hooks` is the interface for fibers.
-//! Invariants: each class and name has at most one instance in memory, and no other hook runs
-//! before its `on_start` has succeeded.
+//! Invariants: each class and name has at most one instance in memory, for which `elsewhere` cares
+//! where several workers share a database, and no other hook runs before its `on_start` has
+//! succeeded.
 mod cached;
 mod class;
 mod connection;
 mod cron;
 mod due;
+mod elsewhere;
 mod fiber_hooks;
 mod handle;
 mod hooks;

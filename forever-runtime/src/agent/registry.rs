@@ -1,6 +1,7 @@
 //! The agents in memory: at most one per class and name, woken on demand, unloaded when idle.
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use crate::store::AgentId;
 
 /// The alarm of an idle agent.
 pub(super) const IDLE: &str = "agent idle";
+
+/// Number of locks for becoming the holder of an agent.
+const STRIPES: usize = 64;
 
 /// Settings of the builder.
 #[derive(Debug, Clone)]
@@ -54,6 +58,11 @@ pub(crate) struct Agents {
     pub(super) settings: Settings,
     /// Agents that are in memory or held.
     slots: Mutex<Slots>,
+    /// Classes of which several workers may have the same agent in memory.
+    pub(super) shared: BTreeSet<&'static str>,
+    /// Held while a worker becomes the holder of an agent or ceases to be it; one of them for each
+    /// agent, by its hash.
+    pub(super) holding: Vec<tokio::sync::Mutex<()>>,
     /// Schedules whose run has been handed to their agent, by id, until the outcome is stored.
     begun: Mutex<HashSet<String>>,
 }
@@ -104,6 +113,8 @@ pub(super) struct Slot {
     pub(super) state: Arc<tokio::sync::Mutex<CachedState>>,
     /// Sender to the connections; made with the first one.
     pub(super) pushes: OnceLock<fanout::Sender<Pushed>>,
+    /// Version of the stored state at the last look, where other workers may set it.
+    version: AtomicI64,
 }
 
 struct Inner {
@@ -122,6 +133,12 @@ enum Phase {
     /// Reports how the waking ended.
     Waking(watch::Receiver<Option<Woke>>),
     Awake(Arc<dyn Hooks>),
+}
+
+impl Phase {
+    fn is_in_memory(&self) -> bool {
+        !matches!(self, Phase::Asleep)
+    }
 }
 
 type Woke = Result<(), Failed>;
@@ -157,7 +174,14 @@ impl fmt::Debug for Slot {
 impl Slot {
     fn new(id: AgentId) -> Self {
         let inner = Inner { phase: Phase::Asleep, holds: 0, kept: 0, idle_since_ms: 0, idle: None };
-        Slot { id, inner: Mutex::new(inner), heart: tokio::sync::Mutex::default(), state: Arc::default(), pushes: OnceLock::new() }
+        Slot {
+            id,
+            inner: Mutex::new(inner),
+            heart: tokio::sync::Mutex::default(),
+            state: Arc::default(),
+            pushes: OnceLock::new(),
+            version: AtomicI64::new(-1),
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -242,13 +266,15 @@ pub(super) fn is_within_start(id: &AgentId) -> bool {
 }
 
 impl Agents {
-    pub(crate) fn new(classes: Classes, settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(classes: Classes, settings: Settings, shared: BTreeSet<&'static str>) -> Arc<Self> {
         Arc::new_cyclic(|me| Agents {
             me: Weak::clone(me),
             exec: OnceLock::new(),
             classes,
             settings,
             slots: Mutex::default(),
+            shared,
+            holding: (0..STRIPES).map(|_| tokio::sync::Mutex::default()).collect(),
             begun: Mutex::default(),
         })
     }
@@ -298,6 +324,38 @@ impl Agents {
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn weak(&self) -> Weak<Agents> {
+        Weak::clone(&self.me)
+    }
+
+    /// Whether an agent is in memory, or on its way there.
+    pub(super) fn is_in_memory(&self, id: &AgentId) -> bool {
+        self.slot(id).is_some_and(|slot| slot.inner().phase.is_in_memory())
+    }
+
+    /// The agents that are in memory.
+    pub(super) fn in_memory(&self) -> Vec<AgentId> {
+        self.slots().by_id.values().filter(|slot| slot.inner().phase.is_in_memory()).map(|slot| slot.id.clone()).collect()
+    }
+
+    /// The agents that have connections.
+    pub(super) fn connected(&self) -> Vec<AgentId> {
+        let connected = |slot: &&Arc<Slot>| slot.pushes.get().is_some_and(|pushes| pushes.receiver_count() > 0);
+        self.slots().by_id.values().filter(connected).map(|slot| slot.id.clone()).collect()
+    }
+
+    /// Notes the version of an agent's stored state; says whether it is another one than before.
+    pub(super) fn is_new_version(&self, id: &AgentId, version: i64) -> bool {
+        self.slot(id).is_some_and(|slot| slot.version.swap(version, Ordering::Relaxed) != version)
+    }
+
+    /// Unloads an agent. Its holders keep the instance that they have.
+    pub(super) fn evict(&self, id: &AgentId) {
+        let Some(slot) = self.slot(id) else { return };
+        let gone = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
+        drop(gone);
     }
 
     /// Number of agents that are in memory or held.
@@ -353,7 +411,7 @@ impl Agents {
             drop(inner);
             (slot, slots.take_surplus(runtime, self.settings.max_in_memory))
         };
-        send_to_sleep(surplus);
+        self.send_to_sleep(runtime, surplus);
         Hold { agents: Weak::clone(&self.me), slot }
     }
 
@@ -379,7 +437,18 @@ impl Agents {
         slots.idle.insert(number, slot.id.clone());
         let surplus = slots.take_surplus(runtime, self.settings.max_in_memory);
         drop(slots);
-        send_to_sleep(surplus);
+        self.send_to_sleep(runtime, surplus);
+    }
+
+    /// Agents leave memory because there are too many. What their types do when they are dropped
+    /// happens outside the locks.
+    fn send_to_sleep(&self, runtime: &Arc<Runtime>, surplus: Vec<Arc<Slot>>) {
+        for slot in surplus {
+            let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
+            debug!(agent = %slot.id, "agent leaves memory, which is full");
+            drop(phase);
+            self.release(runtime, slot.id.clone());
+        }
     }
 
     /// Unloads an agent if it has been idle for long enough.
@@ -409,6 +478,7 @@ impl Agents {
         debug!(agent = %id, "agent leaves memory");
         // The drop of the user's type runs outside the lock.
         drop(gone);
+        self.release(runtime, id);
     }
 
     /// Wakes an agent unless it is awake, and keeps it so.
@@ -443,6 +513,9 @@ impl Agents {
             };
             match woke.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(Err(why))) => {
+                    if let Some(elsewhere) = why.0.downcast_ref::<Error>().filter(|why| why.kind() == ErrorKind::AgentElsewhere) {
+                        return Err(Error::new(ErrorKind::AgentElsewhere, elsewhere.to_string()));
+                    }
                     let failed = Error::new(ErrorKind::Agent, format!("failed to wake agent `{id}`"));
                     return Err(failed.with_source(why.clone()));
                 }
@@ -480,6 +553,9 @@ impl Waking {
         let slot = &self.hold.slot;
         let link = Link::Weak(Weak::clone(&self.hold.agents));
         let started = async {
+            if let Some(agents) = self.hold.agents() {
+                agents.become_holder(&slot.id).await?;
+            }
             let agent = class.make(link, slot.id.clone())?;
             agent.start().await?;
             Ok::<_, BoxError>(agent)
@@ -494,7 +570,11 @@ impl Waking {
                 (Phase::Asleep, Err(Failed(why.into())))
             }
         };
+        let failed = !phase.is_in_memory();
         slot.inner().phase = phase;
+        if failed && let (Some(agents), Some(runtime)) = (self.hold.agents(), self.hold.runtime()) {
+            agents.release(&runtime, slot.id.clone());
+        }
         self.tell.send_replace(Some(woke));
     }
 }
@@ -505,15 +585,6 @@ impl Drop for Waking {
         if let Phase::Waking(_) = inner.phase {
             inner.phase = Phase::Asleep;
         }
-    }
-}
-
-/// Unloads agents because there are too many. The drop of their types runs outside the locks.
-fn send_to_sleep(surplus: Vec<Arc<Slot>>) {
-    for slot in surplus {
-        let phase = std::mem::replace(&mut slot.inner().phase, Phase::Asleep);
-        debug!(agent = %slot.id, "agent leaves memory, which is full");
-        drop(phase);
     }
 }
 

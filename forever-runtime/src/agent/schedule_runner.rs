@@ -10,10 +10,10 @@ use tracing::{debug, info, warn};
 
 use super::class::BoxError;
 use super::due::Due;
-use super::keep_alive;
 use super::registry::{Agents, IDLE, later};
 use super::schedule::{self, DUE, due_at, next_due};
-use crate::error::{Result, chain};
+use super::{elsewhere, keep_alive};
+use crate::error::{Error, ErrorKind, Result, chain};
 use crate::frame::retry::{Backoff, Retry};
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
@@ -52,6 +52,7 @@ impl Agents {
             );
         }
         keep_alive::revive(self, runtime).await?;
+        elsewhere::begin(self, runtime)?;
         schedule::arm(runtime, self).await?;
         // The clock may have been set back while no process was running.
         let (agents, of_task) = (Arc::clone(self), Arc::clone(runtime));
@@ -104,7 +105,12 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
         return;
     }
     let row = due.row;
-    let ran = judge(&row, outcome.map_err(|why| chain(&*why)), runtime);
+    let is_elsewhere = |why: &BoxError| why.downcast_ref::<Error>().is_some_and(|why| why.kind() == ErrorKind::AgentElsewhere);
+    let ran = match outcome {
+        // It is due there.
+        Err(why) if is_elsewhere(&why) => RunResult::Next { due_ms: row.due_ms, error: None },
+        outcome => judge(&row, outcome.map_err(|why| chain(&*why)), runtime),
+    };
     let suspect = row.deaths > 1;
     let next = match &ran {
         RunResult::Next { due_ms: at, .. } | RunResult::Retry { next_ms: at, .. } => Some(*at),

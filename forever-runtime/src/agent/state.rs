@@ -20,7 +20,11 @@ pub(super) async fn load(agents: &Agents, id: &AgentId) -> Result<Option<Arc<str
 
 /// The state, loaded if it is not known.
 pub(super) async fn known(runtime: &Runtime, slot: &Slot, state: &mut CachedState) -> Result<Option<Arc<str>>> {
-    if let CachedState::Stored(known) = state {
+    // Another worker may have set it.
+    let is_alone = runtime.cluster().is_none();
+    if let CachedState::Stored(known) = state
+        && is_alone
+    {
         return Ok(known.clone());
     }
     let read: Option<Arc<str>> = runtime.store.load_state(slot.id.clone()).await?.map(Into::into);

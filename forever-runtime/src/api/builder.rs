@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::{Agent, AgentHandle, Agents, Classes};
 use crate::api::forever::Forever;
-use crate::chat::{AgentLoop, Answer, ChatAgent, ChatClasses, Chats, ChildLoop};
+use crate::chat::{AgentLoop, Answer, ChatAgent, ChatClasses, ChatWatcher, Chats, ChildLoop};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::agent_hooks::AgentHooks;
@@ -54,6 +54,9 @@ pub(crate) enum Place {
     Memory,
     /// A store that the program has opened.
     Store(Arc<dyn Store>),
+    /// The Postgres database with this URL.
+    #[cfg(feature = "postgres")]
+    Postgres(String),
     /// One database for all runtimes of this process that use the name, as long as a runtime or a
     /// test has it open.
     #[cfg(feature = "testing")]
@@ -93,6 +96,30 @@ impl Builder {
     /// Stores everything in memory, for tests. It is lost with the runtime.
     pub fn in_memory(mut self) -> Self {
         self.place = Some(Place::Memory);
+        self
+    }
+
+    /// Stores everything in the Postgres database at `url`, which any number of workers share.
+    ///
+    /// `url` is one of `postgres://user:password@host/database`. The tables are in the schema
+    /// `forever`, and are created if they do not exist. Every open runtime is a worker. A worker
+    /// runs the fibers that it claims, and takes over those of workers that have died.
+    ///
+    /// [`PostgresStore::builder`](crate::store::PostgresStore::builder) has the options: another
+    /// schema, the lease, a pooler, TLS. Its store is given to [`store`](Builder::store). The
+    /// abilities that only SQLite has are listed there.
+    ///
+    /// ```no_run
+    /// # use forever_runtime as forever;
+    /// # async fn open() -> forever::Result<()> {
+    /// let forever = forever::Forever::builder().postgres("postgres://app:secret@db.local/app").open().await?;
+    /// # forever.close().await
+    /// # }
+    /// ```
+    #[cfg(feature = "postgres")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+    pub fn postgres(mut self, url: impl Into<String>) -> Self {
+        self.place = Some(Place::Postgres(url.into()));
         self
     }
 
@@ -371,7 +398,7 @@ impl Builder {
     /// Outside a tokio runtime.
     pub async fn open_idle(self) -> Result<Forever> {
         let (registry, resources) = (self.registry?, self.resources);
-        let agents = Agents::new(self.classes?, self.agents);
+        let agents = Agents::new(self.classes?, self.agents, self.chat_classes.names().collect());
         let now_ms = clock::ms(self.clock.now());
         let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
         // No worker has number 0: closing interrupts nothing.
@@ -420,7 +447,7 @@ impl Builder {
     /// Outside a tokio runtime.
     pub async fn open(self) -> Result<Forever> {
         let (mut registry, mut resources) = (self.registry?, self.resources);
-        let agents = Agents::new(self.classes?, self.agents);
+        let agents = Agents::new(self.classes?, self.agents, self.chat_classes.names().collect());
         let chats = Arc::new(Chats::new(Arc::clone(&agents), self.chat_classes, self.chats));
         if !chats.classes.is_empty() {
             registry.add_ours::<Answer>()?;
@@ -450,6 +477,9 @@ impl Builder {
         dispatch::listen(exec)?;
         recovery::recover(exec).await?;
         compatibility::report(exec, to_wake).await?;
+        if runtime.cluster().is_some() {
+            runtime.watchers.add(ChatWatcher::new(runtime, &chats));
+        }
         chats.recover(exec).await?;
         agents.recover(runtime).await?;
         retention::set_alarm(runtime);
@@ -468,6 +498,11 @@ async fn open_store(
     now_ms: i64,
 ) -> Result<(Arc<dyn Store>, Option<Arc<Sqlite>>)> {
     let setup = |why: String| Error::new(ErrorKind::Setup, why);
+    #[cfg(feature = "postgres")]
+    let place = match place {
+        Some(Place::Postgres(url)) => Some(Place::Store(Arc::new(crate::store::PostgresStore::connect(url).await?))),
+        place => place,
+    };
     let sqlite = match place {
         Some(Place::File(path)) => Sqlite::open_seen(&path, durability, wait, seen_by).await?,
         Some(Place::Memory) => Sqlite::in_memory_seen(None, seen_by).await?,
@@ -482,6 +517,8 @@ async fn open_store(
                 }
             };
         }
+        #[cfg(feature = "postgres")]
+        Some(Place::Postgres(_)) => unreachable!("it was connected to above"),
         None => return Err(setup("no database was named: call `.sqlite(path)`, `.in_memory()` or `.store(store)`".to_owned())),
     };
     sqlite.migrate(migrations, now_ms).await?;

@@ -16,6 +16,8 @@ use crate::api::builder::Builder;
 use crate::api::messages::SendMessage;
 use crate::api::view;
 use crate::api::view::{AgentView, FiberView, FunctionView, PositionView, ScheduleView, Stored};
+use crate::api::workers;
+use crate::api::workers::WorkerStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::agent_hooks::Recovery;
 use crate::exec::closure::RunFiber;
@@ -314,6 +316,16 @@ impl Forever {
     pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         let runtime = self.runtime();
         runtime.sqlite("`Forever::backup`")?.back_up(path, &runtime.clock.id()).await
+    }
+
+    /// Workers that are alive, by number: the open runtimes that share the database.
+    ///
+    /// With a store that only one runtime can have open, such as SQLite, that is this one.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn workers(&self) -> Result<Vec<WorkerStatus>> {
+        workers::list(self.runtime()).await
     }
 
     /// Counts all fibers by function and state, from an index.

@@ -1,22 +1,48 @@
 //! Reading the history of a fiber.
 use crate::api::forever::Forever;
+use crate::api::view::{FrameView, Stored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::history::{HistoryEntry, Past, STREAM};
-use crate::store::{FiberRef, Seq, StreamBatch};
+use crate::store::{Seq, StreamBatch};
 
 /// Number of batches that are read at once.
 const PAGE: u32 = 64;
 
 impl Forever {
-    /// The kept checkpoints of a fiber, oldest first; see [`Builder::history`](crate::Builder::history).
+    /// The kept checkpoints of a fiber, oldest first; see
+    /// [`Builder::history`](crate::Builder::history).
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound), or [`Value`](ErrorKind::Value) if its history is damaged.
     pub async fn history(&self, id: &str) -> Result<Vec<HistoryEntry>> {
-        let found = self.exec.runtime.store.find(FiberRef::Id(id.to_owned())).await?;
-        let row = found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
-        Ok(past(&self.exec, row.seq, u64::MAX).await?.entries)
+        let stored = Stored::read(&self.exec, id).await?;
+        let mut entries = past(&self.exec, stored.seq(), u64::MAX).await?.entries;
+        for entry in &mut entries {
+            entry.error = entry.error.as_deref().map(|error| stored.text(error));
+        }
+        Ok(entries)
+    }
+
+    /// The locals of a fiber behind checkpoint `number` of its [history](Self::history): those of
+    /// each function on its call stack, outermost first.
+    ///
+    /// Values that are marked `#[secret]` are left out. The items of a [`Log`](crate::Log) are those
+    /// that are still stored: of a fiber that has completed, or whose log was replaced since, a
+    /// reference to the log stands in their place.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) if there is no such fiber, or that checkpoint is not kept;
+    /// [`Value`](ErrorKind::Value) if its history is damaged.
+    pub async fn locals_at(&self, id: &str, number: u64) -> Result<Vec<FrameView>> {
+        let stored = Stored::read(&self.exec, id).await?;
+        let past = past(&self.exec, stored.seq(), number).await?;
+        let is_kept = past.entries.last().is_some_and(|entry| entry.number == number);
+        let Some(stood) = past.stood.filter(|_| is_kept) else {
+            let why = format!("checkpoint {number} of fiber `{id}` is not in its history");
+            return Err(Error::new(ErrorKind::NotFound, why));
+        };
+        stored.frames_at(&self.exec, stood).map_err(|why| Error::new(ErrorKind::Value, why))
     }
 }
 
@@ -26,9 +52,8 @@ async fn past(exec: &Executor, fiber: Seq, number: u64) -> Result<Past> {
     loop {
         let from = batches.last().map_or(0, |batch| batch.first + batch.count);
         let page = exec.runtime.store.stream(fiber, STREAM.to_owned(), from, PAGE).await?;
-        let new = page.into_iter().filter(|batch| batch.first >= from);
         let before = batches.len();
-        batches.extend(new);
+        batches.extend(page.into_iter().filter(|batch| batch.first >= from));
         if batches.len() == before {
             break;
         }

@@ -8,3 +8,4 @@ mod history;
 pub(crate) mod messages;
 mod redact;
 pub(crate) mod view;
+pub(crate) mod workers;

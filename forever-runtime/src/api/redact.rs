@@ -24,6 +24,16 @@ impl Redactor {
             Ok(value) => self.collect(&value),
             Err(_) => self.push(json),
         }
+        self.sort();
+    }
+
+    /// Adds the secrets of another one.
+    pub(crate) fn join(&mut self, other: Redactor) {
+        self.secrets.extend(other.secrets);
+        self.sort();
+    }
+
+    fn sort(&mut self) {
         self.secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         self.secrets.dedup();
     }

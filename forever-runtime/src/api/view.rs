@@ -14,11 +14,14 @@ use crate::exact::hex;
 use crate::exec::executor::Executor;
 use crate::frame::machine::{CutKind, LocalRole, Machine};
 use crate::frame::snapshot::Snapshot;
+use crate::history::Stood;
 use crate::layout::rows::{machine_of, row_of};
 use crate::layout::spec::Layout;
 use crate::ops::resolve::OpStatus;
 use crate::runtime::handle::FiberStatus;
-use crate::store::{AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, ScheduleRow, UnfinishedGroup};
+use crate::store::{
+    AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, ScheduleRow, Seq, SnapshotRows, UnfinishedGroup,
+};
 
 /// The longest value that a view holds, in bytes of its JSON.
 const LONGEST_VALUE: usize = 64 << 10;
@@ -263,6 +266,30 @@ impl Stored {
         stored
     }
 
+    /// The functions on the call stack behind an earlier checkpoint.
+    pub(crate) fn frames_at(mut self, exec: &Executor, stood: Stood) -> Result<Vec<FrameView>, String> {
+        let mut snapshot = stood.snapshot;
+        // The items of logs are kept for as long as the fiber has them.
+        let logs = self.loaded.as_mut().map(|loaded| std::mem::take(&mut loaded.rows.logs)).unwrap_or_default();
+        let rows = SnapshotRows { parts: stood.parts, logs };
+        snapshot.put_back(&rows)?;
+        snapshot.put_back_logs(&rows)?;
+        self.snapshot = Some(snapshot);
+        let earlier = self.secrets(exec);
+        self.redactor.join(earlier);
+        Ok(self.frames(exec))
+    }
+
+    /// A text without secrets.
+    pub(crate) fn text(&self, text: &str) -> String {
+        self.redactor.text(text)
+    }
+
+    /// Its sequence number.
+    pub(crate) fn seq(&self) -> Seq {
+        self.row.seq
+    }
+
     /// The values of the fiber that are marked as secret, so that they are found in other texts.
     fn secrets(&self, exec: &Executor) -> Redactor {
         let mut redactor = Redactor::default();
@@ -326,12 +353,7 @@ impl Stored {
             let is_secret = !self.row.closure && outer.hides(&name);
             LocalView { name, role: LoopRole::Value, value: ValueView::of(&text, is_secret, &self.redactor) }
         });
-        let mut frames = Vec::new();
-        let mut next = self.snapshot.as_ref();
-        while let Some(frame) = next {
-            frames.push(self.frame(exec, frames.len(), frame));
-            next = frame.call.as_deref();
-        }
+        let frames = self.frames(exec);
         let branches = self.loaded.iter().flat_map(|loaded| &loaded.branches);
         let branches = branches.map(|branch| LocalView { name: branch.branch.clone(), role: LoopRole::Value, value: shown(&branch.data) });
         let stash = self.loaded.as_ref().filter(|_| self.row.closure).and_then(|loaded| loaded.snapshot.as_deref());
@@ -344,6 +366,16 @@ impl Stored {
             problem: self.problem.as_deref().map(|why| self.redactor.text(why)),
             status: self.status(exec),
         }
+    }
+
+    fn frames(&self, exec: &Executor) -> Vec<FrameView> {
+        let mut frames = Vec::new();
+        let mut next = self.snapshot.as_ref();
+        while let Some(frame) = next {
+            frames.push(self.frame(exec, frames.len(), frame));
+            next = frame.call.as_deref();
+        }
+        frames
     }
 
     fn frame(&self, exec: &Executor, depth: usize, frame: &Snapshot) -> FrameView {

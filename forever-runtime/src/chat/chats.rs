@@ -89,6 +89,16 @@ impl Chats {
         UnderWay { chats: Arc::clone(self), turn, asked }
     }
 
+    /// Whether a turn is answered in this process.
+    pub(super) fn is_under_way(&self, turn: TurnSeq) -> bool {
+        self.under_way().contains_key(&turn)
+    }
+
+    /// The turns that are answered in this process.
+    pub(super) fn turns_under_way(&self) -> Vec<TurnSeq> {
+        self.under_way().keys().copied().collect()
+    }
+
     /// Asks a turn that is under way to end.
     pub(super) fn cancel(&self, turn: TurnSeq, reason: &str) {
         if let Some(told) = self.under_way().get(&turn) {

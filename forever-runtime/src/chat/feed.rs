@@ -2,7 +2,7 @@
 //!
 //! A feed only notifies and records nothing. Everything in it can be read from the store, where a
 //! listener that missed events reads again.
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::fanout;
 use crate::fanout::Taken;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
-use crate::store::AgentId;
+use crate::store::{AgentId, TurnSeq};
 
 /// Maximum number of events that are kept for a slow listener.
 const KEPT: usize = 256;
@@ -48,19 +48,82 @@ pub enum ChatEvent {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Feeds(Arc<Mutex<HashMap<AgentId, Feed>>>);
 
-type Feed = fanout::Sender<Arc<ChatEvent>>;
+#[derive(Debug)]
+struct Feed {
+    sender: fanout::Sender<Arc<ChatEvent>>,
+    told: Told,
+}
+
+/// Most turns that are remembered in a [`Told`].
+const REMEMBERED: usize = 256;
+
+/// Events that this process has sent, so that they are not sent again when they are read back.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Told {
+    pub(super) accepted: BTreeSet<TurnSeq>,
+    pub(super) began: BTreeSet<TurnSeq>,
+    /// Ids of messages that were updated since the last look at the database.
+    pub(super) updated: BTreeSet<String>,
+    /// Whether all messages were replaced or taken away since then.
+    pub(super) replaced: bool,
+}
+
+impl Told {
+    fn note(&mut self, event: &ChatEvent) {
+        let turns = match event {
+            ChatEvent::Accepted(turn) => (&mut self.accepted, turn.seq()),
+            ChatEvent::Began(turn) => (&mut self.began, turn.seq()),
+            ChatEvent::Updated(message) => {
+                self.updated.insert(message.id.clone());
+                return;
+            }
+            ChatEvent::Replaced | ChatEvent::Cleared => {
+                self.replaced = true;
+                return;
+            }
+            ChatEvent::Recovering { .. } | ChatEvent::Missed(_) => return,
+        };
+        turns.0.insert(turns.1);
+        if turns.0.len() > REMEMBERED {
+            turns.0.pop_first();
+        }
+    }
+}
 
 impl Feeds {
     /// Notifies the listeners of a chat.
     pub(super) fn tell(&self, chat: &AgentId, event: impl FnOnce() -> ChatEvent) {
-        let Some(feed) = self.feeds().get(chat).cloned() else { return };
-        feed.send(Arc::new(event()));
+        let sender = match self.feeds().get(chat) {
+            Some(feed) => feed.sender.clone(),
+            None => return,
+        };
+        let event = event();
+        if let Some(feed) = self.feeds().get_mut(chat) {
+            feed.told.note(&event);
+        }
+        sender.send(Arc::new(event));
+    }
+
+    /// The chats that have listeners.
+    pub(super) fn chats(&self) -> Vec<AgentId> {
+        self.feeds().keys().cloned().collect()
+    }
+
+    /// Events that listeners of a chat were sent; of messages, since the last call.
+    pub(super) fn take_told(&self, chat: &AgentId) -> Option<Told> {
+        let mut feeds = self.feeds();
+        let told = &mut feeds.get_mut(chat)?.told;
+        let taken = told.clone();
+        told.updated.clear();
+        told.replaced = false;
+        Some(taken)
     }
 
     pub(super) fn listen(&self, link: Link<Executor>, chat: &AgentId) -> ChatEvents {
         let mut feeds = self.feeds();
-        let feed = feeds.entry(chat.clone()).or_insert_with(|| fanout::Sender::new(KEPT));
-        ChatEvents { link, heard: Some(feed.subscribe()), feeds: self.clone(), chat: chat.clone() }
+        let new = || Feed { sender: fanout::Sender::new(KEPT), told: Told::default() };
+        let feed = feeds.entry(chat.clone()).or_insert_with(new);
+        ChatEvents { link, heard: Some(feed.sender.subscribe()), feeds: self.clone(), chat: chat.clone() }
     }
 
     fn feeds(&self) -> MutexGuard<'_, HashMap<AgentId, Feed>> {
@@ -88,7 +151,7 @@ impl Drop for ChatEvents {
     fn drop(&mut self) {
         let mut feeds = self.feeds.feeds();
         self.heard = None;
-        if feeds.get(&self.chat).is_some_and(|feed| feed.receiver_count() == 0) {
+        if feeds.get(&self.chat).is_some_and(|feed| feed.sender.receiver_count() == 0) {
             feeds.remove(&self.chat);
         }
     }

@@ -104,7 +104,6 @@ impl ChatClasses {
         self.0.get(class)
     }
 
-    #[cfg(feature = "server")]
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
     }

@@ -240,6 +240,12 @@ impl Logs {
         self.logs().get(&turn).and_then(Weak::upgrade)
     }
 
+    /// Turns whose logs are written or followed here and that have not ended, as far as is known.
+    pub(super) fn open(&self) -> Vec<TurnSeq> {
+        let logs: Vec<_> = self.logs().iter().filter_map(|(turn, log)| Some((*turn, log.upgrade()?))).collect();
+        logs.into_iter().filter(|(_, log)| log.ended().is_none()).map(|(turn, _)| turn).collect()
+    }
+
     fn logs(&self) -> MutexGuard<'_, HashMap<TurnSeq, Weak<Log>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -31,8 +31,9 @@ use crate::runtime::events::EventKind;
 use crate::runtime::exit::Exit;
 use crate::runtime::exits;
 use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
 use crate::runtime::timer::Alarm;
-use crate::store::{AgentId, Claim, ClaimResult, End, OpOutcome, Runnable, Seq, Suspension, WaitResult};
+use crate::store::{AgentId, Claim, ClaimResult, DeclineResult, End, OpOutcome, Runnable, Seq, Suspension, WaitResult};
 
 /// The first and the longest pause before an interrupted fiber is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -159,7 +160,7 @@ impl FiberTask {
             let exit = match exit {
                 // It is entered once more, and its `migrate` function is asked.
                 Exit::Unreadable { depth, .. } if self.unreadable.insert(depth) && self.alive.control.reason().is_none() => continue,
-                Exit::Unreadable { why, .. } => Exit::Parked(why),
+                Exit::Unreadable { why, .. } => Exit::Unfit(why),
                 exit => exit,
             };
             if let Exit::Again(handed_over) = &exit {
@@ -182,7 +183,9 @@ impl FiberTask {
             failed = if progress { 1 } else { failed + 1 };
             let pause = pause(failed);
             warn!(fiber.id = %self.alive.id, error = %text, pause_ms = pause.as_millis(), "fiber interrupted");
-            if let Some(claim) = claim {
+            // Among several workers it stays claimed, so that another one takes it over if this one
+            // dies.
+            if let Some(claim) = claim.filter(|_| self.exec.runtime.cluster().is_none()) {
                 // The store has just failed; if it does again, the fiber is still there, called
                 // running, and this worker's.
                 let aside = Suspension::Interrupted(text.to_string());
@@ -229,7 +232,7 @@ impl FiberTask {
     /// Makes a run ready and claims the fiber; `Err` when it cannot be run.
     async fn enter(&mut self, begin: Option<(Claim, Box<dyn Any + Send>)>) -> Result<Entered, Ran> {
         if let Some((claim, call)) = begin {
-            return self.prepare(Begin::Call(call), claim).map_err(|why| Ran::not(Exit::parked(why), Some(claim)));
+            return self.prepare(Begin::Call(call), claim).map_err(|why| Ran::not(Exit::unfit(why), Some(claim)));
         }
         let stored = match self.exec.runtime.store.load(self.seq).await {
             Ok(stored) => stored,
@@ -249,7 +252,7 @@ impl FiberTask {
             return Err(Ran::not(Exit::failed(why), Some(seen)));
         }
         let entered = self.prepare(Begin::Stored(Box::new(stored)), seen);
-        let mut entered = entered.map_err(|why| Ran::not(Exit::parked(why), Some(seen)))?;
+        let mut entered = entered.map_err(|why| Ran::not(Exit::unfit(why), Some(seen)))?;
         if deaths >= SUSPECT {
             // It may wait long, and those behind it should not.
             self.turn.pass().await;
@@ -325,7 +328,7 @@ impl FiberTask {
             return match exit {
                 Exit::Interrupted(error) => Err(error),
                 // Nothing can be stored of a row whose epoch cannot be read.
-                Exit::Parked(why) => Ok(Break(Some(self.parked(&why)))),
+                Exit::Parked(why) | Exit::Unfit(why) => Ok(Break(Some(self.parked(&why)))),
                 // It was cancelled, and has ended in the attempt to claim it.
                 exit @ (Exit::Completed(_) | Exit::Failed(_) | Exit::Cancelled(_)) => Ok(Break(Some(self.report(exit)))),
                 _ => Ok(Break(None)),
@@ -339,6 +342,14 @@ impl FiberTask {
         match exit {
             Exit::Completed(text) => self.end(claim, End::Completed(text.to_string()), settled).await.map(|exit| Break(Some(exit))),
             Exit::Failed(why) => self.end(claim, End::Failed(why.to_string()), settled).await.map(|exit| Break(Some(exit))),
+            Exit::Unfit(why) => match decline(&self.exec.runtime, claim, &why).await? {
+                DeclineResult::Left => {
+                    debug!(fiber.id = %self.alive.id, reason = %why, "a fiber is left to workers whose code fits");
+                    Ok(Break(None))
+                }
+                DeclineResult::Parked => Ok(Break(Some(self.parked(&why)))),
+                DeclineResult::Ended(end) => Ok(Break(Some(self.report(end.into())))),
+            },
             Exit::Parked(why) => {
                 let ended = self.exec.runtime.store.suspend(claim, Suspension::Parked(why.to_string()), self.exec.runtime.now_ms()).await?;
                 Ok(Break(Some(match ended {
@@ -414,6 +425,16 @@ pub(crate) async fn until_told(exec: &Executor, alive: &ActiveGuard, run: &Run, 
         Some(None) => Exit::ClaimLost,
         None => Exit::interrupted(Error::closed()),
     }
+}
+
+/// Leaves a fiber that does not fit the code of this worker to other workers. Without one that may
+/// run it, it is parked.
+pub(crate) async fn decline(runtime: &Runtime, seen: Claim, why: &str) -> Result<DeclineResult> {
+    if let Some(cluster) = runtime.cluster() {
+        return cluster.decline(seen, runtime.worker, why.to_owned(), runtime.now_ms()).await;
+    }
+    let ended = runtime.store.suspend(seen, Suspension::Parked(why.to_owned()), runtime.now_ms()).await?;
+    Ok(ended.map_or(DeclineResult::Parked, DeclineResult::Ended))
 }
 
 /// How long to wait after `failed` interruptions in a row without progress.

@@ -141,6 +141,8 @@ pub(crate) struct Compared {
 
 /// Compares every unfinished fiber with the code.
 pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Compared> {
+    // Another worker may have the code that a waiting fiber needs, once it is ready.
+    let is_alone = store.cluster().is_none();
     let mut counts: BTreeMap<(String, Option<String>, Verdict), u64> = BTreeMap::new();
     let mut to_wake = Vec::new();
     for group in store.unfinished_groups().await? {
@@ -170,7 +172,8 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
                     // What is wrong with one row must not keep the others from being compared.
                     Err(error) => Found::parks(chain(&error)),
                 };
-                if group.waiting && (found.wait_changed || found.verdict != Verdict::Resumes) {
+                let ours = is_alone || found.verdict.is_resumable();
+                if group.waiting && ours && (found.wait_changed || found.verdict != Verdict::Resumes) {
                     to_wake.push(seq);
                 }
                 count(found.verdict, 1);

@@ -13,14 +13,16 @@ use tracing::{debug, warn};
 use crate::error::{Result, chain};
 use crate::exec::activation::{FiberTask, Turn};
 use crate::exec::executor::Executor;
+use crate::exec::recovery;
 use crate::future::BoxFuture;
+use crate::runtime::cluster;
 use crate::runtime::events::EventKind;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::sync::mpsc::UnboundedReceiver;
 use crate::runtime::sync::{mpsc, sleep};
 use crate::runtime::timer::{Alarm, Ring};
-use crate::store::{ReadySender, Runnable, Seq};
+use crate::store::{FiberState, ReadySender, Runnable, Seq};
 
 /// The alarm of the waiting fiber that is due next.
 pub(crate) const WAITS: &str = "waits";
@@ -89,7 +91,7 @@ pub(crate) fn listen(exec: &Arc<Executor>) -> Result<()> {
 
 async fn dispatch(exec: Arc<Executor>, mut ready: UnboundedReceiver<Runnable>) {
     while let Some(Some(fiber)) = race(ready.recv(), exec.runtime.closing()).await {
-        start(&exec, &fiber, None);
+        start_ready(&exec, &fiber, None);
     }
 }
 
@@ -104,7 +106,19 @@ pub(crate) async fn set_alarm(runtime: &Runtime) -> Result<()> {
 /// Sets the alarm for what already waits, and begins to sweep; when a runtime opens.
 pub(crate) async fn begin(exec: &Arc<Executor>) -> Result<()> {
     set_alarm(&exec.runtime).await?;
+    if exec.runtime.cluster().is_some() {
+        let of_task = Arc::clone(exec);
+        exec.runtime.start(cluster::run(Arc::clone(&exec.runtime), move || sweep_after_notification(Arc::clone(&of_task))))?;
+    }
     exec.runtime.start(sweep(Arc::clone(exec)))
+}
+
+/// Looks at once for what another worker has left.
+async fn sweep_after_notification(exec: Arc<Executor>) {
+    if let Err(error) = sweep_once(&exec).await {
+        // The next sweep comes within a second.
+        debug!(error = %chain(&error), "fibers that are ready could not be looked for");
+    }
 }
 
 async fn sweep(exec: Arc<Executor>) {
@@ -128,11 +142,23 @@ async fn sweep_once(exec: &Arc<Executor>) -> Result<usize> {
         after = last.seq;
         for fiber in page.into_iter().filter(|fiber| !exec.runtime.active.is_active(&fiber.id)) {
             let Ok(permit) = Semaphore::try_acquire_owned(Arc::clone(&exec.entering)) else { return Ok(found) };
-            found += usize::from(start(exec, &fiber, Some(permit)));
+            found += usize::from(start_ready(exec, &fiber, Some(permit)));
         }
     }
     set_alarm(&exec.runtime).await?;
     Ok(found)
+}
+
+/// Starts a fiber that is ready. One that was interrupted in another worker, and is an agent's, is
+/// handed to the agent's hook first.
+fn start_ready(exec: &Arc<Executor>, fiber: &Runnable, entering: Option<OwnedSemaphorePermit>) -> bool {
+    if fiber.state == FiberState::Interrupted {
+        exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Recovered { deaths: fiber.deaths });
+        if let Some(agent) = fiber.agent.clone().filter(|_| !exec.registry.is_ours(&fiber.name)) {
+            return recovery::ask_hook(exec, agent, fiber);
+        }
+    }
+    start(exec, fiber, entering)
 }
 
 /// Starts an activation, unless there is one, which then leaves the fiber to the dispatcher; says

@@ -33,7 +33,7 @@ use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::store::{
-    AgentId, Claim, ClaimResult, End, FiberRef, FiberRow, FiberState, RestartResult, Runnable, Seq, StoredClaim, Suspension,
+    AgentId, Claim, ClaimResult, DeclineResult, End, FiberRef, FiberRow, FiberState, RestartResult, Runnable, Seq, StoredClaim, Suspension,
 };
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
@@ -104,6 +104,15 @@ pub(crate) async fn interrupt_closure(exec: &Arc<Executor>, fiber: &Runnable, cl
     Ok(())
 }
 
+/// Hands a fiber that was interrupted in another worker to its agent's hook; says whether it has.
+pub(crate) fn ask_hook(exec: &Arc<Executor>, agent: AgentId, fiber: &Runnable) -> bool {
+    if exec.runtime.active.is_live(&fiber.id) {
+        return false;
+    }
+    let undecided = BTreeMap::from([(fiber.seq, exec.runtime.active.decide(&fiber.id, &fiber.name))]);
+    exec.runtime.start(hand_over(Arc::clone(exec), agent, vec![fiber.clone()], undecided)).is_ok()
+}
+
 /// Hands an agent's interrupted fibers to its hooks; those whose hook fails again and again, later
 /// and later.
 ///
@@ -113,7 +122,7 @@ async fn hand_over(exec: Arc<Executor>, agent: AgentId, mut fibers: Vec<Runnable
         let why = format!("agent class `{}` is not registered", agent.class);
         warn!(agent = %agent, fibers = fibers.len(), "agent class is not registered");
         for fiber in fibers {
-            park(&exec, &agent, &fiber, &why).await;
+            decline(&exec, &agent, &fiber, &why).await;
             away(&mut undecided, fiber.seq);
         }
         return;
@@ -171,7 +180,10 @@ async fn hand_over_once(
     let everybody = described.clone();
     let mut order = match asked(exec, exec.agents.order(&exec.runtime, agent, described)).await {
         Ok(order) => order,
+        // That worker finds them.
+        Err(why) if why.kind() == ErrorKind::AgentElsewhere => return Vec::new(),
         Err(why) => {
+            let why = chain(&why);
             warn!(agent = %agent, error = %why, "an agent could not be asked about its interrupted fibers");
             for (fiber, ledger) in rows.values() {
                 if let Some(ledger) = ledger {
@@ -222,7 +234,12 @@ enum Described {
 
 /// Looks at a fiber for its hook; `None` if it is not interrupted any more.
 async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Described>> {
-    let undecided = |row: &FiberRow| row.state == FiberState::Interrupted || row.closure && row.state == FiberState::Parked;
+    // Among several workers one that was interrupted is ready, with the reason.
+    let undecided = |row: &FiberRow| {
+        row.state == FiberState::Interrupted
+            || row.closure && row.state == FiberState::Parked
+            || row.state == FiberState::Pending && row.reason.is_some()
+    };
     let Some(row) = exec.runtime.store.find(FiberRef::Seq(fiber.seq)).await?.filter(undecided) else {
         return Ok(None);
     };
@@ -318,6 +335,7 @@ async fn decide(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, recover
             true
         }
         Err(why) => {
+            let why = chain(&why);
             warn!(fiber.id = %fiber.id, agent = %agent, error = %why, "the recovery hook of an agent failed");
             // It is asked again, unless a person has decided meanwhile.
             !decided.suspend(Suspension::Interrupted(why)).await
@@ -325,10 +343,11 @@ async fn decide(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, recover
     }
 }
 
-fn possible_for_closure(answer: Recovery) -> std::result::Result<Recovery, String> {
+fn possible_for_closure(answer: Recovery) -> Result<Recovery> {
     match answer {
         Recovery::Resume | Recovery::Restart => {
-            Err("its agent's recovery hook said that it goes on, but of a closure nothing is left but its stash".into())
+            let why = "its agent's recovery hook said that it goes on, but of a closure nothing is left but its stash";
+            Err(Error::new(ErrorKind::Agent, why))
         }
         answer => Ok(answer),
     }
@@ -429,11 +448,34 @@ async fn park(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &str
     exec.runtime.active.tell(&fiber.id);
 }
 
+/// Leaves a fiber of an agent whose class this worker does not have to other workers.
+async fn decline(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &str) {
+    if exec.runtime.cluster().is_none() {
+        return park(exec, agent, fiber, why).await;
+    }
+    let declined = async {
+        let Some(StoredClaim { epoch, .. }) = exec.runtime.store.claim_of(fiber.seq).await? else { return Ok(()) };
+        let seen = Claim { fiber: fiber.seq, epoch };
+        match activation::decline(&exec.runtime, seen, why).await? {
+            DeclineResult::Left => {}
+            DeclineResult::Parked => exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.into() }),
+            DeclineResult::Ended(end) => Decided { exec, agent, fiber, claim: seen }.tell(end),
+        }
+        Ok::<_, Error>(())
+    };
+    if let Err(error) = declined.await
+        && !error.is_claim_lost()
+    {
+        warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be left to other workers");
+    }
+    exec.runtime.active.tell(&fiber.id);
+}
+
 /// What a hook says, if it says it in time. Its panic is an error by now.
-async fn asked<T>(exec: &Executor, hook: impl Future<Output = Result<T>>) -> std::result::Result<T, String> {
+async fn asked<T>(exec: &Executor, hook: impl Future<Output = Result<T>>) -> Result<T> {
     let limit = exec.runtime.settings.hook_timeout;
     match race(hook, exec.runtime.clock.sleep(limit)).await {
-        Some(answer) => answer.map_err(|error| chain(&error)),
-        None => Err(format!("its agent's recovery hook took longer than {limit:?}")),
+        Some(answer) => answer,
+        None => Err(Error::new(ErrorKind::Agent, format!("its agent's recovery hook took longer than {limit:?}"))),
     }
 }

@@ -175,14 +175,14 @@ async fn migrated<F: Fiber>(layout: Layout, snapshot: Snapshot, migrate: Migrate
     let migrated = guarded(|| migrate(snapshot).map_err(|e| chain(&*e)));
     let snapshot = match migrated {
         Ok(snapshot) => snapshot,
-        Err(why) => return Exit::parked(format!("its snapshot could not be migrated: {why}")),
+        Err(why) => return Exit::unfit(format!("its snapshot could not be migrated: {why}")),
     };
     if let Err(drift) = layout.check(None, &snapshot) {
-        return Exit::parked(format!("its snapshot does not fit after it was migrated: {drift}"));
+        return Exit::unfit(format!("its snapshot does not fit after it was migrated: {drift}"));
     }
     match Frame::resume(F::MACHINE, Arc::clone(&run), snapshot) {
         Ok(frame) => exit_of(drive::<F>(None, &ctx, frame, &run).await),
-        Err(why) => Exit::parked(why),
+        Err(why) => Exit::unfit(why),
     }
 }
 
@@ -252,7 +252,7 @@ impl<F: Fiber> Known for Function<F> {
             return Ok(Box::pin(async move {
                 match guarded(|| load_arguments::<F>(&stored.args)) {
                     Ok(call) => from_start(call, ctx, run).await,
-                    Err(why) => Exit::parked(why),
+                    Err(why) => Exit::unfit(why),
                 }
             }));
         };

@@ -45,7 +45,7 @@ impl Frame {
                 None => Some(returned?),
                 Some(why) => {
                     drop(returned);
-                    self.run.stop(Exit::parked(why));
+                    self.run.stop(Exit::unfit(why));
                     None
                 }
             };
@@ -100,7 +100,7 @@ impl Frame {
             Some(snapshot) => F::MACHINE.fit(*snapshot, &layout.hash, left, self.depth + 1).map(Some),
             None => left.check_begun(F::MACHINE, None).map(|()| None),
         };
-        let nested = nested.map_err(Exit::parked)?;
+        let nested = nested.map_err(Exit::unfit)?;
         let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
         callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading(&layout.hash));
         callee.suffix = format!("}}{}", self.suffix);
@@ -108,7 +108,7 @@ impl Frame {
         callee.depth = self.depth + 1;
         callee.callees = self.callees.iter().cloned().chain([layout]).collect();
         if let Some(snapshot) = nested {
-            callee.aim(snapshot).map_err(Exit::parked)?;
+            callee.aim(snapshot).map_err(Exit::unfit)?;
         }
         Ok((open, callee))
     }

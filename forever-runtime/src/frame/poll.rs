@@ -25,10 +25,10 @@ pub(crate) async fn drive<F: Fiber>(
 ) -> Result<Result<F::Output, F::Error>, Exit> {
     let ended = to_end(run, F::drive(start, ctx, &mut frame)).await;
     match (ended, frame.missed()) {
-        // It ran past the place where it had to resume: its result is not this fiber's end.
-        (Ok(_) | Err(End::Panicked(_)), Some(why)) => Err(Exit::parked(why)),
+        // It ran past the place that it was to go on from: whatever it did is not this fiber's end.
+        (Ok(_) | Err(End::Panicked(_)), Some(why)) => Err(Exit::unfit(why)),
         (Ok(Ok(value)), None) => run.ops.passed_over().map_or(Ok(Ok(value)), |why| Err(Exit::parked(why))),
-        (Ok(Err(error)), None) => run.take_unreadable().map_or(Ok(Err(error)), |why| Err(Exit::parked(why))),
+        (Ok(Err(error)), None) => run.take_unreadable().map_or(Ok(Err(error)), |why| Err(Exit::unfit(why))),
         (Err(end), _) => Err(end.into()),
     }
 }
@@ -134,7 +134,7 @@ pub(crate) fn exit_of<T: Value, E: Failure>(returned: Result<Result<T, E>, Exit>
         Ok(Err(error)) => Exit::failed(text_of_failure(error)),
         // A stored value cannot be read: a retry would not help.
         Err(Exit::Interrupted(error)) if error.kind() == ErrorKind::Value => Exit::parked(chain(&*error)),
-        Err(Exit::Unreadable { why, migrates: false, .. }) => Exit::Parked(why),
+        Err(Exit::Unreadable { why, migrates: false, .. }) => Exit::Unfit(why),
         Err(exit) => exit,
     }
 }

@@ -10,7 +10,7 @@ mod recorder;
 mod tests;
 
 pub use past::HistoryEntry;
-pub(crate) use past::Past;
+pub(crate) use past::{Past, Stood};
 pub(crate) use recorder::Recorder;
 
 /// Name of the stream of a fiber that its history is.

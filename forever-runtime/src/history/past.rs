@@ -82,19 +82,26 @@ impl Past {
     }
 
     fn add(&mut self, item: Item) -> Result<(), &'static str> {
-        let before = self.stood.as_ref().map(Stood::values).unwrap_or_default();
-        let parts = item.parts.into_iter().map(|(name, text)| (name, Arc::from(text.get())));
-        match item.snapshot {
-            Some(snapshot) => self.stood = Some(Stood { snapshot, parts: parts.collect() }),
+        let changed = match item.snapshot {
+            Some(snapshot) => {
+                let parts = item.parts.into_iter().map(|(name, text)| (name, Arc::from(text.get())));
+                let new = Stood { snapshot, parts: parts.collect() };
+                let before = self.stood.as_ref().map(Stood::values).unwrap_or_default();
+                let changed = differences(&before, &new.values());
+                self.stood = Some(new);
+                changed
+            }
             None => {
                 // Items before the first whole one are what is left of deleted ones.
                 let Some(stood) = &mut self.stood else { return Ok(()) };
-                stood.parts.extend(parts);
+                let names = item.set.keys().chain(&item.gone).chain(item.parts.keys());
+                let changed: BTreeSet<String> = names.cloned().collect();
+                stood.parts.extend(item.parts.into_iter().map(|(name, text)| (name, Arc::from(text.get()))));
                 stood.change(&item.at, item.set, &item.gone)?;
+                changed.into_iter().collect()
             }
-        }
+        };
         let epoch = item.epoch.or(self.epoch);
-        let now = self.stood.as_ref().map(Stood::values).unwrap_or_default();
         self.entries.push(HistoryEntry {
             number: item.n,
             at: item.at,
@@ -103,7 +110,7 @@ impl Past {
             failed_attempts: item.failed,
             error: item.error,
             is_resumed: self.epoch.is_some() && epoch != self.epoch,
-            changed: differences(&before, &now),
+            changed,
         });
         self.epoch = epoch;
         Ok(())

@@ -40,6 +40,8 @@ pub(crate) struct Control {
     pub(crate) name: String,
     /// Whether its code may run under this guard; otherwise a recovery hook decides about it.
     activation: bool,
+    /// Waits for messages in memory.
+    receivers: AtomicUsize,
     /// The step under way, and when it began; of several side by side the last one to begin.
     step: Mutex<Option<(&'static str, SystemTime)>>,
     // One channel for all signals: each channel costs 300 bytes a fiber and a look at each poll.
@@ -61,7 +63,8 @@ struct Signals {
 
 impl Control {
     fn new(name: &str, activation: bool) -> Self {
-        Control { name: name.to_owned(), activation, step: Mutex::default(), signals: watch::Sender::default() }
+        let receivers = AtomicUsize::new(0);
+        Control { name: name.to_owned(), activation, receivers, step: Mutex::default(), signals: watch::Sender::default() }
     }
 
     /// Asks the fiber to end, with a reason.
@@ -91,10 +94,19 @@ impl Control {
     }
 
     /// Ready when a message is sent to the fiber after this call, or its activation is gone.
-    pub(crate) fn message(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn message(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let mut signals = self.signals.subscribe();
         let before = self.signals.borrow().messages;
-        async move { drop(signals.wait_for(|signals| signals.messages > before).await) }
+        let waits = Receiving::new(Arc::downgrade(self));
+        async move {
+            drop(signals.wait_for(|signals| signals.messages > before).await);
+            drop(waits);
+        }
+    }
+
+    /// Whether its code waits for a message in memory.
+    fn receives(&self) -> bool {
+        self.receivers.load(Ordering::Acquire) > 0
     }
 
     /// The claim of this activation is lost: it stops at once.
@@ -153,6 +165,26 @@ impl Control {
             false
         });
         taken
+    }
+}
+
+/// A wait for a message in memory.
+struct Receiving(Weak<Control>);
+
+impl Receiving {
+    fn new(control: Weak<Control>) -> Self {
+        if let Some(control) = control.upgrade() {
+            control.receivers.fetch_add(1, Ordering::AcqRel);
+        }
+        Receiving(control)
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Some(control) = self.0.upgrade() {
+            control.receivers.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -298,6 +330,11 @@ impl ActiveFibers {
         }
     }
 
+    /// Whether the code of a fiber runs, or a hook decides about it.
+    pub(crate) fn is_live(&self, id: &str) -> bool {
+        self.get(id).is_some_and(|entry| entry.control().is_some())
+    }
+
     /// The step that a fiber is at in this process, and when it began.
     pub(crate) fn step(&self, id: &str) -> Option<(&'static str, SystemTime)> {
         *self.get(id)?.control()?.step.lock().unwrap_or_else(PoisonError::into_inner)
@@ -306,6 +343,27 @@ impl ActiveFibers {
     /// Whether the code of a fiber runs, or is about to.
     pub(crate) fn is_active(&self, id: &str) -> bool {
         self.get(id).and_then(|entry| entry.control()).is_some_and(|control| control.activation)
+    }
+
+    /// Ids of the fibers that something in this process waits for while they are not live here, and
+    /// of those that are and wait for messages in memory.
+    pub(crate) fn watched(&self) -> (Vec<String>, Vec<String>) {
+        let entries: Vec<_> = self.fibers().values().filter_map(Weak::upgrade).collect();
+        let (mut away, mut receivers) = (Vec::new(), Vec::new());
+        for entry in entries {
+            match entry.control() {
+                None if entry.phase.receiver_count() > 0 => away.push(entry.id.to_string()),
+                Some(control) if control.receives() => receivers.push(entry.id.to_string()),
+                _ => {}
+            }
+        }
+        (away, receivers)
+    }
+
+    /// Number of fibers that are live in this process.
+    pub(crate) fn count(&self) -> usize {
+        let entries: Vec<_> = self.fibers().values().filter_map(Weak::upgrade).collect();
+        entries.iter().filter(|entry| entry.control().is_some()).count()
     }
 
     /// Tells those who wait for a fiber that the store knows something new of it.

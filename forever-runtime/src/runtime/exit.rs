@@ -14,8 +14,10 @@ pub(crate) enum Exit {
     Failed(Arc<str>),
     /// Because it was asked to end.
     Cancelled(Arc<str>),
-    /// What is stored does not fit the code, or an operation is in doubt.
+    /// An operation is in doubt, or what is stored is damaged.
     Parked(Arc<str>),
+    /// What is stored does not fit the code of this worker. Another worker may have code that fits.
+    Unfit(Arc<str>),
     /// A stored value cannot be read by the function at this depth of calls.
     Unreadable {
         /// The reason.
@@ -47,6 +49,10 @@ impl Exit {
         Exit::Parked(why.into())
     }
 
+    pub(crate) fn unfit(why: impl Into<Arc<str>>) -> Self {
+        Exit::Unfit(why.into())
+    }
+
     pub(crate) fn interrupted(error: Error) -> Self {
         Exit::Interrupted(Arc::new(error))
     }
@@ -68,7 +74,7 @@ impl Exit {
             Exit::Completed(_) => "completed",
             Exit::Failed(_) => "failed",
             Exit::Cancelled(_) => "cancelled",
-            Exit::Parked(_) | Exit::Unreadable { .. } => "parked",
+            Exit::Parked(_) | Exit::Unfit(_) | Exit::Unreadable { .. } => "parked",
             Exit::Interrupted(_) | Exit::Again(_) => "interrupted",
             Exit::Waiting(_) => "waiting",
             Exit::ClaimLost => "claim lost",

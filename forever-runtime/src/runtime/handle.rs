@@ -137,6 +137,8 @@ impl<T: DeserializeOwned> FiberHandle<T> {
                         FiberState::Failed => return Err(self.error(FiberErrorKind::Failed, reason)),
                         FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
                         FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
+                        // A worker is about to resume it.
+                        FiberState::Interrupted if runtime.cluster().is_some() && !row.closure && row.agent.is_none() => {}
                         FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
                         // It has not ended.
                         _ => {}
@@ -157,7 +159,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
             Exit::Completed(text) => self.value(&text),
             Exit::Failed(why) => Err(self.error(FiberErrorKind::Failed, &*why)),
             Exit::Cancelled(why) => Err(self.error(FiberErrorKind::Cancelled, &*why)),
-            Exit::Parked(why) | Exit::Unreadable { why, .. } => Err(self.error(FiberErrorKind::Parked, &*why)),
+            Exit::Parked(why) | Exit::Unfit(why) | Exit::Unreadable { why, .. } => Err(self.error(FiberErrorKind::Parked, &*why)),
             Exit::Interrupted(error) => Err(self.error(FiberErrorKind::Interrupted, chain(&*error))),
             Exit::NotFound => Err(self.error(FiberErrorKind::NotFound, "")),
             Exit::Closed | Exit::Again(_) | Exit::Waiting(_) | Exit::ClaimLost => {

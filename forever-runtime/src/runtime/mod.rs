@@ -1,6 +1,7 @@
 //! What all fibers of one open runtime share.
 
 pub(crate) mod active;
+pub(crate) mod cluster;
 pub(crate) mod commands;
 pub(crate) mod detached;
 pub(crate) mod events;

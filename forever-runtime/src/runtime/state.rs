@@ -15,6 +15,7 @@ use crate::clock;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::active::ActiveFibers;
+use crate::runtime::cluster::Watchers;
 use crate::runtime::events::{Event, EventKind, Listeners};
 use crate::runtime::exits::ExitListener;
 use crate::runtime::race::race;
@@ -44,6 +45,8 @@ pub(crate) struct Runtime {
     pub(crate) settings: Settings,
     pub(crate) listeners: Listeners,
     pub(crate) exits: ExitListener,
+    /// What waits for changes of other workers.
+    pub(crate) watchers: Watchers,
     /// What functions receive on their topics.
     pub(crate) topics: Kinds,
     /// What their effects give.
@@ -91,6 +94,7 @@ impl Runtime {
             active: Arc::default(),
             listeners,
             exits: ExitListener::default(),
+            watchers: Watchers::default(),
             topics: Kinds::default(),
             results: Kinds::default(),
             hides_texts: OnceLock::new(),

@@ -9,8 +9,8 @@ use forever::store::{
     FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
     NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage,
     ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, StreamBatch,
-    Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait,
-    WaitResult, WorkerId,
+    StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup,
+    UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, FiberState, Result};
 use tokio::sync::{Notify, oneshot};
@@ -242,6 +242,12 @@ impl AdminStore for Counting {
         fn delete(&self, deletion: Deletion) -> DeleteResult;
         fn tombstone(&self, fiber: FiberRef) -> Option<FiberTombstone>;
         fn delete_tombstones(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> u64;
+    }
+}
+
+impl StreamStore for Counting {
+    delegated! { StreamStore:
+        fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> Vec<StreamBatch>;
     }
 }
 

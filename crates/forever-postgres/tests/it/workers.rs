@@ -2,7 +2,10 @@
 use std::time::Duration;
 
 use forever_postgres::{Builder, PostgresStore};
-use forever_store::{FiberState, FiberStore, NewFiber};
+use forever_store::{
+    AdminStore, AgentId, AgentStore, ClusterStore, DeclineResult, FiberState, FiberStore, NewFiber, NewScheduleRow, Restart, RunResult,
+    ScheduleTiming, Watch,
+};
 
 use tokio::time::Instant;
 
@@ -188,4 +191,92 @@ async fn rows_of_a_batch_keep_or_lose_their_claims_each_for_itself() {
         let stored = u64::from(held.fiber % 5 != 0 && held.fiber % 7 != 0);
         assert_eq!(b.load(held.fiber).await.unwrap().number, stored, "fiber {}", held.fiber);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_that_counted_as_dead_shows_life_again() {
+    let Some(server) = cluster::own() else { return };
+    let builder = PostgresStore::builder(server.url()).schema("forever").lease(Duration::from_secs(4));
+    let (a, one) = joined(builder).await;
+    shows_life(&a, one).await;
+    let (client, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    // As a takeover does.
+    client.execute("DELETE FROM forever.workers", &[]).await.unwrap();
+    shows_life(&a, one).await;
+    let listed = ClusterStore::workers(&a).await.unwrap();
+    assert_eq!(listed.iter().map(|worker| (worker.id, worker.process)).collect::<Vec<_>>(), [(one, Some(std::process::id()))]);
+    assert!(a.changes(Watch { worker: one, ..Watch::default() }).await.unwrap().fenced);
+    assert!(!a.changes(Watch { worker: one, ..Watch::default() }).await.unwrap().fenced, "said once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_of_a_schedule_that_was_taken_over_is_ended_by_its_new_worker_alone() {
+    let Some(url) = cluster::url() else { return };
+    let schema = cluster::schema();
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3600));
+    let (a, _) = joined(builder.clone()).await;
+    let (b, _) = joined(builder).await;
+    let agent = AgentId { class: "gardener".into(), name: "roses".into() };
+    let new = NewScheduleRow {
+        id: "s".into(),
+        agent: agent.clone(),
+        name: "water".into(),
+        payload: "null".into(),
+        timing: ScheduleTiming::Every(10),
+        due_ms: 10,
+        idempotent: false,
+        begun: Vec::new(),
+        now_ms: 1,
+    };
+    a.add_schedule(new).await.unwrap();
+    let classes = vec!["gardener".to_owned()];
+    let late = a.claim_schedules(classes.clone(), 10, 9).await.unwrap().remove(0);
+    assert!(b.claim_schedules(classes.clone(), 10, 9).await.unwrap().is_empty(), "it runs");
+    // The takeover of a worker that only seemed dead.
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let free = format!("UPDATE \"{schema}\".schedules SET running_ms = NULL, worker = NULL");
+    client.execute(&free, &[]).await.unwrap();
+    let run = b.claim_schedules(classes.clone(), 12, 9).await.unwrap().remove(0);
+
+    a.end_run(late, RunResult::Done).await.unwrap();
+    assert_eq!(b.schedules(agent.clone()).await.unwrap()[0].running_ms, Some(12), "it is the run of the other worker");
+    b.end_run(run, RunResult::Next { due_ms: 20, error: None }).await.unwrap();
+    let ended = b.schedules(agent).await.unwrap().remove(0);
+    assert_eq!((ended.running_ms, ended.next_ms), (None, Some(20)));
+}
+
+/// Three workers that cannot resume a fiber, one after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fiber_is_parked_when_every_living_worker_has_declined_it() {
+    let Some(url) = cluster::url() else { return };
+    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, two) = joined(builder.clone()).await;
+    let (c, three) = joined(builder).await;
+    let ready = async |store: &PostgresStore| store.ready(0, 9).await.unwrap().len();
+
+    let held = accept(&a, "a", one).await;
+    a.checkpoint(held, snapshot(1)).await.unwrap();
+    assert_eq!(a.decline(held, one, "x".into(), 5).await.unwrap(), DeclineResult::Left);
+    assert_eq!(row(&a, "a").await.unwrap().state, FiberState::Pending);
+    assert_eq!((ready(&a).await, ready(&b).await), (0, 1), "it is left to the others");
+    assert!(b.load(held.fiber).await.unwrap().interrupted);
+    let by_b = claim(&b, held.fiber, two).await;
+    assert!(a.checkpoint(held, snapshot(2)).await.unwrap_err().is_claim_lost());
+    assert_eq!(b.decline(by_b, two, "y".into(), 6).await.unwrap(), DeclineResult::Left);
+    // The last one that has not looked at it leaves.
+    c.close(three, 7).await.unwrap();
+    assert_eq!((ready(&a).await, ready(&b).await), (1, 1), "nobody is left who could run it");
+    assert_eq!(a.decline(by_b, one, "z".into(), 8).await.unwrap(), DeclineResult::Parked);
+    let parked = row(&a, "a").await.unwrap();
+    assert_eq!((parked.state, parked.reason.as_deref()), (FiberState::Parked, Some("z")));
+
+    // A command of a person lets all of them look again.
+    a.restart("a".into(), Restart::FromSnapshot, 9).await.unwrap();
+    assert_eq!((ready(&a).await, ready(&b).await), (1, 1));
+    let by_b = claim(&b, held.fiber, two).await;
+    b.checkpoint(by_b, snapshot(2)).await.unwrap();
+    end(&b, by_b).await;
 }

@@ -1,7 +1,10 @@
 //! Whole runtimes over the store: one worker that is killed and opened again, and two that share a database.
+mod agents;
 #[path = "../it/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the store alone use more of it")]
 mod cluster;
+mod elsewhere;
+mod versions;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -62,8 +65,12 @@ async fn long(steps: Res<Steps>, name: String, until: u64) -> Result<u64, Error>
     Ok(sum)
 }
 
+async fn store(url: &str, schema: &str, lease: Duration) -> PostgresStore {
+    PostgresStore::builder(url).schema(schema).lease(lease).connect().await.unwrap()
+}
+
 async fn open(url: &str, schema: &str, lease: Duration, steps: &Steps) -> Forever {
-    let store = PostgresStore::builder(url).schema(schema).lease(lease).connect().await.unwrap();
+    let store = store(url, schema, lease).await;
     let builder = Forever::builder().store(store).fiber::<errand>().fiber::<double>().fiber::<long>();
     builder.resource(steps.clone()).open().await.unwrap()
 }

@@ -1,0 +1,127 @@
+//! What the log says of a run, compared with what was promised.
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::journal::Line;
+use crate::orders::{PARCEL, RESULT};
+
+/// Result of an audit.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) fibers: usize,
+    pub(crate) finished_steps: usize,
+    pub(crate) repeated: usize,
+    pub(crate) lost: usize,
+    pub(crate) duplicates: usize,
+    /// Bodies that a worker began although another one had finished their steps, and whose results
+    /// were refused.
+    pub(crate) late_bodies: usize,
+    /// Results that were waited for in another worker.
+    pub(crate) heard: usize,
+    /// What is not as promised.
+    pub(crate) faults: Vec<String>,
+    /// From the death of a worker to the resume of each of its orders elsewhere.
+    pub(crate) takeovers: Vec<(Duration, String)>,
+}
+
+/// What the log says of one order.
+#[derive(Debug, Default)]
+struct Order {
+    /// The process that has entered it last.
+    holder: u32,
+    /// Whether it runs there, as far as is known.
+    is_active: bool,
+    /// Steps whose results are stored.
+    passed: BTreeSet<String>,
+    /// The process that has carried out each of them and stored it.
+    finished: BTreeMap<String, u32>,
+    /// Bodies under way, by process and step, and whether the step had finished before.
+    begun: BTreeMap<(u32, String), bool>,
+}
+
+pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>) -> Findings {
+    let mut findings = Findings::default();
+    let mut orders: BTreeMap<&str, Order> = BTreeMap::new();
+    let mut died: BTreeMap<u32, u64> = BTreeMap::new();
+    let (mut accepted, mut ended, mut heard) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+    for line in lines {
+        let (about, process) = (line.about.as_str(), line.process);
+        let detail = || line.detail.clone();
+        match line.what.as_str() {
+            "killed" => drop(died.insert(about.parse().unwrap_or(0), line.at_us)),
+            "accepted" => drop(accepted.insert(about)),
+            "ended" => drop(ended.insert(about, line.detail.as_str())),
+            "heard" => {
+                findings.heard += 1;
+                heard.insert(about, line.detail.as_str());
+            }
+            "enter" => {
+                let order = orders.entry(about).or_default();
+                if order.is_active
+                    && let Some(at) = died.get(&order.holder)
+                {
+                    findings.takeovers.push((Duration::from_micros(line.at_us.saturating_sub(*at)), about.to_owned()));
+                }
+                // What it had begun before is cut off.
+                let late = order.begun.iter().filter(|((by, _), again)| *by == process && **again).count();
+                order.begun.retain(|(by, _), _| *by != process);
+                findings.late_bodies += late;
+                // A charged order waits most of the time.
+                (order.holder, order.is_active) = (process, !order.passed.contains("charge") && !about.ends_with(PARCEL));
+            }
+            "begin" => {
+                let order = orders.entry(about).or_default();
+                let again = order.passed.contains(&line.detail);
+                order.begun.insert((process, detail()), again);
+            }
+            "passed" => {
+                let order = orders.entry(about).or_default();
+                order.passed.insert(detail());
+                order.is_active &= line.detail != "charge";
+                // After a resume behind a step its body was not carried out here.
+                if order.begun.remove(&(process, detail())).is_some()
+                    && let Some(before) = order.finished.insert(detail(), process)
+                {
+                    findings.repeated += 1;
+                    findings.faults.push(format!("step `{}` of `{about}` finished in processes {before} and {process}", line.detail));
+                }
+            }
+            _ => {}
+        }
+    }
+    findings.fibers = accepted.len();
+    for order in orders.values() {
+        findings.finished_steps += order.passed.len();
+        findings.late_bodies += order.begun.values().filter(|again| **again).count();
+    }
+    for (id, charges) in charges.iter().filter(|(_, charges)| **charges > 1) {
+        findings.duplicates += charges - 1;
+        findings.faults.push(format!("`{id}` was charged {charges} times"));
+    }
+    let wanted = RESULT.to_string();
+    for id in accepted {
+        match ended.get(id) {
+            Some(result) if *result == wanted => {}
+            Some(result) => {
+                findings.lost += 1;
+                findings.faults.push(format!("`{id}` ended with {result}, and not with {wanted}"));
+            }
+            None => {
+                findings.lost += 1;
+                findings.faults.push(format!("`{id}` was accepted, and has not ended"));
+            }
+        }
+        if !charges.contains_key(id) {
+            findings.lost += 1;
+            findings.faults.push(format!("`{id}` was never charged"));
+        }
+    }
+    for (id, result) in heard {
+        if result != wanted {
+            findings.lost += 1;
+            findings.faults.push(format!("another worker heard that `{id}` ended with {result}"));
+        }
+    }
+    findings.takeovers.sort_unstable();
+    findings
+}

@@ -1,0 +1,114 @@
+//! Several workers over one Postgres database, killed and paused at random, and an audit of
+//! everything that they did.
+//!
+//! ```text
+//! cargo run --release -p forever-postgres --example cluster cargo run --release -p
+//! forever-postgres --example cluster -- --workers 5 --minutes 10 --crashes cargo run --release
+//! -p forever-postgres --example cluster -- --url postgres://app:secret@db.local/app
+//! ```
+//!
+//! The program starts itself as workers: processes that open the same database, start orders, and
+//! run them. An order picks its items in steps, charges a card in an effect, starts a child,
+//! sleeps, and waits for a message. The first process is the adversary. It kills workers with
+//! SIGKILL, pauses them with SIGSTOP for shorter and for longer than their lease, lets them
+//! close, and with `--crashes` it crashes the server of the database. Each worker that is gone is
+//! replaced by a new one.
+//!
+//! Without `--url` it starts a Postgres server of its own in a temporary folder, from the
+//! installed programs.
+//!
+//! What orders do outside the database they write to a log that survives every process. You see
+//! who was killed, and who took over its orders and how fast. When everything has ended, an audit
+//! reads the log without the library:
+//!
+//! ```text
+//! deaths=N fibers=N finished_steps=N repeated_finished_steps=0 lost_fibers=0 duplicate_effects=0
+//! audit=ok
+//! ```
+//!
+//! - `deaths`: workers that were killed, or lost their claims while they were paused.
+//! - `fibers`: accepted orders; all have ended.
+//! - `finished_steps`: finished steps of these orders.
+//! - `repeated_finished_steps`: steps whose results were stored, and which were carried out and
+//!   stored once more.
+//! - `lost_fibers`: accepted orders that have not ended, or have a wrong result; the same for
+//!   results that another worker has waited for.
+//! - `duplicate_effects`: charges of an order beyond its first.
+//!
+//! A worker that is paused while others take over its orders does not know, when it goes on, that
+//! they are not its own any more, until its next write is refused. Bodies that it begins until
+//! then are counted as `late_bodies`.
+//!
+//! Unix only: it needs signals.
+#![forbid(unsafe_code)]
+
+mod adversary;
+#[path = "../../../../examples/support/args.rs"]
+mod args;
+mod audit;
+#[path = "../../../../examples/support/dice.rs"]
+mod dice;
+mod journal;
+mod orders;
+#[path = "../../tests/it/cluster.rs"]
+#[allow(dead_code, reason = "the tests of the store use more of it")]
+mod server;
+#[path = "../../../../examples/support/victim.rs"]
+mod victim;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use adversary::Plan;
+use args::Args;
+use worker::Orders;
+
+const USAGE: &str = "\
+Runs several workers over one Postgres database, kills and pauses them, and audits what they did.
+
+usage: cluster [--workers N] [--minutes F] [--deaths N] [--seed N] [--lease-ms N] [--crashes] [--url URL] [--keep]
+  --workers N   how many workers (3)
+  --minutes F   how long to go on (0.5)
+  --deaths N    go on for so many deaths, however long it takes
+  --seed N      the seed of what happens (1)
+  --lease-ms N  the lease of the workers (2000)
+  --crashes     crash and restart the server of the database now and then
+  --url URL     a server that is there, in place of one of its own
+  --keep        keep the log, also where the audit finds nothing";
+
+fn main() -> ExitCode {
+    let mut args = Args::of_program(USAGE);
+    let workers = args.value("--workers", "a number from 1 to 20", |n: &u32| (1..=20).contains(n)).unwrap_or(3);
+    let minutes = args.value("--minutes", "a number from 0 to 10000", |minutes| (0.0..=10_000.0).contains(minutes)).unwrap_or(0.5);
+    let deaths: Option<u32> = args.value("--deaths", "a number", |_| true);
+    let seed = args.value("--seed", "a number", |_| true).unwrap_or(1);
+    let lease = args.value("--lease-ms", "milliseconds, 500 at least", |ms: &u64| *ms >= 500).unwrap_or(2_000);
+    let lease = Duration::from_millis(lease);
+    let (crashes, keep) = (args.flag("--crashes"), args.flag("--keep"));
+    let url: Option<String> = args.value("--url", "a URL of Postgres", |_| true);
+    let schema: Option<String> = args.value("--schema", "a name", |_| true);
+    let dir: Option<PathBuf> = args.value("--dir", "a folder", |_| true);
+    let worker: Option<u32> = args.value("--worker", "a number", |_| true);
+    let life = args.value("--life", "a number", |_| true).unwrap_or(0);
+    args.finish();
+    let done = match (worker, dir, url, schema) {
+        (Some(worker), Some(dir), Some(url), Some(schema)) => worker::run(Orders { worker, life, dir, url, schema, lease }).map(|()| true),
+        (_, _, url, _) => {
+            let until = match deaths {
+                Some(deaths) => adversary::Until::Deaths(deaths),
+                None => adversary::Until::Time(Duration::from_secs_f64(60.0 * minutes)),
+            };
+            adversary::run(&Plan { workers, until, seed, lease, crashes, url, keep })
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Two versions of a program over one database at the same time.
+use std::time::Duration;
+
+use forever::prelude::*;
+use forever::{Error, FiberState};
+use tokio::time::Instant;
+
+use crate::{SOON, Steps, cluster, store, until};
+
+const LEASE: Duration = Duration::from_secs(3600);
+
+mod old {
+    use super::*;
+
+    #[fiber(name = "report")]
+    pub(super) async fn report(steps: Res<Steps>) -> Result<u64, Error> {
+        let found = step!("find", steps.did("old find").await?);
+        let word: String = recv!("word");
+        let sum = step!("sum", steps.did("old sum").await? + found);
+        Ok(sum + word.len() as u64)
+    }
+}
+
+mod new {
+    use super::*;
+
+    // The wait has another name, so snapshots at the old one do not fit.
+    #[fiber(name = "report")]
+    pub(super) async fn report(steps: Res<Steps>) -> Result<u64, Error> {
+        let found = step!("find", steps.did("new find").await?);
+        let words: String = recv!("word", name = "words");
+        let total = step!("total", steps.did("new total").await? + found);
+        Ok(total + words.len() as u64)
+    }
+}
+
+async fn old_worker(url: &str, schema: &str, steps: &Steps) -> Forever {
+    let builder = Forever::builder().store(store(url, schema, LEASE).await).fiber::<old::report>();
+    builder.resource(steps.clone()).open().await.unwrap()
+}
+
+async fn new_worker(url: &str, schema: &str, steps: &Steps) -> Forever {
+    let builder = Forever::builder().store(store(url, schema, LEASE).await).fiber::<new::report>();
+    builder.resource(steps.clone()).open().await.unwrap()
+}
+
+async fn waits(forever: &Forever, id: &str) {
+    until("it waits", async || forever.handle::<old::report>(id).status().await.unwrap().state == FiberState::Waiting).await;
+}
+
+/// The message makes the fiber ready in the worker that cannot run it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fiber_goes_on_in_the_worker_whose_code_fits() {
+    let Some(url) = cluster::url() else { return };
+    let (schema, steps) = (cluster::schema(), Steps::default());
+    let old = old_worker(&url, &schema, &steps).await;
+    let id = old.spawn(old::report()).await.unwrap().id().to_owned();
+    waits(&old, &id).await;
+    let new = new_worker(&url, &schema, &steps).await;
+    let by_new = new.spawn(new::report()).await.unwrap().id().to_owned();
+    waits(&new, &by_new).await;
+
+    let begun = Instant::now();
+    new.send(&id, "word", "hello").await.unwrap();
+    let result = tokio::time::timeout(SOON, old.handle::<old::report>(&id).wait()).await.unwrap();
+    println!("it went on elsewhere within {:?}", begun.elapsed());
+    assert_eq!(result.unwrap(), 20);
+    old.send(&by_new, "word", "hello").await.unwrap();
+    let result = tokio::time::timeout(SOON, old.handle::<new::report>(&by_new).wait()).await.unwrap();
+    assert_eq!(result.unwrap(), 22);
+    assert_eq!(steps.sorted(), ["new find", "new total", "old find", "old sum"]);
+    old.close().await.unwrap();
+    new.close().await.unwrap();
+}
+
+/// Nothing is left that could run it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fiber_that_no_worker_can_run_is_parked_and_goes_on_when_one_can() {
+    let Some(url) = cluster::url() else { return };
+    let (schema, steps) = (cluster::schema(), Steps::default());
+    let old = old_worker(&url, &schema, &steps).await;
+    let id = old.spawn(old::report()).await.unwrap().id().to_owned();
+    waits(&old, &id).await;
+    let (new, other) = (new_worker(&url, &schema, &steps).await, new_worker(&url, &schema, &steps).await);
+    old.close().await.unwrap();
+    new.send(&id, "word", "hello").await.unwrap();
+    let why = tokio::time::timeout(SOON, other.handle::<new::report>(&id).wait()).await.unwrap().unwrap_err();
+    assert!(why.is_parked(), "{why}");
+    assert!(why.reason().contains("word"), "{why}");
+
+    let old = old_worker(&url, &schema, &steps).await;
+    until("it ends", async || old.handle::<old::report>(&id).status().await.unwrap().state == FiberState::Completed).await;
+    assert_eq!(steps.sorted(), ["old find", "old sum"]);
+    for forever in [old, new, other] {
+        forever.close().await.unwrap();
+    }
+}

@@ -1,0 +1,160 @@
+//! Agents among several workers: of each agent at most one instance in one worker's memory, its
+//! state shown in all of them, and schedules and keep-alives of workers that are gone.
+//!
+//! Agents of chat classes are not held by one worker: a client may connect to any of them, and
+//! what a chat is made of is in the database.
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tracing::{debug, warn};
+
+use super::cached::CachedState;
+use super::pushed::{Message, Pushed};
+use super::registry::Agents;
+use super::{keep_alive, schedule};
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::future::BoxFuture;
+use crate::runtime::cluster::Watcher;
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
+use crate::runtime::sync::sleep;
+use crate::store::{AgentId, Changes, Watch};
+
+/// Time between two looks for schedules that other workers have made or left.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Number of such looks between two for keep-alives of workers that are gone.
+const KEEP_ALIVES: u32 = 5;
+
+impl Agents {
+    fn is_shared(&self, id: &AgentId) -> bool {
+        self.shared.contains(&*id.class)
+    }
+
+    fn lock_of(&self, id: &AgentId) -> &tokio::sync::Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        let stripes = self.holding.len() as u64;
+        &self.holding[usize::try_from(hasher.finish() % stripes).unwrap_or(0)]
+    }
+
+    /// Makes this worker the holder of an agent.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::AgentElsewhere`] when another worker has it in memory.
+    pub(super) async fn become_holder(&self, id: &AgentId) -> Result<()> {
+        let runtime = self.runtime()?;
+        let Some(cluster) = runtime.cluster().filter(|_| !self.is_shared(id)) else { return Ok(()) };
+        let _alone = self.lock_of(id).lock().await;
+        match cluster.hold_agent(id.clone(), runtime.worker).await? {
+            None => Ok(()),
+            Some(holder) => {
+                let why = format!("agent `{id}` is in the memory of {holder}: call it there, or send a message to one of its fibers");
+                Err(Error::new(ErrorKind::AgentElsewhere, why))
+            }
+        }
+    }
+
+    /// Lets other workers hold an agent that has left memory.
+    pub(super) fn release(&self, runtime: &Arc<Runtime>, id: AgentId) {
+        if runtime.cluster().is_none() || self.is_shared(&id) {
+            return;
+        }
+        let (agents, of_task) = (self.weak(), Arc::clone(runtime));
+        // A worker that closes holds no agents any more.
+        let _ = runtime.start(async move {
+            let (Some(agents), Some(cluster)) = (agents.upgrade(), of_task.cluster()) else { return };
+            let _alone = agents.lock_of(&id).lock().await;
+            if agents.is_in_memory(&id) {
+                return;
+            }
+            if let Err(error) = cluster.release_agent(id.clone(), of_task.worker).await
+                && !error.is_closed()
+            {
+                warn!(agent = %id, error = %chain(&error), "it could not be stored that an agent has left memory");
+            }
+        });
+    }
+
+    /// Becomes the holder again of all agents in memory, after this worker counted as dead. Those
+    /// that another worker holds by now leave memory.
+    async fn hold_again(self: &Arc<Self>) {
+        for id in self.in_memory() {
+            if let Err(error) = self.become_holder(&id).await
+                && error.kind() == ErrorKind::AgentElsewhere
+            {
+                warn!(agent = %id, "this worker counted as dead, and the agent is another worker's now");
+                self.evict(&id);
+            }
+        }
+    }
+
+    /// Shows a state that another worker has set to the connections of this one.
+    async fn show_state(&self, runtime: &Runtime, id: &AgentId) -> Result<()> {
+        let Some(slot) = self.slot(id) else { return Ok(()) };
+        let mut state = slot.state.lock().await;
+        let Some(text) = runtime.store.load_state(id.clone()).await? else { return Ok(()) };
+        let text: Arc<str> = text.into();
+        if matches!(&*state, CachedState::Stored(Some(known)) if *known == text) {
+            return Ok(());
+        }
+        *state = CachedState::Stored(Some(Arc::clone(&text)));
+        slot.push(Pushed::State(Message(text)));
+        Ok(())
+    }
+}
+
+/// Takes in what other workers do with agents.
+struct AgentWatcher(Weak<Agents>);
+
+impl Watcher for AgentWatcher {
+    fn watch(&self, watch: &mut Watch) {
+        if let Some(agents) = self.0.upgrade() {
+            watch.agents = agents.connected();
+        }
+    }
+
+    fn changed<'a>(&'a self, changes: &'a Changes) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(agents) = self.0.upgrade() else { return };
+            let Ok(runtime) = agents.runtime() else { return };
+            if changes.fenced {
+                agents.hold_again().await;
+            }
+            for (id, version) in &changes.agents {
+                if !agents.is_new_version(id, *version) {
+                    continue;
+                }
+                if let Err(error) = agents.show_state(&runtime, id).await {
+                    debug!(agent = %id, error = %chain(&error), "the state of an agent could not be read");
+                }
+            }
+        })
+    }
+}
+
+/// Begins to take in what other workers do with agents.
+pub(super) fn begin(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Result<()> {
+    if runtime.cluster().is_none() {
+        return Ok(());
+    }
+    runtime.watchers.add(Arc::new(AgentWatcher(Arc::downgrade(agents))));
+    let (agents, of_task) = (Arc::clone(agents), Arc::clone(runtime));
+    runtime.start(async move {
+        for look in 1_u32.. {
+            if race(of_task.closing(), sleep(LOOK)).await.is_some() {
+                return;
+            }
+            let looked = async {
+                schedule::arm(&of_task, &agents).await?;
+                if look % KEEP_ALIVES == 0 { keep_alive::revive(&agents, &of_task).await } else { Ok(()) }
+            };
+            match looked.await {
+                Err(error) if error.is_closed() => return,
+                Err(error) => debug!(error = %chain(&error), "schedules of other workers could not be looked for"),
+                Ok(()) => {}
+            }
+        }
+    })
+}
