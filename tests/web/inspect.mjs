@@ -121,6 +121,7 @@ const cases = {
     assert.match(await head.textContent(), /order \{"customer":"Ada"/);
     assert.ok(!(await page.content()).includes("4929 1234"), "the card is marked #[secret]");
     assert.match(await head.textContent(), /card ••••••/);
+    assert.match(await page.locator(".timeline").textContent(), /approved.*within limit.*check limit/);
   },
 
   async "a fiber that is called has its frame, and the one that calls it too"(browser, company) {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use forever_runtime::{Cursor, FiberFilter, FiberState, FiberStatus, Fibers, OpState};
+use forever_runtime::{Cursor, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry, OpState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,6 +20,12 @@ const SHOWN: u32 = 8;
 
 /// How many of those that need a person are grouped by reason.
 const GROUPED: u32 = 200;
+
+/// How many checkpoints a timeline has.
+const TIMELINE: usize = 100;
+
+/// The history of a fiber with more checkpoints is not read for a page, which asks again and again.
+const LONG_HISTORY: u64 = 5_000;
 
 /// The states that need a person.
 const STOPPED: [FiberState; 3] = [FiberState::Failed, FiberState::Parked, FiberState::Interrupted];
@@ -264,7 +270,25 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
         "parents": parents,
         "positions": here,
         "functions": functions,
+        "history": timeline(&shared, &view.status).await,
     })))
+}
+
+/// The newest kept checkpoints of a fiber, oldest first. Texts of errors are left out: they may
+/// repeat a secret that the fiber no longer keeps.
+async fn timeline(shared: &Shared, status: &FiberStatus) -> Vec<Value> {
+    if status.checkpoints > LONG_HISTORY {
+        return Vec::new();
+    }
+    // A damaged history keeps nothing else from being shown.
+    let entries = shared.forever.history(&status.id).await.unwrap_or_default();
+    let shown = entries.len().saturating_sub(TIMELINE);
+    let entry = |entry: &HistoryEntry| {
+        let took_ms = u64::try_from(entry.took.as_millis()).unwrap_or(u64::MAX);
+        json!({ "number": entry.number, "at": entry.at, "stored_ms": entry.stored_ms, "took_ms": took_ms,
+                "failed_attempts": entry.failed_attempts, "is_resumed": entry.is_resumed, "changed": entry.changed })
+    };
+    entries[shown..].iter().map(entry).collect()
 }
 
 pub(crate) async fn fiber_ops(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {

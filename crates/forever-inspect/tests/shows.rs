@@ -80,6 +80,10 @@ async fn a_fiber_has_its_source_with_places_and_values() {
     assert_eq!(named_in(&frames[1]["locals"], "n")["value"], 16);
     assert!(named_in(&shown["functions"], "named")["source"]["text"].as_str().unwrap().contains("recv!(\"name\")"));
 
+    let passed: Vec<&str> = shown["history"].as_array().unwrap().iter().map(|entry| entry["at"].as_str().unwrap()).collect();
+    assert_eq!(passed.iter().filter(|at| **at == "double").count(), 2, "{passed:?}");
+    assert_eq!(shown["history"][0]["number"], 1);
+
     let quiet = get(at, "/api/functions/quiet").await.json();
     assert_eq!(quiet["function"]["source"]["text"], "");
     forever.close().await.unwrap();

@@ -31,7 +31,7 @@ export function render(data, { id, frame: chosen }, { refresh }) {
     h(
       "div",
       { class: "columns" },
-      h("div", null, stack(data, id, chosen)),
+      h("div", null, stack(data, id, chosen), timeline(data.history)),
       h("aside", null, values(fiber, chosen), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
     ),
   ];
@@ -71,6 +71,34 @@ function stack(data, id, chosen) {
       ),
     frame && fn && !frame.is_current && h("p", { class: "note warn" }, "The code has changed since this was stored: the arrow is where the name of the cut point stands now."),
     fn ? sourceView(fn, { frame, locals, now: now(data, fn), innermost: n === frames.length - 1, positions: positions.filter((position) => position.name === fn.name), link }) : h("p", { class: "note" }, status.is_closure ? "A closure has no cut points: only its stash is stored." : `This process does not know the function “${frame?.function ?? status.name}”.`),
+  );
+}
+
+/** The kept checkpoints, the newest first. */
+function timeline(history) {
+  if (history.length === 0) return null;
+  const longest = Math.max(...history.map((entry) => entry.took_ms), 1);
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", null, "Timeline", h("span", { class: "count" }, `${history.length === 100 ? "the last 100" : history.length} checkpoints`)),
+    h(
+      "ol",
+      { class: "timeline" },
+      history.toReversed().map((entry) =>
+        h(
+          "li",
+          null,
+          h("span", { class: "n mono" }, entry.number),
+          h("b", null, plain(entry.at)),
+          h("span", { class: "note mono", title: "new or changed locals" }, entry.changed.join(", ")),
+          h("span", null, entry.is_resumed && h("em", null, "entered "), entry.failed_attempts > 0 && h("span", { class: "badge parked" }, `${plural(entry.failed_attempts, "failed attempt")}`)),
+          h("meter", { min: 0, max: longest, value: entry.took_ms, title: span(entry.took_ms) }),
+          h("span", { class: "n quiet" }, span(entry.took_ms)),
+          age(entry.stored_ms),
+        ),
+      ),
+    ),
   );
 }
 
