@@ -365,7 +365,7 @@ fn schedules(list: &Value, now: u64) {
 /// One fiber: what it does, its frames with their source, its values and its operations.
 fn show(answer: &Value, now: u64) {
     let (fiber, status) = (&answer["fiber"], &answer["fiber"]["status"]);
-    say(&format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end());
+    say(format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end());
     say(&format!("{}: {}", string(&status["state"]), clean(&note(status, now))));
     if let Some(problem) = fiber["problem"].as_str() {
         say(&format!("problem: {}", clean(problem)));

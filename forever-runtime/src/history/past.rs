@@ -82,24 +82,20 @@ impl Past {
     }
 
     fn add(&mut self, item: Item) -> Result<(), &'static str> {
-        let changed = match item.snapshot {
-            Some(snapshot) => {
-                let parts = item.parts.into_iter().map(|(name, text)| (name, Arc::from(text.get())));
-                let new = Stood { snapshot, parts: parts.collect() };
-                let before = self.stood.as_ref().map(Stood::values).unwrap_or_default();
-                let changed = differences(&before, &new.values());
-                self.stood = Some(new);
-                changed
-            }
-            None => {
-                // Items before the first whole one are what is left of deleted ones.
-                let Some(stood) = &mut self.stood else { return Ok(()) };
-                let names = item.set.keys().chain(&item.gone).chain(item.parts.keys());
-                let changed: BTreeSet<String> = names.cloned().collect();
-                stood.parts.extend(item.parts.into_iter().map(|(name, text)| (name, Arc::from(text.get()))));
-                stood.change(&item.at, item.set, &item.gone)?;
-                changed.into_iter().collect()
-            }
+        let parts = |parts: BTreeMap<String, Box<RawValue>>| parts.into_iter().map(|(name, text)| (name, Arc::from(text.get())));
+        let changed = if let Some(snapshot) = item.snapshot {
+            let new = Stood { snapshot, parts: parts(item.parts).collect() };
+            let before = self.stood.as_ref().map(Stood::values).unwrap_or_default();
+            let changed = differences(&before, &new.values());
+            self.stood = Some(new);
+            changed
+        } else {
+            // Items before the first whole one are what is left of deleted ones.
+            let Some(stood) = &mut self.stood else { return Ok(()) };
+            let names: BTreeSet<String> = item.set.keys().chain(&item.gone).chain(item.parts.keys()).cloned().collect();
+            stood.parts.extend(parts(item.parts));
+            stood.change(&item.at, item.set, &item.gone)?;
+            names.into_iter().collect()
         };
         let epoch = item.epoch.or(self.epoch);
         self.entries.push(HistoryEntry {

@@ -46,35 +46,34 @@ impl Recorder {
         }
         self.parts.extend(delta.parts.iter().cloned());
 
-        let mut item = format!("{{\"n\":{number},\"at\":");
-        push_json_string(&mut item, at);
         let took = now_ms.saturating_sub(self.since_ms);
-        item.push_str(&format!(",\"ms\":{now_ms},\"took\":{took}"));
+        let mut item = format!("{{\"n\":{number},\"ms\":{now_ms},\"took\":{took},\"at\":");
+        push_json_string(&mut item, at);
         if let Some((failed, error)) = self.failed.take() {
-            item.push_str(&format!(",\"failed\":{failed},\"error\":{}", json_string(&error)));
+            for piece in [",\"failed\":", &failed.to_string(), ",\"error\":", &json_string(&error)] {
+                item.push_str(piece);
+            }
         }
         self.since_ms = now_ms;
 
-        // A text of ours that cannot be read is stored as it is, for the reader to complain about.
+        // A text that is not in the format is stored as it is, for the reader to complain about.
         let new = MainText::of(text);
         let whole = text.len() + self.parts.values().map(|text| text.len()).sum::<usize>();
         let changes = match (&self.last, &new) {
             (Some(last), Some(new)) if self.changes < MOST_CHANGES && self.bytes <= 2 * whole => new.changes(last),
             _ => None,
         };
-        match changes {
-            Some(changes) => {
-                item.push_str(&changes);
-                push_parts(&mut item, delta.parts.iter().map(|(name, text)| (name, text)));
-                self.changes += 1;
-                self.bytes += item.len();
+        if let Some(changes) = changes {
+            item.push_str(&changes);
+            push_parts(&mut item, delta.parts.iter().map(|(name, text)| (name, text)));
+            self.changes += 1;
+            self.bytes += item.len();
+        } else {
+            for piece in [",\"epoch\":", &epoch.to_string(), ",\"snapshot\":", text] {
+                item.push_str(piece);
             }
-            None => {
-                item.push_str(&format!(",\"epoch\":{epoch},\"snapshot\":"));
-                item.push_str(text);
-                push_parts(&mut item, self.parts.iter());
-                (self.changes, self.bytes) = (0, 0);
-            }
+            push_parts(&mut item, self.parts.iter());
+            (self.changes, self.bytes) = (0, 0);
         }
         item.push('}');
         self.last = new;
@@ -203,7 +202,9 @@ impl Scanner<'_> {
                     frame.locals = self.locals()?;
                 }
                 b"\"call\"" if self.text.get(self.at) == Some(&b'{') => return Some((frame, true)),
-                _ => drop(self.value()?),
+                _ => {
+                    self.value()?;
+                }
             }
             if self.eat(b',').is_none() {
                 return self.eat(b'}').map(|()| (frame, false));
@@ -247,7 +248,9 @@ impl Scanner<'_> {
         let mut open = 0_usize;
         loop {
             match self.text.get(self.at)? {
-                b'"' => drop(self.string()?),
+                b'"' => {
+                    self.string()?;
+                }
                 b'{' | b'[' => {
                     open += 1;
                     self.at += 1;

@@ -35,7 +35,7 @@ mod runtime {
     pub(crate) mod sync;
     pub(crate) mod timer;
 
-    pub(crate) use crate::stubs::runtime::{events, type_checks};
+    pub(crate) use crate::stubs::runtime::{cluster, events, type_checks};
 }
 
 #[allow(dead_code, reason = "the runtime uses all of it")]
@@ -45,13 +45,13 @@ mod exec {
     pub(crate) mod dispatch;
     pub(crate) mod executor;
 
-    pub(crate) use crate::stubs::exec::{agent_hooks, backend, compatibility, registry};
+    pub(crate) use crate::stubs::exec::{agent_hooks, backend, compatibility, recovery, registry};
 }
 
 #[allow(dead_code, reason = "as in the runtime")]
 mod stubs;
 
-pub(crate) use stubs::{frame, ops};
+pub(crate) use stubs::{frame, history, layout, ops};
 
 /// As the files of `forever-store` name what is in the root of their crate.
 use store::{Claim, ClaimResult, End, FiberState, Runnable, Seq, StoredClaim, WorkerId};

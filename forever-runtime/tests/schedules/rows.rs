@@ -61,12 +61,14 @@ pub(super) fn finish(
 }
 
 fn runnable(row: &Row<'_>) -> rusqlite::Result<Runnable> {
-    Ok(Runnable { seq: row.get(0)?, id: row.get(1)?, name: "receives".to_owned(), agent: None })
+    let state = if row.get::<_, String>(2)? == "interrupted" { FiberState::Interrupted } else { FiberState::Pending };
+    Ok(Runnable { seq: row.get(0)?, id: row.get(1)?, name: "receives".to_owned(), agent: None, state, deaths: 0 })
 }
 
 fn wake(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Runnable>> {
     conn.execute("DELETE FROM waits WHERE fiber = ?1", [seq])?;
-    conn.query_row("UPDATE fibers SET state = 'pending' WHERE seq = ?1 AND state = 'waiting' RETURNING seq, id", [seq], runnable).optional()
+    conn.query_row("UPDATE fibers SET state = 'pending' WHERE seq = ?1 AND state = 'waiting' RETURNING seq, id, state", [seq], runnable)
+        .optional()
 }
 
 fn has_message(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
@@ -280,9 +282,11 @@ impl OpenStore {
             let claim = Claim { fiber: c.last_insert_rowid(), epoch: i64::from(claimed) };
             let worker = claimed.then_some(self.worker);
             c.execute("INSERT INTO snapshots (fiber, epoch, worker) VALUES (?1, ?2, ?3)", params![claim.fiber, claim.epoch, worker])?;
-            match worker {
-                Some(worker) => seen.claims(worker, claim),
-                None => ready.push(Runnable { seq: claim.fiber, id, name: "receives".to_owned(), agent: None }),
+            if let Some(worker) = worker {
+                seen.claims(worker, claim);
+            } else {
+                let state = FiberState::Pending;
+                ready.push(Runnable { seq: claim.fiber, id, name: "receives".to_owned(), agent: None, state, deaths: 0 });
             }
             Ok(claim)
         })
@@ -325,7 +329,7 @@ impl OpenStore {
 
     pub(crate) async fn unfinished(&self) -> Result<Vec<Runnable>> {
         self.job("unfinished".to_owned(), |c, _, _| {
-            c.prepare("SELECT seq, id FROM fibers WHERE finished_ms IS NULL AND state <> 'waiting' ORDER BY seq")?
+            c.prepare("SELECT seq, id, state FROM fibers WHERE finished_ms IS NULL AND state <> 'waiting' ORDER BY seq")?
                 .query_map((), runnable)?
                 .collect()
         })
@@ -357,7 +361,7 @@ impl Store for OpenStore {
                        FROM fibers LEFT JOIN snapshots ON fiber = seq WHERE seq = ?1";
             c.query_row(sql, [seq], |r| {
                 let (number, deaths, epoch) = (r.get::<_, u32>(0)?.into(), r.get(1)?, r.get(2)?);
-                Ok(LoadedFiber { snapshot: None, number, deaths, interrupted: false, epoch, layout: None, callees: Vec::new() })
+                Ok(LoadedFiber { snapshot: None, rows: (), number, deaths, interrupted: false, epoch, layout: None, callees: Vec::new() })
             })
         }))
     }
@@ -368,7 +372,7 @@ impl Store for OpenStore {
 
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
         Box::pin(self.job("ready".to_owned(), move |c, _, _| {
-            c.prepare("SELECT seq, id FROM fibers WHERE state = 'pending' AND seq > ?1 ORDER BY seq LIMIT ?2")?
+            c.prepare("SELECT seq, id, state FROM fibers WHERE state = 'pending' AND seq > ?1 ORDER BY seq LIMIT ?2")?
                 .query_map(params![after, limit], runnable)?
                 .collect()
         }))

@@ -17,6 +17,7 @@ pub(crate) mod runtime {
         pub(crate) enum EventKind {
             Spawned,
             Woken,
+            Recovered { deaths: u32 },
             Started { resuming: bool },
             Waiting,
             Interrupted { reason: Arc<str> },
@@ -37,6 +38,36 @@ pub(crate) mod runtime {
 
             pub(crate) fn close(&self) {}
         }
+    }
+
+    /// There is one worker.
+    pub(crate) mod cluster {
+        use std::sync::Arc;
+
+        use crate::error::Result;
+        use crate::future::BoxFuture;
+        use crate::runtime::state::Runtime;
+        use crate::store::{Claim, DeclineResult, WorkerId};
+
+        #[derive(Debug, Default)]
+        pub(crate) struct Watchers {}
+
+        pub(crate) enum NoCluster {}
+
+        impl NoCluster {
+            pub(crate) fn decline(&self, _: Claim, _: WorkerId, _: String, _: i64) -> BoxFuture<'_, Result<DeclineResult>> {
+                match *self {}
+            }
+        }
+
+        #[allow(clippy::unused_self, reason = "as in the runtime")]
+        impl Runtime {
+            pub(crate) fn cluster(&self) -> Option<&NoCluster> {
+                None
+            }
+        }
+
+        pub(crate) async fn run<L: Future>(_: Arc<Runtime>, _: impl Fn() -> L) {}
     }
 
     pub(crate) mod type_checks {
@@ -98,6 +129,10 @@ pub(crate) mod frame {
         }
     }
 
+    pub(crate) mod machine {
+        pub(crate) use crate::stubs::exec::registry::Machine;
+    }
+
     pub(crate) mod context {
         use std::sync::Arc;
 
@@ -131,6 +166,29 @@ pub(crate) mod frame {
     pub(crate) mod resources {
         #[derive(Debug, Clone, Default)]
         pub(crate) struct Resources;
+    }
+}
+
+pub(crate) mod layout {
+    pub(crate) mod rows {
+        use crate::frame::machine::Machine;
+
+        pub(crate) fn machines() -> Vec<&'static Machine> {
+            Vec::new()
+        }
+    }
+}
+
+/// None is kept.
+pub(crate) mod history {
+    #[derive(Debug, Clone, Copy, Default)]
+    pub(crate) struct History {}
+
+    pub(crate) struct Recorder;
+
+    #[allow(clippy::unused_self, reason = "as in the runtime")]
+    impl Recorder {
+        pub(crate) fn resume<T>(&mut self, _: &T) {}
     }
 }
 
@@ -201,6 +259,7 @@ pub(crate) mod exec {
         use crate::exec::executor::Executor;
         use crate::frame::backend::RunBackend;
         use crate::future::BoxFuture;
+        use crate::history::Recorder;
         use crate::runtime::active::{ActiveGuard, Control};
         use crate::runtime::fence::Fence;
         use crate::store::{AgentId, Claim};
@@ -227,6 +286,11 @@ pub(crate) mod exec {
                     control: Arc::downgrade(&alive.control),
                     progress: AtomicBool::default(),
                 }
+            }
+
+            #[allow(clippy::unused_self, reason = "as in the runtime")]
+            pub(crate) fn history(&self) -> Option<Recorder> {
+                None
             }
 
             pub(crate) fn claimed(&self, claim: Claim) {
@@ -267,6 +331,18 @@ pub(crate) mod exec {
         }
     }
 
+    /// There are no agents.
+    pub(crate) mod recovery {
+        use std::sync::Arc;
+
+        use crate::exec::executor::Executor;
+        use crate::store::{AgentId, Runnable};
+
+        pub(crate) fn ask_hook(_: &Arc<Executor>, _: AgentId, _: &Runnable) -> bool {
+            unreachable!("a fiber has an agent")
+        }
+    }
+
     pub(crate) mod compatibility {
         #[derive(Debug, Default)]
         pub(crate) struct Compatibility;
@@ -294,6 +370,14 @@ pub(crate) mod exec {
         pub(crate) struct Machine {
             pub(crate) name: &'static str,
             pub(crate) max_recoveries: Option<u32>,
+            pub(crate) secrets: &'static [&'static str],
+        }
+
+        #[allow(clippy::unused_self, reason = "as in the runtime")]
+        impl Machine {
+            pub(crate) fn calls(&self) -> bool {
+                false
+            }
         }
 
         pub(crate) trait Known: Send + Sync {
@@ -311,6 +395,10 @@ pub(crate) mod exec {
                 Some(Arc::new(Receives))
             }
 
+            pub(crate) fn machines(&self) -> impl Iterator<Item = &'static Machine> + use<> {
+                std::iter::empty()
+            }
+
             pub(crate) fn is_ours(&self, _: &str) -> bool {
                 false
             }
@@ -321,7 +409,7 @@ pub(crate) mod exec {
 
         impl Known for Receives {
             fn machine(&self) -> &'static Machine {
-                static MACHINE: Machine = Machine { name: "receives", max_recoveries: None };
+                static MACHINE: Machine = Machine { name: "receives", max_recoveries: None, secrets: &[] };
                 &MACHINE
             }
 

@@ -92,6 +92,11 @@ pub(crate) mod watch {
             Receiver(self.0.subscribe())
         }
 
+        pub(crate) fn receiver_count(&self) -> usize {
+            meet();
+            self.0.receiver_count()
+        }
+
         pub(crate) fn borrow(&self) -> Ref<'_, T> {
             meet();
             self.0.borrow()

@@ -90,11 +90,22 @@ pub(crate) struct Runnable {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) agent: Option<AgentId>,
+    pub(crate) state: FiberState,
+    pub(crate) deaths: u32,
+}
+
+/// What came of leaving a fiber to workers whose code fits.
+#[derive(Debug)]
+pub(crate) enum DeclineResult {
+    Left,
+    Parked,
+    Ended(End),
 }
 
 #[derive(Debug)]
 pub(crate) struct LoadedFiber {
     pub(crate) snapshot: Option<String>,
+    pub(crate) rows: (),
     pub(crate) number: u64,
     pub(crate) deaths: u32,
     pub(crate) interrupted: bool,
