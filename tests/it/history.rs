@@ -45,7 +45,7 @@ async fn counts(title: String) -> anyhow::Result<u32> {
 }
 
 fn builder(path: &std::path::Path, held: &Held) -> Builder {
-    Forever::builder().sqlite(path).fiber::<reviews>().fiber::<counts>().resource(held.clone())
+    Forever::builder().sqlite(path).history(History::last(100)).fiber::<reviews>().fiber::<counts>().resource(held.clone())
 }
 
 /// Locals of one frame, by name. The value of a step whose value is assigned is kept as `add()`.

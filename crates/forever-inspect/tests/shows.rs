@@ -1,5 +1,5 @@
 //! What the views are made of: sources with places, values, lists page by page, commands.
-use forever::{FiberState, Forever};
+use forever::{FiberState, Forever, History};
 use forever_inspect::Inspector;
 use forever_macros::fiber;
 use serde_json::Value;
@@ -38,7 +38,7 @@ fn named_in<'a>(list: &'a Value, name: &str) -> &'a Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fiber_has_its_source_with_places_and_values() {
-    let forever = Forever::builder().in_memory().fiber::<sums>().fiber::<quiet>().open().await.unwrap();
+    let forever = Forever::builder().in_memory().history(History::last(100)).fiber::<sums>().fiber::<quiet>().open().await.unwrap();
     let at = serve(Inspector::new(&forever)).await;
     let fiber = forever.spawn(sums(vec![3, 4])).await.unwrap();
     in_state(&forever, fiber.id(), FiberState::Waiting).await;

@@ -284,7 +284,7 @@ impl Builder {
 
     /// Sets how many checkpoints of each fiber are kept, with the values of its locals.
     ///
-    /// The default is [`History::last(100)`](History::last).
+    /// The default is [`History::off`].
     pub fn history(mut self, history: History) -> Self {
         self.settings.history = history;
         self

@@ -13,13 +13,17 @@ impl Forever {
     /// The kept checkpoints of a fiber, oldest first; see
     /// [`Builder::history`](crate::Builder::history).
     ///
+    /// Texts of errors are left out where they may repeat what is marked `#[secret]`: of functions
+    /// that have secrets or call others that have, and of functions that are not registered.
+    ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound), or [`Value`](ErrorKind::Value) if its history is damaged.
     pub async fn history(&self, id: &str) -> Result<Vec<HistoryEntry>> {
         let stored = Stored::read(&self.exec, id).await?;
         let mut entries = past(&self.exec, stored.seq(), u64::MAX).await?.entries;
-        for entry in &mut entries {
-            entry.error = entry.error.as_deref().map(|error| stored.text(error));
+        if stored.hides_texts(&self.exec) {
+            // A value that is kept no longer may have been secret.
+            entries.iter_mut().for_each(|entry| entry.error = None);
         }
         Ok(entries)
     }

@@ -280,9 +280,9 @@ impl Stored {
         Ok(self.frames(exec))
     }
 
-    /// A text without secrets.
-    pub(crate) fn text(&self, text: &str) -> String {
-        self.redactor.text(text)
+    /// Whether texts of errors that it has had may repeat a secret.
+    pub(crate) fn hides_texts(&self, exec: &Executor) -> bool {
+        exec.registry.get(&self.row.name).is_none() || exec.runtime.hides_texts(&self.row.name)
     }
 
     /// Its sequence number.

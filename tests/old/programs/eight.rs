@@ -1,6 +1,6 @@
 //! What a database of version 8 can hold besides: the history of a fiber, in both tables of streams.
-use forever::Builder;
 use forever::prelude::*;
+use forever::{Builder, History};
 
 use crate::desk::Desk;
 
@@ -27,7 +27,7 @@ pub(crate) async fn clerk(desk: Res<Desk>) -> anyhow::Result<usize> {
 }
 
 pub(crate) fn registered(builder: Builder) -> Builder {
-    builder.fiber::<clerk>()
+    builder.fiber::<clerk>().history(History::last(100))
 }
 
 pub(crate) async fn start(forever: &Forever) -> anyhow::Result<()> {
