@@ -23,7 +23,9 @@ impl Forever {
         let mut entries = past(&self.exec, stored.seq(), u64::MAX).await?.entries;
         if stored.hides_texts(&self.exec) {
             // A value that is kept no longer may have been secret.
-            entries.iter_mut().for_each(|entry| entry.error = None);
+            for entry in &mut entries {
+                entry.error = None;
+            }
         }
         Ok(entries)
     }

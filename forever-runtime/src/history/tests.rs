@@ -60,13 +60,17 @@ impl Fiber {
     }
 }
 
+fn below(dice: &mut Dice, limit: usize) -> usize {
+    usize::try_from(dice.below(limit as u64)).unwrap()
+}
+
 fn locals(dice: &mut Dice) -> String {
     let names = ["total", "draft", "1:odd", "quote\\\"d", "é"];
     let values = ["17", "\"a,b}]{[\\\"\\\\\"", "null", "[1,[2,{\"x\":\"]\"}],3]", "{}", "-1.5e3", "true"];
     let mut all: Vec<String> = Vec::new();
     for name in names {
         if dice.below(3) > 0 {
-            all.push(format!("\"{name}\":{}", values[dice.below(values.len() as u64) as usize]));
+            all.push(format!("\"{name}\":{}", values[below(dice, values.len())]));
         }
     }
     if dice.below(2) == 0 {
@@ -85,7 +89,7 @@ fn every_checkpoint_is_read_back_whatever_changed_and_whoever_went_on() {
             if dice.below(40) == 0 {
                 fiber.is_taken_over();
             }
-            let at = ["plan", "charge \"card\"", "é"][dice.below(3) as usize];
+            let at = ["plan", "charge \"card\"", "é"][below(&mut dice, 3)];
             let at_json = serde_json::to_string(at).unwrap();
             let text = match dice.below(4) {
                 // In a call, whose caller stays as it was.
@@ -102,7 +106,7 @@ fn every_checkpoint_is_read_back_whatever_changed_and_whoever_went_on() {
             };
             let mut delta = SnapshotDelta::default();
             if dice.below(5) == 0 {
-                delta.parts.push(("notes".into(), format!("\"{}\"", "x".repeat(dice.below(2000) as usize)).into()));
+                delta.parts.push(("notes".into(), format!("\"{}\"", "x".repeat(below(&mut dice, 2000))).into()));
             }
             if dice.below(9) == 0 && fiber.parts.contains_key("notes") && delta.parts.is_empty() {
                 delta.removed_parts.push("notes".into());

@@ -67,7 +67,9 @@ pub(crate) mod runtime {
             }
         }
 
-        pub(crate) async fn run<L: Future>(_: Arc<Runtime>, _: impl Fn() -> L) {}
+        pub(crate) fn run<L: Future>(_: Arc<Runtime>, _: impl Fn() -> L) -> std::future::Ready<()> {
+            std::future::ready(())
+        }
     }
 
     pub(crate) mod type_checks {
