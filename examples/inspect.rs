@@ -110,6 +110,7 @@ async fn summarize(question: String, hits: Vec<String>) -> anyhow::Result<String
 }
 
 async fn plan(topic: &str) -> anyhow::Result<Vec<String>> {
+    tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(["What is", "Who uses", "What can fail in", "How fast is", "Where next for"]
         .iter()
         .map(|start| format!("{start} {topic}?"))

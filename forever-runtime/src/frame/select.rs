@@ -37,25 +37,13 @@ pub trait Arm: Send + Sync + 'static {
 
 /// `recv!`
 #[doc(hidden)]
-pub struct OnMessage<K: Topics, T> {
-    topics: K,
-    take: Take<K, T>,
-}
-
-/// Takes the oldest message. It is a field so that the constructor requires a type that can be
-/// saved: an error about it points at the arm, and names neither [`Arm`] nor [`Arms`].
-type Take<K, T> = for<'a> fn(&'a K, &'static str, &'a Run) -> BoxFuture<'a, Option<<K as Topics>::Received<T>>>;
-
-impl<K: Topics, T> fmt::Debug for OnMessage<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnMessage").field(&self.topics.names()).finish()
-    }
-}
+#[derive(Debug)]
+pub struct OnMessage<K, T>(K, PhantomData<fn() -> T>);
 
 /// `recv!` with a timeout.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct OnMessageUntil<K: Topics, T>(OnMessage<K, T>, Deadline);
+pub struct OnMessageUntil<K, T>(OnMessage<K, T>, Deadline);
 
 /// `sleep!`
 #[doc(hidden)]
@@ -68,22 +56,12 @@ pub struct OnTime(Deadline);
 pub struct OnEnd<T>(FiberHandle<T>);
 
 #[doc(hidden)]
-pub fn on_message<K: Topics, T: Value>(topics: K) -> OnMessage<K, T>
-where
-    K::Received<T>: Send,
-{
-    let take: Take<K, T> = |topics, name, run| {
-        run.takes::<T>(topics.fixed());
-        Box::pin(run.take_message::<K, T>(name, topics))
-    };
-    OnMessage { topics, take }
+pub fn on_message<K, T>(topics: K) -> OnMessage<K, T> {
+    OnMessage(topics, PhantomData)
 }
 
 #[doc(hidden)]
-pub fn on_message_until<K: Topics, T: Value>(topics: K, deadline: Deadline) -> OnMessageUntil<K, T>
-where
-    K::Received<T>: Send,
-{
+pub fn on_message_until<K, T>(topics: K, deadline: Deadline) -> OnMessageUntil<K, T> {
     OnMessageUntil(on_message(topics), deadline)
 }
 
@@ -97,22 +75,23 @@ pub fn on_end<T>(handle: FiberHandle<T>) -> OnEnd<T> {
     OnEnd(handle)
 }
 
-impl<K: Topics, T: 'static> Arm for OnMessage<K, T>
+impl<K: Topics, T: Value> Arm for OnMessage<K, T>
 where
     K::Received<T>: Send,
 {
     type Value = K::Received<T>;
 
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
-        (self.take)(&self.topics, name, run)
+        run.takes::<T>(self.0.fixed());
+        Box::pin(run.take_message::<K, T>(name, &self.0))
     }
 
     fn wait(&self, wait: &mut Wait) {
-        wait.topics.extend(self.topics.names().into_iter().map(str::to_owned));
+        wait.topics.extend(self.0.names().into_iter().map(str::to_owned));
     }
 }
 
-impl<K: Topics, T: 'static> Arm for OnMessageUntil<K, T>
+impl<K: Topics, T: Value> Arm for OnMessageUntil<K, T>
 where
     K::Received<T>: Send,
 {

@@ -80,6 +80,18 @@ impl Cell {
         moved
     }
 
+    /// The same cell in the schema of now: the logs of turns are streams since version 8.
+    pub(crate) fn migrated(&self) -> Cell {
+        let mut cell = self.clone();
+        if cell.column.table == "turn_chunks" {
+            cell.column.table = "stream_chunks".to_owned();
+            for name in cell.column.key.iter_mut().chain([&mut cell.column.name]).filter(|name| *name == "turn") {
+                *name = "stream".to_owned();
+            }
+        }
+        cell
+    }
+
     /// What is in it now, as bytes; `None` if the row is gone.
     pub(crate) fn read(&self, sql: &Connection) -> Option<Vec<u8>> {
         let found: Vec<_> = self.column.key.iter().enumerate().map(|(n, key)| format!("{key} IS ?{}", n + 1)).collect();

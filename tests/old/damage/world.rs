@@ -374,7 +374,7 @@ fn owners(sql: &Connection, cell: &Cell) -> BTreeSet<String> {
         // All of a chat, and no other.
         "chats" => all.extend([of("agent")]),
         "chat_messages" | "turns" => add("SELECT agent FROM chats WHERE seq = CAST(?1 AS INTEGER)", &[&of("chat")]),
-        "turn_requests" | "incidents" => {
+        "turn_requests" | "turn_chunks" | "turn_tail" | "incidents" => {
             add("SELECT agent FROM turns JOIN chats ON chat = chats.seq WHERE turns.seq = CAST(?1 AS INTEGER)", &[&of("turn")]);
         }
         "streams" => {
@@ -524,7 +524,7 @@ pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
         "ops" | "arrived" => true,
         _ => false,
     };
-    let sql = world.sql();
+    let (sql, moved) = (world.sql(), moved.migrated());
     let left = rewritten || !parked.clone().any(|(id, _)| owners.contains(id)) || moved.read(&sql) == written;
     assert!(left, "the damaged cell of a fiber that is parked was touched");
     if rewritten || !parked.clone().any(|(id, _)| owners.contains(id)) || !moved.write(&sql, &Damage::Value(cell.value.clone())) {

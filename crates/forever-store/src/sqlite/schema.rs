@@ -107,7 +107,11 @@ pub(crate) fn migrate(conn: &mut Connection, from: i32) -> rusqlite::Result<()> 
     // A new column makes SQLite check all rows of its table again. A damaged row must not keep the
     // others from being read.
     conn.pragma_update(None, "ignore_check_constraints", true)?;
+    // A damaged row may refer to one that there is not. It is moved with the others.
+    let checks: bool = conn.pragma_query_value(None, "foreign_keys", |r| r.get(0))?;
+    conn.pragma_update(None, "foreign_keys", false)?;
     let migrated = run(conn, missing);
+    conn.pragma_update(None, "foreign_keys", checks)?;
     conn.pragma_update(None, "ignore_check_constraints", false)?;
     migrated
 }

@@ -37,8 +37,9 @@ CREATE TABLE stream_tail (
 INSERT INTO streams (seq, turn, name)
 SELECT seq, seq, 'log' FROM turns
 WHERE folded = 0 AND seq IN (SELECT turn FROM turn_chunks UNION ALL SELECT turn FROM turn_tail_left);
+-- Also those of a damaged row, whose turn there is not.
 INSERT INTO stream_chunks (stream, first, count, data, stored_ms)
-SELECT turn, first, count, data, stored_ms FROM turn_chunks WHERE turn IN (SELECT seq FROM streams);
+SELECT turn, first, count, data, stored_ms FROM turn_chunks;
 INSERT INTO stream_tail (seq, stream, first, count, data, stored_ms)
 SELECT seq, turn, first, count, data, stored_ms FROM turn_tail_left;
 DROP VIEW turn_log;

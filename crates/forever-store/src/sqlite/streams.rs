@@ -87,7 +87,8 @@ pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
          -- A number without a successor is damage.
          INSERT INTO stream_next (seq)
          SELECT 1 + max(coalesce((SELECT max(seq) FROM streams WHERE seq < 1 << 62), 0),
-                        coalesce((SELECT max(stream) FROM stream_tail WHERE stream < 1 << 62), 0));",
+                        coalesce((SELECT max(stream) FROM stream_tail WHERE stream < 1 << 62), 0),
+                        coalesce((SELECT max(stream) FROM stream_chunks WHERE stream < 1 << 62), 0));",
     )
 }
 
