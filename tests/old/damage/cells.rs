@@ -84,9 +84,9 @@ impl Cell {
     pub(crate) fn migrated(&self) -> Cell {
         let mut cell = self.clone();
         if cell.column.table == "turn_chunks" {
-            cell.column.table = "stream_chunks".to_owned();
+            "stream_chunks".clone_into(&mut cell.column.table);
             for name in cell.column.key.iter_mut().chain([&mut cell.column.name]).filter(|name| *name == "turn") {
-                *name = "stream".to_owned();
+                "stream".clone_into(name);
             }
         }
         cell
