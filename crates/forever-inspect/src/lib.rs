@@ -1,7 +1,7 @@
 //! The inspector: a page, a JSON API and a control socket over the fibers of a runtime. Use it
 //! through the `forever` crate, as `forever::inspect` (feature `inspect`).
 //!
-//! Comes in: a [`Forever`]. Goes out: routes for `axum`. [`access`] decides who may ask and from
+//! Comes in: a [`Forever`]. Goes out: routes for `axum`. `access` decides who may ask and from
 //! which pages, `api` reads, `actions` gives commands, `live` tells that something has happened,
 //! `page` is the page with its files, and `listen` serves on a port or a Unix socket.
 //!
