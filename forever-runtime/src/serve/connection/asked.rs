@@ -321,6 +321,8 @@ impl Session<'_> {
                     self.catch_up().await?;
                 }
                 self.offered.remove(id);
+                // A client that requests a turn which is still queued has its reply with the log.
+                self.pending_probe.take_if(|(of, _)| of == id);
                 Ok(self.watching.start(&turn, from, true, self.own.contains(id)).await?)
             }
             // It has just ended, and its end is about to be sent.
