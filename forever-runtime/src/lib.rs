@@ -143,7 +143,7 @@ pub mod __private {
     pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::frame::resources::Needs;
     pub use crate::frame::retry::policy;
-    pub use crate::frame::saved::{Saved, carried, none_like, start, take, text};
+    pub use crate::frame::saved::{Saved, TypeWitness, carried, none_like, start, take, text};
     pub use crate::frame::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
     pub use crate::frame::step::{Attempt, Attempts};
     pub use crate::frame::step_error::StepError;

@@ -237,12 +237,35 @@ impl Emit<'_> {
     /// A variable's value as it leaves its stretch.
     pub(super) fn export_value(&self, var: VarId, live: &Live) -> TokenStream {
         let named = self.named(var);
-        match self.storage(var) {
+        let value = match self.storage(var) {
             Storage::Carried if live.contains(&var) => emit!(::core::option::Option::Some(#named)),
             Storage::Carried if self.witnessed.contains(&var) && self.declared_with_value(var) => self.place(var).to_token_stream(),
             Storage::Carried => emit!(::core::option::Option::None),
             _ => named,
+        };
+        self.of_its_type(var, value)
+    }
+
+    /// Ties the type of an exported value to that of the same variable wherever else it is exported
+    /// or restored. Otherwise a restored value has no type yet where a `#[fresh]` value is made
+    /// from it, and no coercion (`&String` to `&str`) or method call on it would compile.
+    pub(super) fn of_its_type(&self, var: VarId, value: TokenStream) -> TokenStream {
+        if !self.made_from.contains(&var) {
+            return value;
         }
+        let name = self.type_name(var);
+        quote_spanned!(self.place_of(var)=> #name.of(#value))
+    }
+
+    /// The declarations that [`Emit::of_its_type`] refers to.
+    pub(super) fn types(&self) -> TokenStream {
+        let (private, names) = (self.cx.private, self.made_from.iter().map(|v| self.type_name(*v)));
+        emit!(#(let #names = #private::TypeWitness::new();)*)
+    }
+
+    fn type_name(&self, var: VarId) -> proc_macro2::Ident {
+        let name = self.ident(var).to_string();
+        quote::format_ident!("type_of_{}_{}", name.trim_start_matches("r#"), var.0, span = proc_macro2::Span::mixed_site())
     }
 
     /// Whether a variable gets a value where it is declared, so that its place has a witness.
@@ -339,10 +362,11 @@ impl Emit<'_> {
     fn read(&self, var: VarId) -> TokenStream {
         let Some(key) = self.cx.plan.key_of(var) else { return emit!(::core::option::Option::None) };
         let read = self.checked_read(var, key, self.storage(var) == Storage::Carried);
-        match self.cx.plan.shares_key.contains(&var) {
+        let read = match self.cx.plan.shares_key.contains(&var) {
             true => self.read_where_kept(var, &read),
             false => read,
-        }
+        };
+        self.of_its_type(var, read)
     }
 
     /// `let kept_here = ..;` for a variable whose stored name means another value at other cut

@@ -139,6 +139,7 @@ constructs! {
     Destructured = "destructuring let",
     LiteralLocal = "literal local",
     Fresh = "fresh local",
+    FreshOfALocal = "fresh local made from another",
     ParameterPattern = "pattern in a parameter",
     BorrowField = "borrow of a field",
     BorrowWhole = "borrow of a local",
