@@ -329,7 +329,7 @@ impl Emit<'_> {
     /// unused where they are first made.
     fn touch(&self, vars: &[VarId]) -> TokenStream {
         let touched = vars.iter().filter(|v| self.made_again(**v) && self.used.contains(v)).map(|v| self.ident(*v));
-        emit!(#(let _ = &#touched;)*)
+        emit!(#(let _ = #touched;)*)
     }
 
     fn storage(&self, var: VarId) -> Storage {

@@ -170,7 +170,7 @@ impl Emit<'_> {
             }
             self.check_hidden_jump(stmt);
             tokens.extend(self.text_is_owned(&stmt.declares));
-            let code = self.rewrite_stmt(syntax);
+            let code = self.rewrite_stmt(&self.with_borrowed_captures(stmt, syntax));
             let once_set = self.may_be_dropped_once_set(stmt);
             tokens.extend(match syntax {
                 syn::Stmt::Expr(_, None) if !once_set.is_empty() => emit!({ let value = #code; #once_set value }),
@@ -185,6 +185,20 @@ impl Emit<'_> {
             }
         }
         tokens
+    }
+
+    /// A `let` of a `move` closure that a cut point needs, as it is made again after it: otherwise
+    /// what it captures could not be saved.
+    fn with_borrowed_captures<'s>(&self, stmt: &Stmt, syntax: &'s syn::Stmt) -> std::borrow::Cow<'s, syn::Stmt> {
+        let is_needed = |v: &VarId| self.made_again(*v) && self.cx.plan.needed.at_cut.values().any(|live| live.contains(v));
+        let mut changed = syntax.clone();
+        match &mut changed {
+            syn::Stmt::Local(syn::Local { init: Some(init), .. }) if stmt.declares.iter().any(is_needed) => {
+                crate::values::borrow_captures(&mut init.expr);
+                std::borrow::Cow::Owned(changed)
+            }
+            _ => std::borrow::Cow::Borrowed(syntax),
+        }
     }
 
     /// Ties the types of places to variables where no value is put into them.

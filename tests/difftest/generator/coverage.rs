@@ -150,6 +150,7 @@ constructs! {
     BorrowLetElse = "let else on a borrow",
     BorrowMut = "exclusive borrow taken again",
     Closure = "closure between steps",
+    ClosureKept = "closure kept across a step",
     ClosureMut = "closure that changes a local",
     FormatCapture = "captures in a format string",
     MacroVec = "vec!",

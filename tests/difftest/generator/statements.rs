@@ -20,6 +20,7 @@ const SIMPLE: &[(usize, Writer)] = &[
     (4, Body::called),
     (3, Body::question_outside),
     (4, Body::closures),
+    (3, Body::closure_kept),
     (2, Body::literal),
     (1, Body::fresh),
     (3, Body::fresh_of_a_local),
@@ -235,6 +236,26 @@ impl Body {
         let made = code!["let ", &twist, " = |q: u32| plus(q, ", captured, ");"];
         let used = self.let_of(Ty::Number, code![&twist, "(", n, ")"]);
         Some((Code::Lines(vec![made, used]), false))
+    }
+
+    /// A closure that is called behind a step, also one that takes what it captures.
+    fn closure_kept(&mut self) -> Option<Written> {
+        if !self.can_step() {
+            return None;
+        }
+        let id = self.find_where(|scope, id, var| var.hold == Hold::Owned && !var.mutable && scope.readable(id))?;
+        self.cover(C::ClosureKept);
+        self.names += 1;
+        let twist = format!("twist{}", self.names);
+        let takes = self.scope.var(id).ty.is_copy() && self.prng.chance(50);
+        let captured = self.number_of(id);
+        let made = format!("let {twist} = {}|q: u32| plus(q, {captured});", if takes { "move " } else { "" });
+        self.scope.pin(id);
+        let step = code!["io.note(", self.step(Ty::Number), ");"];
+        let n = self.atom();
+        let used = self.let_of(Ty::Number, code![&twist, "(", n, ")"]);
+        self.scope.unpin();
+        Some((Code::Lines(vec![made.into(), step, used]), false))
     }
 
     fn leave_if(&mut self) -> Option<Written> {
