@@ -360,7 +360,9 @@ impl Emit<'_> {
             }
             let (name, temporary) = (self.export_name(var, PointId::UNSET), temporary(var));
             bound.extend(emit!(#[allow(unused_variables)] let #name = #temporary;));
-            bound.extend(self.alias_exports(&[var], PointId::UNSET));
+            if self.storage(var) != Storage::Carried {
+                bound.extend(self.alias_bound(&[var], PointId::UNSET));
+            }
         }
         let values =
             exports.iter().map(|v| if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.named(*v) });
