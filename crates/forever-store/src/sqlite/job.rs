@@ -90,8 +90,8 @@ pub(super) struct Call<T, F, A, U> {
 }
 
 impl<T, F, A, U> Call<T, F, A, U> {
-    pub(super) fn new(what: &'static str, scope: Scope, work: F, then: A, caller: Answer<U>) -> Box<Self> {
-        Box::new(Call { what, scope, work, out: None, then: Some(then), answer: None, caller })
+    pub(super) fn new(what: &'static str, scope: Scope, work: F, then: A, caller: Answer<U>) -> Self {
+        Call { what, scope, work, out: None, then: Some(then), answer: None, caller }
     }
 }
 

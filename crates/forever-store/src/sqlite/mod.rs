@@ -160,8 +160,8 @@ impl Sqlite {
         let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
         let (witness, seen) = (seen_by.clone(), seen_by.is_some());
-        // While a commit syncs, callers gather, and the answers hold up the next sync. Without syncs
-        // the writer would not wait for them anyway.
+        // While a commit syncs, callers gather, and their answers would delay the next sync. Without
+        // syncs it makes no difference.
         let answers_on = if durability == Durability::Power { threads_of_runtime() } else { None };
         let writer = Worker::start("forever-writer", seen_by, move || {
             let mut conn = open::writer(lock.path(), durability, seen)?;
@@ -265,8 +265,8 @@ impl Sqlite {
     }
 }
 
-/// The runtime of the caller, if it has threads that run by themselves. One without is run only while
-/// it is polled, and a caller of another runtime would wait for that.
+/// The runtime of the caller, if it has threads that run by themselves. One without makes progress
+/// only while it is polled, and a caller of another runtime would wait for that.
 fn threads_of_runtime() -> Option<Handle> {
     Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }

@@ -231,7 +231,7 @@ impl Worker {
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let job = Call::new(what, scope, work, |out| out, answer);
+        let job = Box::new(Call::new(what, scope, work, |out| out, answer));
         self.ask_seen(job, answered, self.inline)
     }
 
@@ -252,7 +252,7 @@ impl Worker {
     {
         // The job is boxed here, so that no future on the way holds its parts.
         let (answer, answered) = oneshot::channel();
-        let job = Call::new(what, scope, work, then, answer);
+        let job = Box::new(Call::new(what, scope, work, then, answer));
         self.ask_seen(job, answered, false)
     }
 
@@ -349,7 +349,7 @@ impl Worker {
         if let Some(place) = self.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let (answer, _) = oneshot::channel();
             let nothing = |_: &Connection| Ok(());
-            place.send(Call::new("stop", Scope::Read, nothing, |()| (), answer));
+            place.send(Box::new(Call::new("stop", Scope::Read, nothing, |()| (), answer)));
         }
     }
 }
