@@ -160,8 +160,8 @@ impl Sqlite {
         let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
         let (witness, seen) = (seen_by.clone(), seen_by.is_some());
-        // While a commit syncs, callers gather, and to answer them would delay the next sync. Without
-        // syncs it makes no difference.
+        // While a commit syncs, callers gather, and to answer them would delay the next sync.
+        // Without syncs it makes no difference.
         let answers_on = if durability == Durability::Power { threads_of_runtime() } else { None };
         let writer = Worker::start("forever-writer", seen_by, move || {
             let mut conn = open::writer(lock.path(), durability, seen)?;
