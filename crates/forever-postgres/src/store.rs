@@ -56,7 +56,7 @@ impl PostgresStore {
     }
 
     pub(crate) fn over(shared: Arc<Shared>, house: Arc<Shared>, lease: Duration, direct: Option<Access>, schema: Arc<str>) -> Self {
-        let queue = Queue::start(Arc::clone(&shared));
+        let queue = Queue::start(&shared);
         PostgresStore { shared, queue, house, lease, direct, schema, strikes: Arc::default(), tasks: Mutex::default() }
     }
 
@@ -186,6 +186,9 @@ impl FiberStore for PostgresStore {
     }
 
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<AcceptResult>> {
+        if Queue::takes_fiber(&fiber) {
+            return self.queue.accept(fiber);
+        }
         self.write("store a fiber", fiber, |tx, fiber| Box::pin(fibers::accept(tx, fiber)))
     }
 
@@ -235,10 +238,12 @@ impl FiberStore for PostgresStore {
         if Queue::takes_checkpoint(&snapshot) {
             return self.queue.checkpoint(claim, snapshot);
         }
+        self.queue.moved(claim.fiber);
         self.write("store a checkpoint", (claim, snapshot), |tx, args| Box::pin(fibers::checkpoint(tx, args.0, &args.1)))
     }
 
     fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        self.queue.moved(claim.fiber);
         self.write_one("store a stash", (claim, data, now_ms), |tx, args| Box::pin(fibers::stash(tx, args.0, &args.1, args.2)))
     }
 
@@ -247,6 +252,7 @@ impl FiberStore for PostgresStore {
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
+        self.queue.moved(claim.fiber);
         self.write("store what a fiber waits for", (claim, wait, now_ms), |tx, args| Box::pin(waits::wait(tx, args.0, &args.1, args.2)))
     }
 
@@ -267,6 +273,10 @@ impl FiberStore for PostgresStore {
     }
 
     fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+        if Queue::takes_end(&end, &outcomes) {
+            return self.queue.end(claim, end, now_ms);
+        }
+        self.queue.moved(claim.fiber);
         self.write("store how a fiber ended", (claim, end, outcomes, now_ms), |tx, args| {
             Box::pin(fibers::end(tx, args.0, &args.1, &args.2, args.3))
         })
