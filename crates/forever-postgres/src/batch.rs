@@ -136,6 +136,10 @@ impl Queue {
         send(&self.lives, (claim, end, now_ms), Queued::End)
     }
 
+    pub(crate) fn uses_places(&self) -> bool {
+        self.places.are_used()
+    }
+
     /// Notes that the snapshot of a fiber is written past the queue.
     pub(crate) fn moved(&self, fiber: Seq) {
         self.places.forget(fiber);
@@ -170,6 +174,7 @@ async fn write(shared: Arc<Shared>, places: Arc<Places>, mut queued: mpsc::Unbou
             return;
         }
         Writes { shared: &shared, places: &places, batches: Vec::new() }.once(&mut known, &mut left).await;
+        places.look(&shared).await;
     }
 }
 

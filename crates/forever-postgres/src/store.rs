@@ -84,6 +84,13 @@ impl PostgresStore {
         self.read("look for a sign of life", worker, work).await
     }
 
+    /// Whether checkpoints read rows at their places, and not through the index.
+    // For the test of that.
+    #[doc(hidden)]
+    pub fn reads_rows_at_their_places(&self) -> bool {
+        self.queue.uses_places()
+    }
+
     fn call<A, T>(&self, what: &'static str, kind: Kind, args: A, work: Work<A, T>) -> BoxFuture<'_, Result<T>>
     where
         A: Send + Sync + 'static,
@@ -126,7 +133,7 @@ impl PostgresStore {
         if self.lease.is_zero() {
             return;
         }
-        let look = if self.direct.is_some() { Duration::from_millis(200).min(self.lease / 4) } else { self.lease / 4 };
+        let look = if self.direct.is_some() { Duration::from_millis(120).min(self.lease / 4) } else { self.lease / 4 };
         let watch = Watch {
             shared: Arc::clone(&self.house),
             worker,

@@ -95,9 +95,9 @@ fn main() -> anyhow::Result<()> {
     runtime.block_on(async {
         let pinned = if quick { Duration::from_secs(6) } else { Duration::from_secs_f64(60.0 * minutes) };
         let bench = Bench { observer: Observer::connect(&url).await?, url, quick, lists_statements, pinned };
-        let floors = floors::measure(&bench).await?;
+        let rows_floor = floors::measure(&bench).await?;
         if wants("steps") {
-            throughput::steps(&bench, &floors).await?;
+            throughput::steps(&bench, rows_floor).await?;
         }
         if wants("spawns") {
             throughput::spawns(&bench).await?;

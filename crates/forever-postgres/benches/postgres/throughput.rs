@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::Bench;
-use crate::floors::Floors;
+use crate::floors;
 use crate::numbers::float;
 use crate::server::schema;
 use crate::spent::{Spent, connect};
@@ -67,15 +67,23 @@ impl Running {
     }
 }
 
-pub(crate) async fn steps(bench: &Bench, floors: &Floors) -> anyhow::Result<()> {
+pub(crate) async fn steps(bench: &Bench, rows_floor: f64) -> anyhow::Result<()> {
     for workers in [1, 3] {
         for fibers in [1, 10, 100, 1000] {
+            // The speed of a disk that others use as well changes from minute to minute.
+            let before = floors::one_row(bench).await?;
             bench.observer.forget_statements().await?;
             let running = Running::start(bench, schema(), workers, fibers).await?;
             let Rate { per_s, steps, spent } = running.rate(bench, bench.window()).await?;
             let of = format!("{fibers}_fibers_{workers}_workers");
-            println!("steps_per_s_{of}={per_s:.0}");
-            println!("to_one_row_floor_{of}={:.2} to_1000_rows_floor_{of}={:.3}", per_s / floors.commits, per_s / floors.rows);
+            let schema = running.schema.clone();
+            if bench.lists_statements {
+                bench.observer.list_statements().await?;
+            }
+            running.end().await?;
+            let floor = (before + floors::one_row(bench).await?) / 2.0;
+            println!("floor_beside_{of}={floor:.0} steps_per_s_{of}={per_s:.0}");
+            println!("to_one_row_floor_{of}={:.2} to_1000_rows_floor_{of}={:.3}", per_s / floor, per_s / rows_floor);
             let a_step = |count: i64| float(count.unsigned_abs()) / float(steps.max(1));
             let statements = spent.statements.map_or_else(|| "unknown".to_owned(), |count| format!("{:.4}", a_step(count)));
             println!(
@@ -83,11 +91,6 @@ pub(crate) async fn steps(bench: &Bench, floors: &Floors) -> anyhow::Result<()> 
                 a_step(spent.commits),
                 a_step(spent.wal_bytes)
             );
-            let schema = running.schema.clone();
-            if bench.lists_statements {
-                bench.observer.list_statements().await?;
-            }
-            running.end().await?;
             // The server adds up what a session has done a second after it.
             tokio::time::sleep(Duration::from_secs(1)).await;
             if let Some(hot) = bench.observer.hot(&schema).await? {
@@ -126,7 +129,8 @@ pub(crate) async fn spawns(bench: &Bench) -> anyhow::Result<()> {
     for at_once in [1, 10, 100] {
         bench.observer.forget_statements().await?;
         let (per_s, spent, made) = spawned(bench, &forever, at_once).await?;
-        println!("spawned_and_finished_per_s_{at_once}_at_once={per_s:.0}");
+        let floor = floors::one_row(bench).await?;
+        println!("floor_beside={floor:.0} spawned_and_finished_per_s_{at_once}_at_once={per_s:.0}");
         let each = |count: i64| float(count.unsigned_abs()) / float(made.max(1));
         let statements = spent.statements.map_or_else(|| "unknown".to_owned(), |count| format!("{:.1}", each(count)));
         println!(
@@ -147,6 +151,7 @@ pub(crate) async fn pinned(bench: &Bench) -> anyhow::Result<()> {
     const WINDOWS: u32 = 6;
     for fibers in [1, 1000] {
         let running = Running::start(bench, schema(), 1, fibers).await?;
+        println!("floor_before_pin={:.0}", floors::one_row(bench).await?);
         println!("steps_per_s_{fibers}_fibers_before_pin={:.0}", running.rate(bench, bench.window()).await?.per_s);
         let idle = connect(&bench.url).await?;
         idle.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM forever_floor").await?;
@@ -157,6 +162,7 @@ pub(crate) async fn pinned(bench: &Bench) -> anyhow::Result<()> {
         }
         idle.batch_execute("ROLLBACK").await?;
         tokio::time::sleep(bench.window()).await;
+        println!("floor_after_pin={:.0}", floors::one_row(bench).await?);
         println!("steps_per_s_{fibers}_fibers_after_pin={:.0}", running.rate(bench, bench.window()).await?.per_s);
         if bench.lists_statements {
             bench.observer.list_statements().await?;
