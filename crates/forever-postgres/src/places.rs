@@ -1,8 +1,8 @@
 //! Places of rows: where the newest version of a snapshot is in its table.
 //!
-//! A checkpoint finds its row through the index, which also lets Postgres clean up the page. While a
-//! transaction stays open anywhere in the database, nothing can be cleaned up, and the index leads
-//! to every old version of the row. The table grows then with every checkpoint, by which this
+//! A checkpoint finds its row through the index, which also lets Postgres clean up the page. While
+//! a transaction stays open anywhere in the database, nothing can be cleaned up, and the index
+//! leads to every old version of the row. The table grows then with every checkpoint, by which this
 //! notices, and checkpoints read the rows at their places until it grows no more.
 //!
 //! A place is a hint: the row there has to have the fiber, the epoch and the number that are
