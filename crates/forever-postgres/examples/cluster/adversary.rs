@@ -232,7 +232,14 @@ impl Stage<'_> {
                 self.journal.write("closes", &process.to_string(), "");
                 println!("worker {number} is asked to close");
                 self.places[at].victim.terminate()?;
-                let status = self.places[at].victim.closed()?;
+                // It may wait for another one that is paused or cut off.
+                let status = loop {
+                    if let Some(status) = self.places[at].victim.look()? {
+                        break status;
+                    }
+                    self.go_on(Instant::now())?;
+                    std::thread::sleep(LOOK);
+                };
                 ensure!(status.success(), "worker {number} closed with {status}");
                 self.deaths.closes += 1;
                 self.replace(at)
