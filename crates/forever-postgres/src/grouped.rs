@@ -82,7 +82,11 @@ pub(crate) async fn checkpoints(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Option
     let mut set = String::new();
     if jobs.iter().any(|job| job.new.layouts.is_some()) {
         table.add("lays_out", "bool", column(jobs, |job| job.new.layouts.is_some()));
-        table.add("layout", "text", column(jobs, |job| job.new.layouts.iter().flat_map(|all| all.first()).map(|l| l.hash.as_str()).next()));
+        table.add(
+            "layout",
+            "text",
+            column(jobs, |job| job.new.layouts.iter().filter_map(|all| all.first()).map(|l| l.hash.as_str()).next()),
+        );
         table.add("callees", "text", callees.iter().map(|called| (!called.is_empty()).then_some(called.as_str())).collect::<Vec<_>>());
         set.push_str(
             ", layout = CASE WHEN u.lays_out THEN u.layout ELSE s.layout END, callees = CASE WHEN u.lays_out THEN u.callees ELSE s.callees END",

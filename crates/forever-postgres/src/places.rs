@@ -100,8 +100,8 @@ impl Inner {
     fn looked(&mut self, now: Instant, pages: i64) {
         let stored = std::mem::take(&mut self.stored);
         let Some((_, before)) = self.look.replace((now, pages)) else { return };
-        let grown = u64::try_from(pages - before).unwrap_or(0);
-        let grows = grown > 2 && grown.saturating_mul(CHECKPOINTS_A_PAGE) > stored;
+        let more = u64::try_from(pages - before).unwrap_or(0);
+        let grows = more > 2 && more.saturating_mul(CHECKPOINTS_A_PAGE) > stored;
         let was = self.used_since;
         self.used_since = match was {
             Some(since) if grows && now.duration_since(since) < LONGEST => Some(since),
@@ -109,7 +109,7 @@ impl Inner {
             _ => None,
         };
         if was.is_some() != self.used_since.is_some() {
-            tracing::debug!(pages, grown, stored, used = self.used_since.is_some(), "how checkpoints find their rows has changed");
+            tracing::debug!(pages, more, stored, used = self.used_since.is_some(), "how checkpoints find their rows has changed");
         }
     }
 }

@@ -54,10 +54,8 @@ impl Observer {
     }
 
     pub(crate) async fn spent(&self) -> anyhow::Result<Spent> {
-        let statements = match self.counts_statements {
-            true => Some(self.client.query_one("SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements", &[]).await?.get(0)),
-            false => None,
-        };
+        let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements";
+        let statements = if self.counts_statements { Some(self.client.query_one(sql, &[]).await?.get(0)) } else { None };
         // Each transaction that writes takes one number.
         let sql = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (pg_current_wal_insert_lsn() - '0/0')::bigint";
         let row = self.client.query_one(sql, &[]).await?;

@@ -57,10 +57,10 @@ pub(crate) async fn worker(plan: &Plan) -> anyhow::Result<()> {
 pub(crate) async fn measure(bench: &Bench) -> anyhow::Result<()> {
     let few = if bench.quick { 1 } else { 5 };
     let kills = if bench.quick { 5 } else { 50 };
-    after(bench, "sigkill", kills, true, |worker| worker.kill()).await?;
+    after(bench, "sigkill", kills, true, Victim::kill).await?;
     // The session lock stays, because the server still sees the connection.
     after(bench, "sigstop_with_a_lease_of_2_s", few, true, |worker| worker.stop()).await?;
-    after(bench, "sigkill_by_a_lease_of_2_s_alone", few, false, |worker| worker.kill()).await
+    after(bench, "sigkill_by_a_lease_of_2_s_alone", few, false, Victim::kill).await
 }
 
 async fn after(

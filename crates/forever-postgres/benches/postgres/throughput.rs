@@ -81,7 +81,7 @@ pub(crate) async fn steps(bench: &Bench, rows_floor: f64) -> anyhow::Result<()> 
                 bench.observer.list_statements().await?;
             }
             running.end().await?;
-            let floor = (before + floors::one_row(bench).await?) / 2.0;
+            let floor = f64::midpoint(before, floors::one_row(bench).await?);
             println!("floor_beside_{of}={floor:.0} steps_per_s_{of}={per_s:.0}");
             println!("to_one_row_floor_{of}={:.2} to_1000_rows_floor_{of}={:.3}", per_s / floor, per_s / rows_floor);
             let a_step = |count: i64| float(count.unsigned_abs()) / float(steps.max(1));

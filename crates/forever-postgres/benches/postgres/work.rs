@@ -66,8 +66,8 @@ impl Meter {
     }
 
     fn woken(&self, due_ms: u64) {
-        let late = now_us() - 1e3 * due_ms as f64;
-        self.0.late_ms.lock().unwrap_or_else(PoisonError::into_inner).push(late / 1e3);
+        let late = 1e3 * now().saturating_sub(Duration::from_millis(due_ms)).as_secs_f64();
+        self.0.late_ms.lock().unwrap_or_else(PoisonError::into_inner).push(late);
     }
 
     /// How late fibers were woken.
@@ -76,8 +76,13 @@ impl Meter {
     }
 }
 
-fn now_us() -> f64 {
-    SystemClock::new().now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e6
+/// Time since 1970.
+fn now() -> Duration {
+    SystemClock::new().now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(now().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Steps without end, as fast as they can be stored.
@@ -111,8 +116,8 @@ pub(crate) async fn short(meter: Res<Meter>, number: u64) -> Result<u64, Error> 
 
 #[fiber]
 pub(crate) async fn sleeper(meter: Res<Meter>, ms: u64) -> Result<(), Error> {
-    let due_ms = step!("due", now_us() as u64 / 1000 + ms);
-    sleep!(Duration::from_millis(due_ms.saturating_sub(now_us() as u64 / 1000)));
+    let due_ms = step!("due", now_ms() + ms);
+    sleep!(Duration::from_millis(due_ms.saturating_sub(now_ms())));
     meter.woken(due_ms);
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_postgres::{Client, NoTls};
 
 /// A change is numbered while its row is locked, so changes of one fiber are in their order.
-const TRIGGERS: &str = r#"
+const TRIGGERS: &str = "
 CREATE TABLE @history (n BIGINT GENERATED ALWAYS AS IDENTITY, fiber BIGINT, what TEXT, epoch BIGINT, number BIGINT, worker BIGINT);
 CREATE FUNCTION @write_history() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE what TEXT;
@@ -29,7 +29,7 @@ BEGIN
 END $$;
 CREATE TRIGGER history_end AFTER UPDATE ON @fibers FOR EACH ROW
     WHEN (NEW.finished_ms IS NOT NULL AND NEW.finished_ms IS DISTINCT FROM OLD.finished_ms) EXECUTE FUNCTION @write_end();
-"#;
+";
 
 fn in_schema(sql: &str, schema: &str) -> String {
     sql.replace('@', &format!("\"{schema}\"."))

@@ -156,15 +156,12 @@ impl Protocol {
         let stores = self.stores(world, &write);
         if stores {
             world.stored_by_others |= world.newest != Some(write.claim);
-            match write.number {
-                Some(number) => {
-                    world.number = number;
-                    world.stored[usize::from(number) - 1] += 1;
-                }
-                None => {
-                    world.state = FiberState::Completed;
-                    world.ended += 1;
-                }
+            if let Some(number) = write.number {
+                world.number = number;
+                world.stored[usize::from(number) - 1] += 1;
+            } else {
+                world.state = FiberState::Completed;
+                world.ended += 1;
             }
         }
         // The answer, where it is still waited for.
@@ -231,10 +228,8 @@ impl Model for Protocol {
             }
             match of.activation {
                 // It may run its own fiber again, whose stop it could not store.
-                None if world.state == FiberState::Pending || world.state == FiberState::Running(worker) => {
-                    if world.claims < CLAIMS {
-                        actions.push(Action::Claim(worker));
-                    }
+                None if world.claims < CLAIMS && [FiberState::Pending, FiberState::Running(worker)].contains(&world.state) => {
+                    actions.push(Action::Claim(worker));
                 }
                 None => {}
                 Some(Activation { waits: true, .. }) => actions.push(Action::GiveUp(worker)),
