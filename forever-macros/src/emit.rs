@@ -61,6 +61,7 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         outside: None,
         stretch: 0,
         witnessed: BTreeSet::new(),
+        made_from: made_from(context),
         mentioned: BTreeSet::new(),
         used: BTreeSet::new(),
         witness_assigns: false,
@@ -70,9 +71,10 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
     crate::plan::flow_of(&context.body.block, context.table).used(&mut emit.used);
     let given: Vec<VarId> = context.table.given().collect();
     let (aliases, body) = (emit.alias_declared(&given), emit.block(&context.body.block, &[]));
+    let types = emit.types();
     let checks = emit.checks();
     let items = emit.items;
-    (emit!(#checks #items), emit!(#aliases #body))
+    (emit!(#checks #items), emit!(#types #aliases #body))
 }
 
 struct Emit<'a> {
@@ -90,6 +92,9 @@ struct Emit<'a> {
     stretch: usize,
     /// Variables that leave the stretch without a value; they give the types of their places.
     witnessed: BTreeSet<VarId>,
+    /// Stored variables that a `#[fresh]` value is made from: their types must be known where it is
+    /// made again.
+    made_from: BTreeSet<VarId>,
     /// Variables that the stretch mentions.
     mentioned: BTreeSet<VarId>,
     /// Variables that the function uses anywhere.
@@ -107,6 +112,22 @@ struct Target {
     is_loop: bool,
     /// Length of `taken` outside of it.
     taken: usize,
+}
+
+/// The stored variables that `#[fresh]` values are made from, also through borrows.
+fn made_from(context: &Context<'_>) -> BTreeSet<VarId> {
+    let Context { table, plan, .. } = context;
+    let is_fresh = |var: &&VarId| matches!(table.var(**var).kind, VarKind::Fresh(_));
+    let mut open: Vec<VarId> = plan.storage.keys().filter(is_fresh).copied().collect();
+    let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(var) = open.pop() {
+        match table.var(var).kind {
+            VarKind::Fresh(id) | VarKind::Again(id) if seen.insert(var) => open.extend(&table.agains[id.0].bases),
+            VarKind::Value if plan.storage.get(&var).is_some_and(|s| *s != Storage::Local) => drop(found.insert(var)),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Start of a statement with cut points: the code that runs up to the first of them.
@@ -308,7 +329,7 @@ impl Emit<'_> {
     /// unused where they are first made.
     fn touch(&self, vars: &[VarId]) -> TokenStream {
         let touched = vars.iter().filter(|v| self.made_again(**v) && self.used.contains(v)).map(|v| self.ident(*v));
-        emit!(#(let _ = &#touched;)*)
+        emit!(#(let _ = #touched;)*)
     }
 
     fn storage(&self, var: VarId) -> Storage {

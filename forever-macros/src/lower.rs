@@ -6,8 +6,8 @@
 //! and `a && step!(b)` becomes an `if`. This pass resolves no names but those of the macros. Which
 //! loops iterate by position is decided by syntax; for that the pass tracks which variables are
 //! borrows.
-use proc_macro2::{Ident, Span};
-use quote::format_ident;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
@@ -27,15 +27,25 @@ mod select;
 
 /// Lowers a body; `private` is the path of the runtime's private names.
 pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report) -> Body {
-    let mut lower = Lower { report, private: private.clone(), cuts: Vec::new(), temps: 0, jumps: 0, scope: Vec::new(), loops: Vec::new() };
+    let mut lower = Lower {
+        report,
+        private: private.clone(),
+        cuts: Vec::new(),
+        temps: 0,
+        jumps: 0,
+        scope: Vec::new(),
+        loops: Vec::new(),
+        checks: TokenStream::new(),
+    };
     let block = lower.block(block);
-    Body { block, cuts: lower.cuts }
+    Body { block, cuts: lower.cuts, checks: lower.checks }
 }
 
 struct Lower<'r> {
     report: &'r mut Report,
     private: syn::Path,
     cuts: Vec<Cut>,
+    checks: TokenStream,
     temps: usize,
     jumps: u32,
     /// Variables in scope, innermost last.
@@ -314,10 +324,8 @@ impl Lower<'_> {
         let key = crate::text::compact(&e.expr).trim_start_matches('&').to_owned();
         let mut joined = Vec::new();
         place::joined(&e.expr, &mut joined);
-        for place in joined {
-            let private = at(&self.private, place.span());
-            out.push(plain(parse_quote_spanned!(place.span()=> #private::joined(&#place);)));
-        }
+        let joined: Vec<Expr> = joined.into_iter().cloned().collect();
+        let (checks, first_cut) = (out.len(), self.cuts.len());
         self.evaluate_once(&mut e.expr, out);
         if crate::pattern::bindings(&e.pat).iter().any(|b| b.mutable) {
             // A source that can be changed becomes a variable of its own, which is kept.
@@ -331,6 +339,11 @@ impl Lower<'_> {
         self.note_pattern(&e.pat, true);
         let (label, body) = self.loop_body(e.label, e.body);
         self.scope.truncate(depth);
+        if let Some(cut) = self.cuts.get(first_cut) {
+            let step = cut.shown(&cut.base);
+            let asked: Vec<Stmt> = joined.iter().map(|place| plain(self.is_not_moved(place, &step))).collect();
+            out.splice(checks..checks, asked);
+        }
         let looped = For {
             label,
             id,
@@ -345,6 +358,18 @@ impl Lower<'_> {
             body,
         };
         self.control(bind, Control::For(Box::new(looped)), out);
+    }
+
+    /// The check that what is joined to an iteration by position is not moved into it: it is read
+    /// again on a resume, so it must still exist.
+    fn is_not_moved(&mut self, place: &Expr, step: &str) -> SynStmt {
+        // Not at the user's span alone, for which the compiler would give a suggestion of its own.
+        let span = Span::mixed_site().located_at(place.span());
+        let module = format_ident!("joined_{}", self.temp(), span = span);
+        let private = &self.private;
+        let message = say::joined(&crate::text::compact(place), step).replace('{', "{{").replace('}', "}}");
+        self.checks.extend(quote_spanned!(span=> #private::joined! { #module: Borrowed, borrowed, #message }));
+        parse_quote_spanned!(span=> #module::borrowed(&#place);)
     }
 
     fn control(&mut self, bind: Bind, mut control: Control, out: &mut Vec<Stmt>) {

@@ -90,6 +90,12 @@ pub(crate) fn take_apart(name: &str, path: &[String]) -> String {
     format!("take `{name}` apart before, and use the parts: `let TheType {{ {field}, other }} = {name};`")
 }
 
+pub(crate) fn joined(name: &str, step: &str) -> String {
+    format!(
+        "`zip` and `chain` would move `{name}` into a loop that goes on by position after `{step}`: borrow it, `&{name}`, or take everything by value, `a.into_iter().zip({name})`"
+    )
+}
+
 pub(crate) fn reference(name: &str, step: &str) -> String {
     format!(
         "`{name}` is kept across `{step}`, but it is a reference, which cannot be saved: keep an owned value (`String` for `&str`), or borrow again after the step"

@@ -488,9 +488,17 @@ fn is_viewed_place(expr: &Expr) -> bool {
     }
 }
 
+/// How the place at the root of an iteration by position is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    Borrowed,
+    /// `x.into_iter()`: what `x` holds is a borrow or a list of constants, and is copied.
+    Value,
+}
+
 /// Wraps the place at the root of a borrowed iteration with `wrap`, which checks that it keeps its
 /// order.
-pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(&Expr) -> Expr) {
+pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(Root, &Expr) -> Expr) {
     match expr {
         Expr::MethodCall(call) => {
             for argument in &mut call.args {
@@ -498,16 +506,20 @@ pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(&Expr) -> Expr) {
                     wrap_root(argument, wrap);
                 }
             }
-            // A list of constants keeps its order, and its items are values.
-            if call.method != "into_iter" || !is_constant_list(&call.receiver) {
+            if call.method != "into_iter" {
+                wrap_root(&mut call.receiver, wrap);
+            } else if is_computed_place(&call.receiver) && !is_constant_list(&call.receiver) {
+                call.receiver = Box::new(wrap(Root::Value, &call.receiver));
+            } else if !is_constant_list(&call.receiver) {
+                // A list of constants keeps its order, and its items are values.
                 wrap_root(&mut call.receiver, wrap);
             }
         }
         Expr::Paren(e) => wrap_root(&mut e.expr, wrap),
         Expr::Group(e) => wrap_root(&mut e.expr, wrap),
-        Expr::Reference(e) => *expr = wrap(&e.expr),
+        Expr::Reference(e) => *expr = wrap(Root::Borrowed, &e.expr),
         Expr::Lit(_) => {}
-        place => *place = wrap(place),
+        place => *place = wrap(Root::Borrowed, place),
     }
 }
 

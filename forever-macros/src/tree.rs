@@ -20,6 +20,8 @@ pub(crate) type CutId = usize;
 pub(crate) struct Body {
     pub(crate) block: Block,
     pub(crate) cuts: Vec<Cut>,
+    /// Checks of types, whose messages name what the user wrote.
+    pub(crate) checks: proc_macro2::TokenStream,
 }
 
 /// One cut point.

@@ -31,13 +31,24 @@ pub(crate) fn made_by(expr: &Expr) -> MadeBy {
 const ITERATORS: &[&str] =
     &["into_iter", "peekable", "map", "filter", "filter_map", "flat_map", "enumerate", "zip", "chain", "rev", "drain"];
 
-/// A closure that borrows what it captures.
+/// The closure that an expression is.
 pub(crate) fn closure(expr: &Expr) -> Option<&syn::ExprClosure> {
     match expr {
-        Expr::Closure(e) if e.capture.is_none() && e.asyncness.is_none() => Some(e),
+        Expr::Closure(e) => Some(e),
         Expr::Paren(e) => closure(&e.expr),
         Expr::Group(e) => closure(&e.expr),
         _ => None,
+    }
+}
+
+/// Makes a closure borrow what it captures: also a `move` closure can then be made again, while the
+/// captured variables are kept.
+pub(crate) fn borrow_captures(expr: &mut Expr) {
+    match expr {
+        Expr::Closure(e) => e.capture = None,
+        Expr::Paren(e) => borrow_captures(&mut e.expr),
+        Expr::Group(e) => borrow_captures(&mut e.expr),
+        _ => {}
     }
 }
 

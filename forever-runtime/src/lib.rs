@@ -126,6 +126,7 @@ pub mod __private {
     pub use crate::__forever_attempts as attempts;
     pub use crate::__forever_effect as effect;
     pub use crate::__forever_hold as hold;
+    pub use crate::__forever_joined as joined;
     pub use crate::__forever_keep as keep;
     pub use crate::__forever_keep_items as keep_items;
     pub use crate::__forever_made as made;
@@ -137,17 +138,17 @@ pub mod __private {
     pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never};
     pub use crate::frame::held::{Data, Held, NoDestructor, OwnsNoText, TextOwner, held};
     pub use crate::frame::iter::{Remaining, Source, collected};
-    pub use crate::frame::keeps_order::{in_order, in_order_value, joined};
+    pub use crate::frame::keeps_order::{in_order, in_order_value};
     pub use crate::frame::locals::{Locals, Save, Unreadable};
     pub use crate::frame::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine, SourceSpec};
     pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::frame::resources::Needs;
     pub use crate::frame::retry::policy;
-    pub use crate::frame::saved::{Saved, carried, none_like, start, take, text};
+    pub use crate::frame::saved::{Saved, TypeWitness, carried, none_like, start, take, text};
     pub use crate::frame::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
     pub use crate::frame::step::{Attempt, Attempts};
     pub use crate::frame::step_error::StepError;
-    pub use crate::frame::topics::{FixedTopic, FixedTopics, topics};
+    pub use crate::frame::topics::{FixedTopic, FixedTopics, IntoTopics, topics};
     pub use crate::frame::waits::Deadline;
     pub use crate::ops::effect::{Effect, Gives, Key, Next, Stored, key};
     pub use crate::ops::on_unknown::{Made, NotMade, OnUnknown, Probe};

@@ -41,6 +41,8 @@ mod constructs;
 mod documents;
 mod etl;
 mod finance;
+mod harvest;
+mod hiring;
 mod idioms;
 mod logistics;
 mod monitoring;
@@ -51,6 +53,7 @@ mod review;
 mod scraping;
 mod support_desk;
 mod tools;
+mod workshop;
 
 #[test]
 fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
@@ -62,6 +65,8 @@ fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
         documents::BODIES,
         etl::BODIES,
         finance::BODIES,
+        harvest::BODIES,
+        hiring::BODIES,
         idioms::BODIES,
         logistics::BODIES,
         monitoring::BODIES,
@@ -72,6 +77,7 @@ fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
         scraping::BODIES,
         support_desk::BODIES,
         tools::BODIES,
+        workshop::BODIES,
     ]
     .concat();
     let names: std::collections::BTreeSet<_> = bodies.iter().collect();

@@ -27,13 +27,17 @@ impl Emit<'_> {
         self.taken.extend(&carried);
         self.open.extend(plain.iter().flat_map(|s| &s.declares));
         let entry = self.enum_of(stmt);
+        let outside = self.restored_outside(&exports);
         let (decide, resume, variants) = self.decision(&entry, stmt, bind, branch, later_cuts);
+        self.outside = outside;
         self.declare_enum(&entry, &variants);
         self.taken.truncate(taken);
         self.open = open;
         let entered = entry_var(stmt);
-        let values: Vec<_> =
-            exports.iter().map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.named(*v) }).collect();
+        let values: Vec<_> = exports
+            .iter()
+            .map(|v| self.of_its_type(*v, if carried.contains(v) { self.place(*v).to_token_stream() } else { self.named(*v) }))
+            .collect();
         if exports.is_empty() {
             return Start { run: emit!(#code #decide), resume, pat: entered.to_token_stream() };
         }
@@ -51,6 +55,15 @@ impl Emit<'_> {
             resume: emit!(let #pat = { #restored }; #aliases (#(#values,)* #resume)),
             pat: emit!((#(#names,)* #entered)),
         }
+    }
+
+    /// Marks variables as in scope for the resumes of the arms, which stand behind where these are
+    /// restored. Gives what was in scope before.
+    fn restored_outside(&mut self, restored: &[VarId]) -> Option<std::collections::BTreeSet<VarId>> {
+        let before = self.outside.clone();
+        let plain: Vec<VarId> = restored.iter().copied().filter(|v| self.storage(*v) == Storage::Plain).collect();
+        self.outside.get_or_insert_with(|| self.open.clone()).extend(plain);
+        before
     }
 
     /// Emits the decision for a running fiber, its counterpart for a resuming one, and the variants
@@ -110,14 +123,18 @@ impl Emit<'_> {
         let carried: Vec<VarId> = entering.iter().copied().filter(|v| self.storage(*v) == Storage::Carried).collect();
         let taken = self.taken.len();
         self.taken.extend(&carried);
+        let outside = self.restored_outside(entering);
         let start = self.start(plain, stmt, later.iter().any(|s| s.cuts.is_some()));
+        self.outside = outside;
         self.taken.truncate(taken);
         if entering.is_empty() {
             return start;
         }
         let places: Vec<_> = carried.iter().map(|v| self.place(*v)).collect();
-        let values: Vec<_> =
-            entering.iter().map(|v| if carried.contains(v) { self.place(*v).to_token_stream() } else { self.named(*v) }).collect();
+        let values: Vec<_> = entering
+            .iter()
+            .map(|v| self.of_its_type(*v, if carried.contains(v) { self.place(*v).to_token_stream() } else { self.named(*v) }))
+            .collect();
         let point = self.binding_point(stmt);
         let names: Vec<_> = entering.iter().map(|v| self.export_name(*v, point)).collect();
         let restored = self.restore(entering, None);

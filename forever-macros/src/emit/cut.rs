@@ -191,10 +191,11 @@ impl Emit<'_> {
             (false, false) => emit!(::core::unreachable!()),
         };
         let kept_here = self.kept_here(var);
+        let value = self.of_its_type(var, emit!(if own { #at_own } else { #otherwise }));
         emit! {
             #kept_here
             let own = #fiber.inside(#own..=#own);
-            let restored = #fiber.restore(|saved| ::core::result::Result::Ok((if own { #at_own } else { #otherwise },))).await;
+            let restored = #fiber.restore(|saved| ::core::result::Result::Ok((#value,))).await;
             #fiber.arrive(#own);
             restored
         }

@@ -127,7 +127,10 @@ impl Emit<'_> {
             return syn::parse_quote_spanned!(items.span()=> #private::in_order_value(#items));
         }
         let mut items = items.clone();
-        place::wrap_root(&mut items, &|place| syn::parse_quote_spanned!(place.span()=> #private::in_order(&#place)));
+        place::wrap_root(&mut items, &|root, place| match root {
+            place::Root::Borrowed => syn::parse_quote_spanned!(place.span()=> #private::in_order(&#place)),
+            place::Root::Value => syn::parse_quote_spanned!(place.span()=> #private::in_order_value(#place)),
+        });
         items
     }
 

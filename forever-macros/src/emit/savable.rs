@@ -40,6 +40,7 @@ impl Emit<'_> {
         tokens.extend(self.holds());
         tokens.extend(self.text_owners());
         tokens.extend(self.cx.table.only_copied.clone());
+        tokens.extend(self.cx.body.checks.clone());
         tokens
     }
 

@@ -170,7 +170,7 @@ impl Emit<'_> {
             }
             self.check_hidden_jump(stmt);
             tokens.extend(self.text_is_owned(&stmt.declares));
-            let code = self.rewrite_stmt(syntax);
+            let code = self.rewrite_stmt(&self.with_borrowed_captures(stmt, syntax));
             let once_set = self.may_be_dropped_once_set(stmt);
             tokens.extend(match syntax {
                 syn::Stmt::Expr(_, None) if !once_set.is_empty() => emit!({ let value = #code; #once_set value }),
@@ -185,6 +185,20 @@ impl Emit<'_> {
             }
         }
         tokens
+    }
+
+    /// A `let` of a `move` closure that a cut point needs, as it is made again after it: otherwise
+    /// what it captures could not be saved.
+    fn with_borrowed_captures<'s>(&self, stmt: &Stmt, syntax: &'s syn::Stmt) -> std::borrow::Cow<'s, syn::Stmt> {
+        let is_needed = |v: &VarId| self.made_again(*v) && self.cx.plan.needed.at_cut.values().any(|live| live.contains(v));
+        let mut changed = syntax.clone();
+        match &mut changed {
+            syn::Stmt::Local(syn::Local { init: Some(init), .. }) if stmt.declares.iter().any(is_needed) => {
+                crate::values::borrow_captures(&mut init.expr);
+                std::borrow::Cow::Owned(changed)
+            }
+            _ => std::borrow::Cow::Borrowed(syntax),
+        }
     }
 
     /// Ties the types of places to variables where no value is put into them.
@@ -237,12 +251,35 @@ impl Emit<'_> {
     /// A variable's value as it leaves its stretch.
     pub(super) fn export_value(&self, var: VarId, live: &Live) -> TokenStream {
         let named = self.named(var);
-        match self.storage(var) {
+        let value = match self.storage(var) {
             Storage::Carried if live.contains(&var) => emit!(::core::option::Option::Some(#named)),
             Storage::Carried if self.witnessed.contains(&var) && self.declared_with_value(var) => self.place(var).to_token_stream(),
             Storage::Carried => emit!(::core::option::Option::None),
             _ => named,
+        };
+        self.of_its_type(var, value)
+    }
+
+    /// Ties the type of an exported value to that of the same variable wherever else it is exported
+    /// or restored. Otherwise a restored value has no type yet where a `#[fresh]` value is made
+    /// from it, and no coercion (`&String` to `&str`) or method call on it would compile.
+    pub(super) fn of_its_type(&self, var: VarId, value: TokenStream) -> TokenStream {
+        if !self.made_from.contains(&var) {
+            return value;
         }
+        let name = self.type_name(var);
+        quote_spanned!(self.place_of(var)=> #name.of(#value))
+    }
+
+    /// The declarations that [`Emit::of_its_type`] refers to.
+    pub(super) fn types(&self) -> TokenStream {
+        let (private, names) = (self.cx.private, self.made_from.iter().map(|v| self.type_name(*v)));
+        emit!(#(let #names = #private::TypeWitness::new();)*)
+    }
+
+    fn type_name(&self, var: VarId) -> proc_macro2::Ident {
+        let name = self.ident(var).to_string();
+        quote::format_ident!("type_of_{}_{}", name.trim_start_matches("r#"), var.0, span = proc_macro2::Span::mixed_site())
     }
 
     /// Whether a variable gets a value where it is declared, so that its place has a witness.
@@ -323,7 +360,9 @@ impl Emit<'_> {
             }
             let (name, temporary) = (self.export_name(var, PointId::UNSET), temporary(var));
             bound.extend(emit!(#[allow(unused_variables)] let #name = #temporary;));
-            bound.extend(self.alias_exports(&[var], PointId::UNSET));
+            if self.storage(var) != Storage::Carried {
+                bound.extend(self.alias_bound(&[var], PointId::UNSET));
+            }
         }
         let values =
             exports.iter().map(|v| if self.storage(*v) == Storage::Carried { self.place(*v).to_token_stream() } else { self.named(*v) });
@@ -339,10 +378,11 @@ impl Emit<'_> {
     fn read(&self, var: VarId) -> TokenStream {
         let Some(key) = self.cx.plan.key_of(var) else { return emit!(::core::option::Option::None) };
         let read = self.checked_read(var, key, self.storage(var) == Storage::Carried);
-        match self.cx.plan.shares_key.contains(&var) {
+        let read = match self.cx.plan.shares_key.contains(&var) {
             true => self.read_where_kept(var, &read),
             false => read,
-        }
+        };
+        self.of_its_type(var, read)
     }
 
     /// `let kept_here = ..;` for a variable whose stored name means another value at other cut

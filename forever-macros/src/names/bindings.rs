@@ -173,6 +173,7 @@ impl Names<'_> {
         let declares = self.pattern(&local.pat, &VarKind::Value);
         let in_macros = if self.names_in_macros(init) { bases.clone() } else { Vec::new() };
         let again = self.make_again(&local.pat, init, false, bases, declares.clone());
+        values::borrow_captures(&mut self.table.agains[again.0].init);
         self.table.agains[again.0].in_macros = in_macros;
         if is_policy {
             self.table.policies.insert(again);
@@ -194,9 +195,10 @@ impl Names<'_> {
         let var = self.table.var(id);
         !var.mutable
             && match var.kind {
-                VarKind::Value | VarKind::Given => true,
+                // An item exists, with its value, wherever the body of its loop runs.
+                VarKind::Value | VarKind::Given | VarKind::Fresh(_) | VarKind::Item(_) => true,
                 VarKind::Again(again) => !self.table.agains[again.0].mutable && !self.may_change(id),
-                VarKind::Fresh(_) | VarKind::Item(_) | VarKind::Position => false,
+                VarKind::Position => false,
             }
     }
 
@@ -209,6 +211,10 @@ impl Names<'_> {
     /// The variables that a closure captures, if they never change, so that it can be made again.
     fn bases_of_closure(&self, init: &Expr, flow: &Flow) -> Option<Vec<VarId>> {
         let closure = values::closure(init)?;
+        // A field that a `move` closure takes is gone from its variable.
+        if closure.capture.is_some() && flow.changes_a_part() {
+            return None;
+        }
         if !self.names_a_variable(closure.to_token_stream()) {
             return Some(Vec::new());
         }

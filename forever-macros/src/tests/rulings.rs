@@ -178,3 +178,37 @@ fn operands_before_a_step_are_values_or_borrowed_again() {
     assert_eq!(at_s("c(&a, step!(\"s\", d()));"), "a, s()");
     assert_eq!(at_s("c(1, step!(\"s\", d()));"), "s()");
 }
+
+#[test]
+fn a_closure_is_made_again_from_what_it_captures() {
+    let kept_by = |made: &str| at_s(&format!("let f = {made}; step!(\"s\", b()); c(f(1));"));
+    assert_eq!(kept_by("|q| q + p.0"), "p");
+    assert_eq!(kept_by("move |q| q + o"), "o");
+    assert_eq!(kept_by("async |q| g(q, &a).await"), "a");
+    assert_eq!(kept_by("|q| q + n"), "f", "`n` may change");
+    assert_eq!(kept_by("move |q| q + p.0"), "f", "a field that is taken");
+    assert_eq!(at_s("for x in &a { let f = |q| q + x; step!(\"s\", b()); c(f(1)); }"), "a, a at");
+    let made = |rest: &str| expansion(&format!("let f = move |q| q + o; c(f(1)); step!(\"s\", b()); {rest}"));
+    // The body as it was written, for editors, has one.
+    assert_eq!(made("c(f(2));").matches("= move |q|").count(), 1, "what it captures is kept, so it is borrowed");
+    assert_eq!(made("").matches("= move |q|").count(), 2, "as it was written");
+}
+
+#[test]
+fn the_items_of_a_list_of_literals_are_values() {
+    let looped = |items: &str| expansion(&format!("let w = [\"law\", \"tax\"]; for x in {items} {{ step!(\"s\", b(x)); }}"));
+    assert!(looped("w.into_iter().enumerate()").contains("in_order_value(w).into_iter()"));
+    assert!(looped("w.iter().enumerate()").contains("in_order(&w).iter()"));
+}
+
+#[test]
+fn what_a_fresh_value_is_made_from_has_its_type_on_a_resume() {
+    let made = expansion("#[fresh] let x = connect(&a); step!(\"s\", b()); c(x);");
+    assert!(made.matches("type_of_a_").count() >= 3, "declared, exported and restored: {made}");
+}
+
+#[test]
+fn a_fresh_value_in_an_arm_is_made_from_the_binding_of_the_arm() {
+    let made = expansion("if let Some(x) = o { #[fresh] let y = connect(&x); step!(\"s\", b()); c(y); }");
+    assert!(!made.contains("let mut x;"), "{made}");
+}

@@ -125,6 +125,21 @@ macro_rules! __forever_text {
     };
 }
 
+/// Trait that decides whether what is joined to an iteration by position stays where it is.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_joined {
+    ($name:tt: $stays:tt, $required:tt, $message:tt) => {
+        mod $name {
+            #[diagnostic::on_unimplemented(message = $message, label = "would be moved into the loop")]
+            pub(super) trait $stays {}
+            #[diagnostic::do_not_recommend]
+            impl<T: ::core::marker::Copy> $stays for T {}
+            pub(super) fn $required<T: $stays>(_: &T) {}
+        }
+    };
+}
+
 /// Converts an error of the library to the function's error type, if possible.
 #[doc(hidden)]
 #[macro_export]

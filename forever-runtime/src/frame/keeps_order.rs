@@ -53,23 +53,6 @@ pub fn in_order_value<T: KeepsOrder>(value: T) -> T {
     value
 }
 
-/// An operand of `zip` or `chain` in a loop that is resumed by position: it is read again then, so
-/// it must still exist.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "`zip` and `chain` would move this `{Self}` into a loop that goes on by position after a resume",
-    label = "borrow it: `&..`",
-    note = "or take everything by value, also what the loop goes over: `a.into_iter().zip(b)`"
-)]
-pub trait Joined {}
-
-#[diagnostic::do_not_recommend]
-impl<T: Copy> Joined for T {}
-
-/// Requires [`Joined`].
-#[doc(hidden)]
-pub fn joined<T: Joined>(_: &T) {}
-
 impl<T> KeepsOrder for [T] {}
 impl<T, const N: usize> KeepsOrder for [T; N] {}
 impl<T> KeepsOrder for Vec<T> {}

@@ -1,4 +1,6 @@
 //! Values that can be kept across a cut point: those that serde can write and read again.
+use std::marker::PhantomData;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
@@ -150,6 +152,25 @@ pub fn text(value: &&str) -> String {
 #[doc(hidden)]
 pub fn none_like<T>(_: &T) -> Option<T> {
     None
+}
+
+/// Type of a variable, before the compiler has inferred it.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct TypeWitness<T>(PhantomData<fn() -> T>);
+
+#[doc(hidden)]
+impl<T> TypeWitness<T> {
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        TypeWitness(PhantomData)
+    }
+
+    /// The value, which has this type.
+    pub fn of(&self, value: T) -> T {
+        value
+    }
 }
 
 /// Start of a long text, for a message.

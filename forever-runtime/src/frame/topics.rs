@@ -113,35 +113,30 @@ impl Topics for ManyTopics {
 /// Argument types of `recv!`: a topic, or a list of topics.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`recv!` takes a topic or a list of topics, not `{Self}`",
+    message = "`recv!` takes a topic or a list of topics, not `{Self}`: make it text, `recv!(format!(\"answer-{{n}}\"))`",
     label = "neither text nor a list of texts",
     note = "a topic is a `&str` or a `String`; several are an array, a slice or a `Vec` of those"
 )]
-pub trait IntoTopics {
-    type Topics: Topics + Serialize + DeserializeOwned;
-
-    fn into_topics(self) -> Self::Topics;
+pub trait IntoTopics<K: Topics + Serialize + DeserializeOwned> {
+    fn into_topics(self) -> K;
 }
 
-impl IntoTopics for &str {
-    type Topics = OneTopic;
-
+#[diagnostic::do_not_recommend]
+impl IntoTopics<OneTopic> for &str {
     fn into_topics(self) -> OneTopic {
         OneTopic(self.to_owned())
     }
 }
 
-impl IntoTopics for &String {
-    type Topics = OneTopic;
-
+#[diagnostic::do_not_recommend]
+impl IntoTopics<OneTopic> for &String {
     fn into_topics(self) -> OneTopic {
         OneTopic(self.clone())
     }
 }
 
-impl IntoTopics for String {
-    type Topics = OneTopic;
-
+#[diagnostic::do_not_recommend]
+impl IntoTopics<OneTopic> for String {
     fn into_topics(self) -> OneTopic {
         OneTopic(self)
     }
@@ -151,41 +146,36 @@ fn many<S: AsRef<str>>(topics: impl IntoIterator<Item = S>) -> ManyTopics {
     ManyTopics(topics.into_iter().map(|topic| topic.as_ref().to_owned()).collect())
 }
 
-impl<S: AsRef<str>> IntoTopics for Vec<S> {
-    type Topics = ManyTopics;
-
+#[diagnostic::do_not_recommend]
+impl<S: AsRef<str>> IntoTopics<ManyTopics> for Vec<S> {
     fn into_topics(self) -> ManyTopics {
         many(self)
     }
 }
 
-impl<S: AsRef<str>> IntoTopics for &Vec<S> {
-    type Topics = ManyTopics;
-
+#[diagnostic::do_not_recommend]
+impl<S: AsRef<str>> IntoTopics<ManyTopics> for &Vec<S> {
     fn into_topics(self) -> ManyTopics {
         many(self)
     }
 }
 
-impl<S: AsRef<str>> IntoTopics for &[S] {
-    type Topics = ManyTopics;
-
+#[diagnostic::do_not_recommend]
+impl<S: AsRef<str>> IntoTopics<ManyTopics> for &[S] {
     fn into_topics(self) -> ManyTopics {
         many(self)
     }
 }
 
-impl<S: AsRef<str>, const N: usize> IntoTopics for [S; N] {
-    type Topics = ManyTopics;
-
+#[diagnostic::do_not_recommend]
+impl<S: AsRef<str>, const N: usize> IntoTopics<ManyTopics> for [S; N] {
     fn into_topics(self) -> ManyTopics {
         many(self)
     }
 }
 
-impl<S: AsRef<str>, const N: usize> IntoTopics for &[S; N] {
-    type Topics = ManyTopics;
-
+#[diagnostic::do_not_recommend]
+impl<S: AsRef<str>, const N: usize> IntoTopics<ManyTopics> for &[S; N] {
     fn into_topics(self) -> ManyTopics {
         many(self)
     }
@@ -193,7 +183,7 @@ impl<S: AsRef<str>, const N: usize> IntoTopics for &[S; N] {
 
 /// The topics of a wait that begins.
 #[doc(hidden)]
-pub fn topics<I: IntoTopics>(topics: I) -> I::Topics {
+pub fn topics<K: Topics + Serialize + DeserializeOwned>(topics: impl IntoTopics<K>) -> K {
     topics.into_topics()
 }
 

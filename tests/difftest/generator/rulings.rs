@@ -263,20 +263,28 @@ impl Body {
         }
         self.cover(C::LiteralList);
         let name = self.fresh_name(Ty::Literal);
-        let (pattern, source) = match self.prng.below(5) {
+        let words = format!("words{}", self.names);
+        let (pattern, source) = match self.prng.below(8) {
             0 => (name.clone(), "[\"law\", \"sales\"]"),
             1 => (name.clone(), "vec![\"law\", \"sales\"]"),
             2 => (name.clone(), "TOPICS"),
             3 => (format!("({name}, _)"), "[(\"law\", 1), (\"sales\", -2)]"),
-            _ => (name.clone(), "[\"law\", \"sales\"].into_iter().rev()"),
+            4 => (name.clone(), "[\"law\", \"sales\"].into_iter().rev()"),
+            5 => (name.clone(), "WORDS"),
+            6 => (format!("(_, {name})"), "WORDS.into_iter().enumerate()"),
+            _ => (format!("({name}, _)"), "WORDS.into_iter().rev().zip(TOPICS)"),
         };
+        let declared = if source.contains("WORDS") { format!("let {words} = [\"tax\", \"née\"];") } else { String::new() };
+        let source = source.replace("WORDS", &words);
+        // The items have the type that they have in the plain function.
+        let typed = format!("let _: &'static str = {name};").into();
         let local = Var::owned(name, Ty::Literal);
         let bind = |body: &mut Body, (): &()| {
             body.scope.push(local);
-            Vec::new()
+            vec![typed]
         };
         let (label, (), block) = self.looped(None, 2, |_| (), bind);
-        Some((code![label, "for ", pattern, " in ", source, " ", block], false))
+        Some((Code::Lines(vec![declared.into(), code![label, "for ", pattern, " in ", source, " ", block]]), false))
     }
 
     /// A text that is one of several literals.

@@ -20,8 +20,10 @@ const SIMPLE: &[(usize, Writer)] = &[
     (4, Body::called),
     (3, Body::question_outside),
     (4, Body::closures),
+    (3, Body::closure_kept),
     (2, Body::literal),
     (1, Body::fresh),
+    (3, Body::fresh_of_a_local),
     (3, Body::field_moved),
     (2, Body::guard_dropped),
     (4, Body::borrow),
@@ -236,6 +238,26 @@ impl Body {
         Some((Code::Lines(vec![made, used]), false))
     }
 
+    /// A closure that is called behind a step, also one that takes what it captures.
+    fn closure_kept(&mut self) -> Option<Written> {
+        if !self.can_step() {
+            return None;
+        }
+        let id = self.find_where(|scope, id, var| var.hold == Hold::Owned && !var.mutable && scope.readable(id))?;
+        self.cover(C::ClosureKept);
+        self.names += 1;
+        let twist = format!("twist{}", self.names);
+        let takes = self.scope.var(id).ty.is_copy() && self.prng.chance(50);
+        let captured = self.number_of(id);
+        let made = format!("let {twist} = {}|q: u32| plus(q, {captured});", if takes { "move " } else { "" });
+        self.scope.pin(id);
+        let step = code!["io.note(", self.step(Ty::Number), ");"];
+        let n = self.atom();
+        let used = self.let_of(Ty::Number, code![&twist, "(", n, ")"]);
+        self.scope.unpin();
+        Some((Code::Lines(vec![made.into(), step, used]), false))
+    }
+
     fn leave_if(&mut self) -> Option<Written> {
         if !self.may_leave() {
             return None;
@@ -260,5 +282,27 @@ impl Body {
         let number = self.prng.below(90);
         self.scope.push(Var::owned(name.clone(), Ty::Token));
         Some((code![Code::Fresh, format!("let {name} = Token::new({number});")], false))
+    }
+
+    /// A fresh local that is made from another one, by a coercion, a method call or a field.
+    fn fresh_of_a_local(&mut self) -> Option<Written> {
+        const FROM: [Ty; 5] = [Ty::Text, Ty::List, Ty::Slice, Ty::Item, Ty::Boxed];
+        let id = self.find_where(|scope, id, var| FROM.contains(&var.ty) && var.hold != Hold::Exclusive && scope.readable(id))?;
+        self.cover(C::FreshOfALocal);
+        let Var { name: from, ty, .. } = self.scope.var(id).clone();
+        let borrow = self.borrow_of(id);
+        let by_method = self.prng.chance(50);
+        let made = match ty {
+            Ty::Text if by_method => format!("Token::new({from}.trim().len() as u32)"),
+            Ty::Text => format!("Token::of_text({borrow})"),
+            Ty::List | Ty::Slice if by_method => format!("Token::new({from}.len() as u32)"),
+            Ty::List | Ty::Slice => format!("Token::of_list({borrow})"),
+            _ if by_method => format!("Token::new({from}.tags.len() as u32)"),
+            _ => format!("Token::of_item({borrow})"),
+        };
+        let name = self.fresh_name(Ty::Token);
+        // As a borrow would, it keeps the other local from being changed or moved.
+        self.scope.push(Var::owned(name.clone(), Ty::Token).borrowing(Hold::Owned, &[id]));
+        Some((code![Code::Fresh, format!("let {name} = {made};")], false))
     }
 }

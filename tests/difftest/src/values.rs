@@ -40,7 +40,22 @@ impl Token {
         Token(number)
     }
 
-    /// The constant.
+    /// A token of a text.
+    pub fn of_text(text: &str) -> Self {
+        Token(length(text))
+    }
+
+    /// A token of a list.
+    pub fn of_list(list: &[u32]) -> Self {
+        Token(sum(list))
+    }
+
+    /// A token of an item.
+    pub fn of_item(item: &Item) -> Self {
+        Token(weigh(item))
+    }
+
+    /// Its number.
     pub fn number(&self) -> u32 {
         self.0
     }
