@@ -509,7 +509,7 @@ pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(Root, &Expr) -> Expr) {
             if call.method != "into_iter" {
                 wrap_root(&mut call.receiver, wrap);
             } else if is_computed_place(&call.receiver) && !is_constant_list(&call.receiver) {
-                call.receiver = Box::new(wrap(Root::Value, &call.receiver));
+                *call.receiver = wrap(Root::Value, &call.receiver);
             } else if !is_constant_list(&call.receiver) {
                 // A list of constants keeps its order, and its items are values.
                 wrap_root(&mut call.receiver, wrap);
