@@ -1,34 +1,33 @@
-//! Group commit: writes of activations that are queued together share a statement, and so a commit.
+//! Group commit: writes that are queued together share a statement, and so a commit.
 //!
 //! One task takes everything that is queued. A statement has its rows in arrays and joins them with
 //! the claims, so that a row whose claim is lost is left out and the other rows are written. It
-//! returns the fibers whose rows it wrote. The missing ones, and all writes of a batch that failed,
-//! are then written one by one, which gives each its own error. A batch has at most one write of
-//! each fiber.
+//! says which rows it wrote. The missing ones, and all writes of a batch that failed, are then
+//! written one by one, which gives each its own error. A batch has at most one write of each fiber.
+//!
+//! Writes of running activations have one queue, and begins and ends of fibers another one, so that
+//! none waits for a slower kind.
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use forever_store::{
-    BoxFuture, Claim, Error, LayoutRow, NewSnapshot, OpRecord, OpState, OpsDelta, Result, Seq, StreamAppend, StreamBatch, TurnSeq,
-    TurnWrite,
+    AcceptResult, BoxFuture, Claim, End, Error, LayoutRow, NewFiber, NewSnapshot, OpOutcome, OpRecord, OpState, Result, Seq, StreamBatch,
+    TurnSeq, TurnWrite,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::call::{Kind, Shared, Work, is_of_row};
+use crate::grouped::{self, Checkpoint, Chunks, Ended, Started};
 use crate::notify::CHANGED;
-use crate::sql::{Arg, Done, Tx, args};
-use crate::{chat, fibers, layouts, ops, streams};
+use crate::places::Places;
+use crate::{chat, fibers, layouts, ops};
 
 /// Most writes that share a statement.
 const MOST: usize = 1000;
 
 /// Most bytes of text that share a statement.
 const MOST_BYTES: usize = 4 << 20;
-
-type Checkpoint = (Claim, NewSnapshot);
-type Started = (Claim, OpRecord, i64);
-type Chunks = (Claim, TurnSeq, StreamBatch);
 
 /// A write, and the channel on which its caller waits.
 #[derive(Debug)]
@@ -43,41 +42,62 @@ enum Queued {
     Checkpoint(Job<Checkpoint, Vec<Claim>>),
     Started(Job<Started, ()>),
     Chunks(Job<Chunks, TurnWrite>),
+    Accept(Job<NewFiber, AcceptResult>),
+    End(Job<Ended, End>),
 }
 
 impl Queued {
-    fn fiber(&self) -> Seq {
+    /// The fiber that it changes; `None` for one that does not exist yet.
+    fn fiber(&self) -> Option<Seq> {
         match self {
-            Queued::Checkpoint(job) => job.args.0.fiber,
-            Queued::Started(job) => job.args.0.fiber,
-            Queued::Chunks(job) => job.args.0.fiber,
+            Queued::Checkpoint(job) => Some(job.args.claim.fiber),
+            Queued::Started(job) => Some(job.args.0.fiber),
+            Queued::Chunks(job) => Some(job.args.0.fiber),
+            Queued::Accept(_) => None,
+            Queued::End(job) => Some(job.args.0.fiber),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Queued::Checkpoint(job) => job.args.1.data.len() + job.args.1.appended.iter().map(|append| append.data.len()).sum::<usize>(),
+            Queued::Checkpoint(job) => {
+                job.args.new.data.len() + job.args.new.appended.iter().map(|append| append.data.len()).sum::<usize>()
+            }
             Queued::Started(_) => 256,
             Queued::Chunks(job) => job.args.2.data.len(),
+            Queued::Accept(job) => job.args.args.len() + job.args.metadata.as_ref().map_or(0, String::len),
+            Queued::End(job) => match &job.args.1 {
+                End::Completed(text) | End::Failed(text) | End::Cancelled(text) => text.len(),
+            },
         }
     }
 }
 
-/// The write queue of a store.
+/// The write queues of a store.
 #[derive(Debug)]
-pub(crate) struct Queue(mpsc::UnboundedSender<Queued>);
+pub(crate) struct Queue {
+    /// Writes of running activations.
+    steps: mpsc::UnboundedSender<Queued>,
+    /// Begins and ends of fibers.
+    lives: mpsc::UnboundedSender<Queued>,
+    places: Arc<Places>,
+}
 
 impl Queue {
-    /// Starts the task that writes. It ends when the queue is dropped or the store is closed.
-    pub(crate) fn start(shared: Arc<Shared>) -> Self {
-        let (queue, queued) = mpsc::unbounded_channel();
-        tokio::spawn(write(shared, queued));
-        Queue(queue)
+    /// Starts the tasks that write. They end when the queue is dropped or the store is closed.
+    pub(crate) fn start(shared: &Arc<Shared>) -> Self {
+        let (steps, of_steps) = mpsc::unbounded_channel();
+        let (lives, of_lives) = mpsc::unbounded_channel();
+        let places = Arc::<Places>::default();
+        for queued in [of_steps, of_lives] {
+            tokio::spawn(write(Arc::clone(shared), Arc::clone(&places), queued));
+        }
+        Queue { steps, lives, places }
     }
 
     /// Whether a checkpoint can share a statement.
     pub(crate) fn takes_checkpoint(new: &NewSnapshot) -> bool {
-        new.delta.is_empty() && new.layouts.is_none() && new.received.is_none() && !new.joined && new.children.is_empty()
+        new.delta.is_empty() && new.received.is_none() && !new.joined && new.children.is_empty()
     }
 
     /// Whether the record of an operation can share a statement.
@@ -85,29 +105,61 @@ impl Queue {
         record.state == OpState::Started && record.stash.is_none()
     }
 
+    /// Whether a new fiber can share a statement. One with a key or an id that was given may exist
+    /// already.
+    pub(crate) fn takes_fiber(new: &NewFiber) -> bool {
+        new.key.is_none() && !new.id_given
+    }
+
+    /// Whether the end of a fiber can share a statement.
+    pub(crate) fn takes_end(end: &End, outcomes: &[OpOutcome]) -> bool {
+        matches!(end, End::Completed(_)) && outcomes.is_empty()
+    }
+
     pub(crate) fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
-        self.send((claim, new), Queued::Checkpoint)
+        send(&self.steps, Checkpoint { claim, new, place: None }, Queued::Checkpoint)
     }
 
     pub(crate) fn start_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        self.send((claim, record, now_ms), Queued::Started)
+        send(&self.steps, (claim, record, now_ms), Queued::Started)
     }
 
     pub(crate) fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>> {
-        self.send((claim, turn, chunks), Queued::Chunks)
+        send(&self.steps, (claim, turn, chunks), Queued::Chunks)
     }
 
-    fn send<A: Send + 'static, T: Send + 'static>(&self, args: A, of: fn(Job<A, T>) -> Queued) -> BoxFuture<'_, Result<T>> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            self.0.send(of(Job { args, answer })).map_err(|_| Error::closed())?;
-            // The task drops queued writes only when the store is closed.
-            answered.await.unwrap_or_else(|_| Err(Error::closed()))
-        })
+    pub(crate) fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<AcceptResult>> {
+        send(&self.lives, fiber, Queued::Accept)
+    }
+
+    pub(crate) fn end(&self, claim: Claim, end: End, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+        send(&self.lives, (claim, end, now_ms), Queued::End)
+    }
+
+    pub(crate) fn uses_places(&self) -> bool {
+        self.places.are_used()
+    }
+
+    /// Notes that the snapshot of a fiber is written past the queue.
+    pub(crate) fn moved(&self, fiber: Seq) {
+        self.places.forget(fiber);
     }
 }
 
-async fn write(shared: Arc<Shared>, mut queued: mpsc::UnboundedReceiver<Queued>) {
+fn send<A, T>(queue: &mpsc::UnboundedSender<Queued>, args: A, of: fn(Job<A, T>) -> Queued) -> BoxFuture<'_, Result<T>>
+where
+    A: Send + 'static,
+    T: Send + 'static,
+{
+    Box::pin(async move {
+        let (answer, answered) = oneshot::channel();
+        queue.send(of(Job { args, answer })).map_err(|_| Error::closed())?;
+        // The task drops queued writes only when the store is closed.
+        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+    })
+}
+
+async fn write(shared: Arc<Shared>, places: Arc<Places>, mut queued: mpsc::UnboundedReceiver<Queued>) {
     let mut left: VecDeque<Queued> = VecDeque::new();
     let mut known = HashSet::new();
     loop {
@@ -121,70 +173,143 @@ async fn write(shared: Arc<Shared>, mut queued: mpsc::UnboundedReceiver<Queued>)
         if shared.is_closed() {
             return;
         }
-        write_once(&shared, &mut known, &mut left).await;
+        Writes { shared: &shared, places: &places, batches: Vec::new() }.once(&mut known, &mut left).await;
+        places.look(&shared).await;
     }
 }
 
-/// Writes one batch of the queue and leaves in `left` what has to come after it; `known` has the
-/// hashes of the layouts that this process has stored.
-async fn write_once(shared: &Arc<Shared>, known: &mut HashSet<String>, left: &mut VecDeque<Queued>) {
-    let (mut alone, mut with_ops, mut started, mut chunks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut fibers, mut bytes) = (BTreeSet::new(), 0);
-    for job in std::mem::take(left) {
-        if fibers.len() >= MOST || bytes >= MOST_BYTES || !fibers.insert(job.fiber()) {
-            left.push_back(job);
-            continue;
-        }
-        bytes += job.bytes();
-        match job {
-            Queued::Checkpoint(job) if job.args.1.ops == OpsDelta::default() => alone.push(job),
-            Queued::Checkpoint(job) => with_ops.push(job),
-            Queued::Started(job) => started.push(job),
-            Queued::Chunks(job) => chunks.push(job),
-        }
-    }
-    let mut writes = JoinSet::new();
-    let checkpoint = |many| Batch {
-        what: "store a checkpoint",
-        many,
-        one: |tx, (claim, new)| Box::pin(fibers::checkpoint(tx, *claim, new)),
-        fiber: |args: &Checkpoint| args.0.fiber,
-        done: Vec::new,
-    };
-    spawn(&mut writes, shared, alone, &checkpoint(|tx, jobs| Box::pin(checkpoints(tx, jobs))));
-    spawn(&mut writes, shared, with_ops, &checkpoint(|tx, jobs| Box::pin(checkpoints_with_ops(tx, jobs))));
-    let append = Batch {
-        what: "store chunks of a turn",
-        many: |tx, jobs| {
-            tx.announce(CHANGED);
-            Box::pin(append_chunks(tx, jobs))
-        },
-        one: |tx, (claim, turn, chunks)| Box::pin(chat::append_chunks(tx, *claim, *turn, chunks)),
-        fiber: |args| args.0.fiber,
-        done: || TurnWrite::Done,
-    };
-    spawn(&mut writes, shared, chunks, &append);
-    match save_layouts(shared, known, &started).await {
-        Ok(()) => {
-            let start = Batch {
-                what: "store an operation",
-                many: |tx, jobs| Box::pin(start_ops(tx, jobs)),
-                one: |tx, (claim, record, now_ms)| Box::pin(ops::save(tx, *claim, record, *now_ms)),
-                fiber: |args| args.0.fiber,
-                done: || (),
-            };
-            spawn(&mut writes, shared, started, &start);
-        }
-        Err(error) => fail(started.into_iter().map(|job| job.answer), error),
-    }
-    while writes.join_next().await.is_some() {}
+/// The writes of one batch.
+struct Writes<'a> {
+    shared: &'a Arc<Shared>,
+    places: &'a Arc<Places>,
+    batches: Vec<BoxFuture<'static, ()>>,
 }
 
-/// Stores the layouts of operations that this process has not stored yet. There are few, and none
-/// is deleted.
-async fn save_layouts(shared: &Shared, known: &mut HashSet<String>, started: &[Job<Started, ()>]) -> Result<()> {
-    let layouts = started.iter().filter_map(|job| job.args.1.layout.clone());
-    let new: Vec<Arc<LayoutRow>> = layouts.filter(|layout| !known.contains(&layout.hash)).collect();
+impl Writes<'_> {
+    /// Writes one batch of the queue and leaves in `left` what has to come after it; `known` has
+    /// the hashes of the layouts that this process has stored.
+    async fn once(mut self, known: &mut HashSet<String>, left: &mut VecDeque<Queued>) {
+        // Plain checkpoints and those that change operations, each with and without known places.
+        let mut checkpoints: [Vec<Job<Checkpoint, _>>; 4] = Default::default();
+        let (mut started, mut chunks, mut accepted, mut ended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut fibers, mut taken, mut bytes) = (BTreeSet::new(), 0, 0);
+        for mut job in std::mem::take(left) {
+            if taken >= MOST || bytes >= MOST_BYTES || job.fiber().is_some_and(|fiber| !fibers.insert(fiber)) {
+                left.push_back(job);
+                continue;
+            }
+            taken += 1;
+            bytes += job.bytes();
+            if let Queued::Checkpoint(job) = &mut job {
+                job.args.place = self.places.take(job.args.claim.fiber);
+            }
+            match job {
+                Queued::Checkpoint(job) => {
+                    checkpoints[2 * usize::from(job.args.changes_ops()) + usize::from(job.args.place.is_some())].push(job);
+                }
+                Queued::Started(job) => started.push(job),
+                Queued::Chunks(job) => chunks.push(job),
+                Queued::Accept(job) => accepted.push(job),
+                Queued::End(job) => ended.push(job),
+            }
+        }
+        let layouts = checkpoints.iter().flatten().flat_map(|job| job.args.new.layouts.iter().flat_map(|layouts| layouts.iter()));
+        let layouts = layouts.chain(started.iter().filter_map(|job| job.args.1.layout.as_ref())).cloned();
+        if let Err(error) = save_layouts(self.shared, known, layouts.collect()).await {
+            let error = Arc::new(error);
+            for jobs in &mut checkpoints {
+                let (with_layouts, without) = std::mem::take(jobs).into_iter().partition(|job| job.args.new.layouts.is_some());
+                fail(with_layouts, &error);
+                *jobs = without;
+            }
+            fail(std::mem::take(&mut started), &error);
+        }
+        for jobs in checkpoints {
+            self.add(jobs, CHECKPOINT);
+        }
+        self.add(chunks, CHUNKS);
+        self.add(started, STARTED);
+        self.add(accepted, ACCEPT);
+        self.add(ended, END);
+        if self.batches.len() == 1 {
+            // Without the detour over another thread.
+            return self.batches.remove(0).await;
+        }
+        let mut running = JoinSet::from_iter(self.batches);
+        while running.join_next().await.is_some() {}
+    }
+
+    fn add<A, R, T>(&mut self, jobs: Vec<Job<A, T>>, batch: Batch<A, R, T>)
+    where
+        A: Send + Sync + 'static,
+        R: Send + 'static,
+        T: Send + 'static,
+    {
+        if !jobs.is_empty() {
+            self.batches.push(Box::pin(batch.write(Arc::clone(self.shared), Arc::clone(self.places), jobs)));
+        }
+    }
+}
+
+const CHECKPOINT: Batch<Checkpoint, String, Vec<Claim>> = Batch {
+    what: "store a checkpoint",
+    kind: Kind::Single,
+    many: |tx, jobs| Box::pin(grouped::checkpoints(tx, jobs)),
+    one: |tx, job| Box::pin(fibers::checkpoint(tx, job.claim, &job.new)),
+    done: |places, job, place| {
+        places.keep(job.claim.fiber, place);
+        Vec::new()
+    },
+    // The row may be elsewhere by now.
+    again: |job| job.place.take().is_some(),
+};
+
+const CHUNKS: Batch<Chunks, (), TurnWrite> = Batch {
+    what: "store chunks of a turn",
+    kind: Kind::Single,
+    many: |tx, jobs| {
+        tx.announce(CHANGED);
+        Box::pin(grouped::append_chunks(tx, jobs))
+    },
+    one: |tx, (claim, turn, chunks)| Box::pin(chat::append_chunks(tx, *claim, *turn, chunks)),
+    done: |_, _, ()| TurnWrite::Done,
+    again: |_| false,
+};
+
+const STARTED: Batch<Started, (), ()> = Batch {
+    what: "store an operation",
+    kind: Kind::Single,
+    many: |tx, jobs| Box::pin(grouped::start_ops(tx, jobs)),
+    one: |tx, (claim, record, now_ms)| Box::pin(ops::save(tx, *claim, record, *now_ms)),
+    done: |_, _, ()| (),
+    again: |_| false,
+};
+
+// In a transaction: until its commit is sent nothing is stored, and it can be repeated.
+const ACCEPT: Batch<NewFiber, Claim, AcceptResult> = Batch {
+    what: "store a fiber",
+    kind: Kind::Write,
+    many: |tx, jobs| Box::pin(grouped::accept(tx, jobs)),
+    one: |tx, fiber| Box::pin(fibers::accept(tx, fiber)),
+    done: |_, _, claim| AcceptResult::Created(claim),
+    again: |_| false,
+};
+
+const END: Batch<Ended, (), End> = Batch {
+    what: "store how a fiber ended",
+    kind: Kind::Write,
+    many: |tx, jobs| Box::pin(grouped::end(tx, jobs)),
+    one: |tx, (claim, end, now_ms)| Box::pin(fibers::end(tx, *claim, end, &[], *now_ms)),
+    done: |places, (claim, end, _), ()| {
+        places.forget(claim.fiber);
+        end.clone()
+    },
+    again: |_| false,
+};
+
+/// Stores layouts that this process has not stored yet. There are few, and none is deleted.
+async fn save_layouts(shared: &Shared, known: &mut HashSet<String>, layouts: Vec<Arc<LayoutRow>>) -> Result<()> {
+    let new: Vec<Arc<LayoutRow>> = layouts.into_iter().filter(|layout| !known.contains(&layout.hash)).collect();
     if !new.is_empty() {
         let save: Work<Vec<Arc<LayoutRow>>, ()> = |tx, new| Box::pin(layouts::save(tx, new.iter().map(|layout| &**layout)));
         shared.carry_out("store a layout", Kind::Write, &new, save).await?;
@@ -194,217 +319,59 @@ async fn save_layouts(shared: &Shared, known: &mut HashSet<String>, started: &[J
 }
 
 /// How writes of one kind are run: as a batch, and one by one.
-struct Batch<A, T> {
+struct Batch<A, R, T> {
     what: &'static str,
-    /// Writes a batch, and returns the fibers whose rows were written.
-    many: Work<Vec<A>, Vec<Seq>>,
+    /// How a batch uses the database.
+    kind: Kind,
+    /// Writes a batch; returns what is known of each row that was written.
+    many: Work<Vec<A>, Vec<Option<R>>>,
     one: Work<A, T>,
-    fiber: fn(&A) -> Seq,
     /// The result of a write that the batch made.
-    done: fn() -> T,
+    done: fn(&Places, &A, R) -> T,
+    /// Whether a row that was not written may be in another batch, which this prepares.
+    again: fn(&mut A) -> bool,
 }
 
-fn spawn<A, T>(writes: &mut JoinSet<()>, shared: &Arc<Shared>, jobs: Vec<Job<A, T>>, batch: &Batch<A, T>)
-where
-    A: Send + Sync + 'static,
-    T: Send + 'static,
-{
-    if jobs.is_empty() {
-        return;
-    }
-    let shared = Arc::clone(shared);
-    let &Batch { what, many, one, fiber, done } = batch;
-    writes.spawn(async move {
-        let (args, answers): (Vec<A>, Vec<_>) = jobs.into_iter().map(|job| (job.args, job.answer)).unzip();
-        let written: BTreeSet<Seq> = match shared.carry_out(what, Kind::Single, &args, many).await {
-            Ok(written) => written.into_iter().collect(),
-            // One bad row fails the whole batch, so each write is tried alone.
-            Err(error) if is_of_row(&error) => BTreeSet::new(),
-            Err(error) => return fail(answers.into_iter(), error),
-        };
-        for (args, answer) in args.into_iter().zip(answers) {
-            if written.contains(&fiber(&args)) {
-                // A caller that was dropped needs no answer.
-                let _ = answer.send(Ok(done()));
-                continue;
+impl<A: Send + Sync + 'static, R: Send + 'static, T: Send + 'static> Batch<A, R, T> {
+    async fn write(self, shared: Arc<Shared>, places: Arc<Places>, jobs: Vec<Job<A, T>>) {
+        let (mut args, mut answers): (Vec<A>, Vec<_>) = jobs.into_iter().map(|job| (job.args, job.answer)).unzip();
+        while !args.is_empty() {
+            let written = match shared.carry_out(self.what, self.kind, &args, self.many).await {
+                Ok(written) => written,
+                // One bad row fails the whole batch, so each write is tried alone.
+                Err(error) if is_of_row(&error) => args.iter().map(|_| None).collect(),
+                Err(error) => {
+                    let error = Arc::new(error);
+                    return answers.into_iter().for_each(|answer| drop(answer.send(Err(shared_error(&error)))));
+                }
+            };
+            let (mut args_left, mut answers_left) = (Vec::new(), Vec::new());
+            for ((mut args, answer), written) in args.into_iter().zip(answers).zip(written) {
+                if let Some(written) = written {
+                    // A caller that was dropped needs no answer.
+                    let _ = answer.send(Ok((self.done)(&places, &args, written)));
+                } else if (self.again)(&mut args) {
+                    args_left.push(args);
+                    answers_left.push(answer);
+                } else {
+                    let (shared, what, one) = (Arc::clone(&shared), self.what, self.one);
+                    tokio::spawn(async move {
+                        let _ = answer.send(shared.carry_out(what, Kind::Write, &args, one).await);
+                    });
+                }
             }
-            let shared = Arc::clone(&shared);
-            tokio::spawn(async move {
-                let _ = answer.send(shared.carry_out(what, Kind::Write, &args, one).await);
-            });
+            (args, answers) = (args_left, answers_left);
         }
-    });
+    }
 }
 
 /// Sends one error to all callers.
-fn fail<T>(answers: impl Iterator<Item = oneshot::Sender<Result<T>>>, error: Error) {
-    let (kind, text) = (error.kind(), error.to_string());
-    let error = Arc::new(error);
-    for answer in answers {
-        let _ = answer.send(Err(Error::new(kind, text.clone()).with_source(Arc::clone(&error))));
+fn fail<A, T>(jobs: Vec<Job<A, T>>, error: &Arc<Error>) {
+    for job in jobs {
+        let _ = job.answer.send(Err(shared_error(error)));
     }
 }
 
-async fn fibers_of(tx: &Tx, sql: &str, args: &[crate::sql::Arg<'_>]) -> Done<Vec<Seq>> {
-    tx.rows(sql, args).await?.iter().map(|row| row.int("fiber")).collect()
-}
-
-fn column<'a, J, T>(jobs: &'a [J], of: impl Fn(&'a J) -> T) -> Vec<T> {
-    jobs.iter().map(of).collect()
-}
-
-fn number(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-async fn checkpoints(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
-    let appends = appends(jobs);
-    let update = "UPDATE @snapshots s SET number = u.number, deaths = 0, saved_ms = u.saved_ms, at = u.at, data = u.data
-         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) u (fiber, epoch, number, saved_ms, at, data)
-         WHERE s.fiber = u.fiber AND s.epoch = u.epoch AND s.number = u.number - 1 RETURNING s.fiber";
-    let mut args = vec![
-        Arg::from(column(jobs, |job| job.0.fiber)),
-        Arg::from(column(jobs, |job| job.0.epoch)),
-        Arg::from(column(jobs, |job| number(job.1.number))),
-        Arg::from(column(jobs, |job| job.1.now_ms)),
-        Arg::from(column(jobs, |job| job.1.at)),
-        Arg::from(column(jobs, |job| job.1.data.as_str())),
-    ];
-    if appends.is_empty() {
-        return fibers_of(tx, update, &args).await;
-    }
-    args.extend(streams::arguments(&appends));
-    fibers_of(tx, &format!("WITH done AS ({update}), {} SELECT fiber FROM done", streams::parts(7)), &args).await
-}
-
-/// Items that checkpoints append, with their fibers and times.
-fn appends(jobs: &[Checkpoint]) -> Vec<(Seq, i64, &StreamAppend)> {
-    jobs.iter().flat_map(|(claim, new)| new.appended.iter().map(|append| (claim.fiber, new.now_ms, append))).collect()
-}
-
-/// As [`checkpoints`], and stores what the checkpoints change of operations.
-async fn checkpoints_with_ops(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Seq>> {
-    let settled: Vec<_> = jobs.iter().flat_map(|(claim, new)| new.ops.settled.iter().map(|op| (claim.fiber, new.now_ms, op))).collect();
-    let [fibers, names, counts, texts, keeps, times] = streams::arguments(&appends(jobs));
-    fibers_of(
-        tx,
-        &format!(
-            "WITH u AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bool[])
-                      u (fiber, epoch, number, saved_ms, at, data, temporary)),
-         done AS (
-             UPDATE @snapshots s SET number = u.number, deaths = 0, saved_ms = u.saved_ms, at = u.at, data = u.data
-             FROM u WHERE s.fiber = u.fiber AND s.epoch = u.epoch AND s.number = u.number - 1 RETURNING s.fiber),
-         v AS MATERIALIZED (
-             SELECT v.* FROM unnest($8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[])
-                      v (fiber, now_ms, number, id, state, outcome) JOIN done USING (fiber)),
-         settled AS (
-             UPDATE @ops o SET state = v.state, outcome = v.outcome, failed = 0, error = NULL, next_ms = NULL, stash = NULL, changed_ms = v.now_ms
-             FROM v WHERE o.fiber = v.fiber AND o.number = v.number AND o.id = v.id AND o.kind IN ('effect', 'op')),
-         temporary AS (
-             DELETE FROM @ops o USING u JOIN done USING (fiber)
-             WHERE u.temporary AND o.fiber = u.fiber AND o.number = u.number - 1 AND o.kind IN ('step', 'transaction')
-             RETURNING o.fiber, o.number, o.id),
-         items AS (
-             DELETE FROM @op_items i USING (SELECT fiber, number, id FROM v UNION ALL SELECT fiber, number, id FROM temporary) g
-             WHERE i.fiber = g.fiber AND i.number = g.number AND i.op = g.id),
-         {}
-         SELECT fiber FROM done",
-            streams::parts(14)
-        ),
-        args![
-            column(jobs, |job| job.0.fiber),
-            column(jobs, |job| job.0.epoch),
-            column(jobs, |job| number(job.1.number)),
-            column(jobs, |job| job.1.now_ms),
-            column(jobs, |job| job.1.at),
-            column(jobs, |job| job.1.data.as_str()),
-            column(jobs, |job| job.1.ops.temporary),
-            column(&settled, |op| op.0),
-            column(&settled, |op| op.1),
-            column(&settled, |op| ops::at(op.2.number)),
-            column(&settled, |op| op.2.id.as_str()),
-            column(&settled, |op| op.2.state.as_str()),
-            column(&settled, |op| op.2.outcome.as_deref()),
-            fibers,
-            names,
-            counts,
-            texts,
-            keeps,
-            times,
-        ],
-    )
-    .await
-}
-
-/// Locks the rows whose claims are in force. The condition is part of the lock, so the claims stay
-/// in force until the commit.
-const RUNNING: &str = "SELECT s.fiber FROM u JOIN @snapshots s ON s.fiber = u.fiber AND s.epoch = u.epoch AND s.worker IS NOT NULL";
-
-async fn start_ops(tx: &Tx, jobs: &[Started]) -> Done<Vec<Seq>> {
-    fibers_of(
-        tx,
-        &format!(
-            "WITH u AS MATERIALIZED (
-                 SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-                                      $9::text[], $10::bool[], $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::bigint[])
-                          u (fiber, epoch, number, id, kind, function, step, key, outcome, resolved, failed, now_ms, layout, error, next_ms)),
-             running AS MATERIALIZED ({RUNNING} FOR NO KEY UPDATE OF s)
-             INSERT INTO @ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, started_ms, changed_ms,
-                               layout, error, next_ms)
-             SELECT fiber, number, id, kind, function, step, key, 'started', outcome, resolved, failed, now_ms, now_ms, layout, error, next_ms
-             FROM u JOIN running USING (fiber)
-             ON CONFLICT (fiber, number, id) DO UPDATE SET state = 'started', outcome = excluded.outcome, resolved = excluded.resolved,
-                    failed = excluded.failed, stash = NULL, changed_ms = excluded.changed_ms, error = excluded.error, next_ms = excluded.next_ms
-             RETURNING fiber"
-        ),
-        args![
-            column(jobs, |job| job.0.fiber),
-            column(jobs, |job| job.0.epoch),
-            column(jobs, |job| ops::at(job.1.number)),
-            column(jobs, |job| job.1.id.as_str()),
-            column(jobs, |job| job.1.kind.as_str()),
-            column(jobs, |job| job.1.function.as_str()),
-            column(jobs, |job| job.1.step.as_str()),
-            column(jobs, |job| job.1.key.as_deref()),
-            column(jobs, |job| job.1.outcome.as_deref()),
-            column(jobs, |job| job.1.resolved),
-            column(jobs, |job| i64::from(job.1.failed)),
-            column(jobs, |job| job.2),
-            column(jobs, |job| job.1.layout.as_ref().map(|layout| layout.hash.as_str())),
-            column(jobs, |job| job.1.retry.as_ref().map(|retry| retry.error.as_str())),
-            column(jobs, |job| job.1.retry.as_ref().map(|retry| retry.next_ms)),
-        ],
-    )
-    .await
-}
-
-async fn append_chunks(tx: &Tx, jobs: &[Chunks]) -> Done<Vec<Seq>> {
-    fibers_of(
-        tx,
-        "WITH u AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[])
-                      u (fiber, epoch, turn, first, count, data, stored_ms)),
-         running AS MATERIALIZED (
-             SELECT s.fiber FROM u JOIN @snapshots s ON s.fiber = u.fiber AND s.epoch = u.epoch AND s.worker IS NOT NULL
-             JOIN @turns t ON t.seq = u.turn AND t.fiber = u.fiber AND t.state = 'running' FOR NO KEY UPDATE OF s, t),
-         stored AS (
-             INSERT INTO @turn_chunks (turn, first, count, data, stored_ms)
-             SELECT u.turn, u.first, u.count, u.data, u.stored_ms FROM u JOIN running USING (fiber)
-             WHERE u.first = coalesce((SELECT c.first + c.count FROM @turn_chunks c WHERE c.turn = u.turn ORDER BY c.first DESC LIMIT 1), 0)
-             RETURNING turn),
-         fibers AS MATERIALIZED (SELECT u.fiber FROM u JOIN stored USING (turn)),
-         progress AS (UPDATE @snapshots s SET deaths = 0 FROM fibers WHERE s.fiber = fibers.fiber AND s.deaths > 0)
-         SELECT fiber FROM fibers",
-        args![
-            column(jobs, |job| job.0.fiber),
-            column(jobs, |job| job.0.epoch),
-            column(jobs, |job| job.1),
-            column(jobs, |job| number(job.2.first)),
-            column(jobs, |job| number(job.2.count)),
-            column(jobs, |job| job.2.data.as_str()),
-            column(jobs, |job| job.2.stored_ms),
-        ],
-    )
-    .await
+fn shared_error(error: &Arc<Error>) -> Error {
+    Error::new(error.kind(), error.to_string()).with_source(Arc::clone(error))
 }

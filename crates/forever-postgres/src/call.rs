@@ -28,12 +28,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn begin(self) -> Option<&'static str> {
+    fn begin(self, idle_limit: Duration) -> Option<String> {
         match self {
             Kind::Read | Kind::Single => None,
-            Kind::Snapshot => Some("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-            // A client that is gone, unnoticed by the server, must not keep its locks for hours.
-            Kind::Write => Some("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = 30000"),
+            Kind::Snapshot => Some("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned()),
+            Kind::Write => {
+                let limit = idle_limit.as_millis();
+                Some(format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = {limit}"))
+            }
         }
     }
 
@@ -59,6 +61,9 @@ pub(crate) struct Shared {
     pub(crate) patience: Duration,
     /// Time that one attempt may take.
     pub(crate) limit: Duration,
+    /// Time for which the server keeps a transaction whose client says nothing. A client that is
+    /// cut off keeps its locks for that long, which others need to take over from it.
+    pub(crate) idle_limit: Duration,
 }
 
 /// How an attempt failed.
@@ -164,7 +169,8 @@ impl Shared {
             if is_transient(&why) { Failed::Retryable(why) } else { Failed::Final(why.into()) }
         })?;
         let tx = Tx::new(connection);
-        if let Some(begin) = kind.begin() {
+        let begin = kind.begin(self.idle_limit);
+        if let Some(begin) = &begin {
             tx.batch(begin).await.map_err(before_commit)?;
         }
         may_be_stored.store(kind == Kind::Single, Ordering::Relaxed);
@@ -174,7 +180,7 @@ impl Shared {
             Err(why) => {
                 // The transaction, or its connection, ends before the caller gets the error.
                 if !matches!(&why, Fail::Postgres(why) if is_lost(why))
-                    && (kind.begin().is_none() || tx.batch("ROLLBACK").await.is_ok())
+                    && (begin.is_none() || tx.batch("ROLLBACK").await.is_ok())
                     && !spoils_connection(&why)
                 {
                     self.pool.put(tx.into_parts().0);
@@ -182,7 +188,7 @@ impl Shared {
                 return Err(before_commit(why));
             }
         };
-        if kind.begin().is_some() {
+        if begin.is_some() {
             let end = if tx.is_undone() || !kind.writes() { "ROLLBACK" } else { "COMMIT" };
             may_be_stored.store(end == "COMMIT", Ordering::Relaxed);
             match tx.batch(end).await {

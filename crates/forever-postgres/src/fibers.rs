@@ -368,6 +368,16 @@ async fn checkpoints(tx: &Tx, seq: Seq) -> Done<u64> {
     row.map_or(Ok(0), |row| row.number("number"))
 }
 
+/// Condition: fiber `f` leaves rows in other tables when it ends.
+pub(crate) const LEAVES: &str = "(EXISTS (SELECT 1 FROM @ops o JOIN @snapshots s ON s.fiber = o.fiber AND s.number = o.number
+            WHERE o.fiber = f.seq AND o.kind IN ('step', 'transaction'))
+    OR EXISTS (SELECT 1 FROM @messages WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @waits WHERE fiber = f.seq)
+    OR EXISTS (SELECT 1 FROM @joins WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @branch_results WHERE fiber = f.seq))";
+
+/// Condition: fiber `f` has rows beside the main text of its snapshot.
+pub(crate) const HAS_ROWS: &str =
+    "(EXISTS (SELECT 1 FROM @parts WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @log_items WHERE fiber = f.seq))";
+
 /// Ends a claimed fiber.
 pub(crate) async fn end(tx: &Tx, claim: Claim, how: &End, settled: &[OpOutcome], now_ms: i64) -> Done<End> {
     claims::hold(tx, claim).await?;
@@ -379,20 +389,11 @@ pub(crate) async fn end(tx: &Tx, claim: Claim, how: &End, settled: &[OpOutcome],
 pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], now_ms: i64) -> Done<Option<End>> {
     // Most fibers leave nothing but a snapshot: one query is cheaper than a statement for each
     // table.
-    let look = tx
-        .one(
-            "SELECT f.cancel,
-                    EXISTS (SELECT 1 FROM @ops o JOIN @snapshots s ON s.fiber = o.fiber AND s.number = o.number
-                            WHERE o.fiber = f.seq AND o.kind IN ('step', 'transaction'))
-                    OR EXISTS (SELECT 1 FROM @messages WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @waits WHERE fiber = f.seq)
-                    OR EXISTS (SELECT 1 FROM @joins WHERE fiber = f.seq)
-                    OR EXISTS (SELECT 1 FROM @branch_results WHERE fiber = f.seq) AS leaves,
-                    EXISTS (SELECT 1 FROM @parts WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @log_items WHERE fiber = f.seq) AS has_rows,
-                    EXISTS (SELECT 1 FROM @joins WHERE child = f.seq) AS waited_for
-             FROM @fibers f WHERE f.seq = $1",
-            args![seq],
-        )
-        .await?;
+    let sql = format!(
+        "SELECT f.cancel, {LEAVES} AS leaves, {HAS_ROWS} AS has_rows, EXISTS (SELECT 1 FROM @joins WHERE child = f.seq) AS waited_for
+         FROM @fibers f WHERE f.seq = $1"
+    );
+    let look = tx.one(&sql, args![seq]).await?;
     let end = match look.text_opt("cancel")? {
         Some(reason) => End::Cancelled(reason),
         None => end.clone(),

@@ -146,7 +146,11 @@ impl Builder {
             (Some(url), _, true) => Some(access(url, false)?),
             (None, false, true) => Some(Access { prepares: false, ..of_calls.clone() }),
         };
+        // One that is idle for longer than its lease has lost its claims, if it had any.
+        let longest = Duration::from_secs(30);
+        let idle_limit = if self.lease.is_zero() { longest } else { self.lease.clamp(Duration::from_secs(1), longest) };
         let shared = Arc::new(Shared {
+            idle_limit,
             pool: Pool::new(of_calls.clone(), self.pool),
             ready: Arc::new(OnceLock::new()),
             worker: Arc::new(AtomicI64::new(0)),
@@ -157,6 +161,7 @@ impl Builder {
         });
         // A connection of its own: the lease is renewed however many calls are under way.
         let house = Arc::new(Shared {
+            idle_limit,
             pool: Pool::new(of_calls, 1),
             ready: Arc::clone(&shared.ready),
             worker: Arc::clone(&shared.worker),

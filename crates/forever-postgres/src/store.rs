@@ -56,7 +56,7 @@ impl PostgresStore {
     }
 
     pub(crate) fn over(shared: Arc<Shared>, house: Arc<Shared>, lease: Duration, direct: Option<Access>, schema: Arc<str>) -> Self {
-        let queue = Queue::start(Arc::clone(&shared));
+        let queue = Queue::start(&shared);
         PostgresStore { shared, queue, house, lease, direct, schema, strikes: Arc::default(), tasks: Mutex::default() }
     }
 
@@ -82,6 +82,13 @@ impl PostgresStore {
             })
         };
         self.read("look for a sign of life", worker, work).await
+    }
+
+    /// Whether checkpoints read rows at their places, and not through the index.
+    // For the test of that.
+    #[doc(hidden)]
+    pub fn reads_rows_at_their_places(&self) -> bool {
+        self.queue.uses_places()
     }
 
     fn call<A, T>(&self, what: &'static str, kind: Kind, args: A, work: Work<A, T>) -> BoxFuture<'_, Result<T>>
@@ -126,7 +133,7 @@ impl PostgresStore {
         if self.lease.is_zero() {
             return;
         }
-        let look = if self.direct.is_some() { Duration::from_millis(200).min(self.lease / 4) } else { self.lease / 4 };
+        let look = if self.direct.is_some() { Duration::from_millis(120).min(self.lease / 4) } else { self.lease / 4 };
         let watch = Watch {
             shared: Arc::clone(&self.house),
             worker,
@@ -186,6 +193,9 @@ impl FiberStore for PostgresStore {
     }
 
     fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<AcceptResult>> {
+        if Queue::takes_fiber(&fiber) {
+            return self.queue.accept(fiber);
+        }
         self.write("store a fiber", fiber, |tx, fiber| Box::pin(fibers::accept(tx, fiber)))
     }
 
@@ -235,10 +245,12 @@ impl FiberStore for PostgresStore {
         if Queue::takes_checkpoint(&snapshot) {
             return self.queue.checkpoint(claim, snapshot);
         }
+        self.queue.moved(claim.fiber);
         self.write("store a checkpoint", (claim, snapshot), |tx, args| Box::pin(fibers::checkpoint(tx, args.0, &args.1)))
     }
 
     fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        self.queue.moved(claim.fiber);
         self.write_one("store a stash", (claim, data, now_ms), |tx, args| Box::pin(fibers::stash(tx, args.0, &args.1, args.2)))
     }
 
@@ -247,6 +259,7 @@ impl FiberStore for PostgresStore {
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
+        self.queue.moved(claim.fiber);
         self.write("store what a fiber waits for", (claim, wait, now_ms), |tx, args| Box::pin(waits::wait(tx, args.0, &args.1, args.2)))
     }
 
@@ -267,6 +280,10 @@ impl FiberStore for PostgresStore {
     }
 
     fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+        if Queue::takes_end(&end, &outcomes) {
+            return self.queue.end(claim, end, now_ms);
+        }
+        self.queue.moved(claim.fiber);
         self.write("store how a fiber ended", (claim, end, outcomes, now_ms), |tx, args| {
             Box::pin(fibers::end(tx, args.0, &args.1, &args.2, args.3))
         })

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{Seq, WorkerId};
+use tokio::time::Instant;
 
 use crate::call::{Kind, Shared};
 use crate::notify::CHANGED;
@@ -167,15 +168,17 @@ struct Search {
     others: bool,
 }
 
-async fn search(tx: &Tx, by: WorkerId) -> Done<Search> {
+/// Looks for workers that are gone, and with `thorough` also for fibers of workers without a row,
+/// for which it reads the claims of all running fibers.
+async fn search(tx: &Tx, by: WorkerId, thorough: bool) -> Done<Search> {
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM @workers w WHERE w.id <> $1 AND NOT {ALIVE})
-                OR EXISTS (SELECT 1 FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
+                OR $2 AND EXISTS (SELECT 1 FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
                            WHERE f.state = 'running' AND f.state <> 'completed' AND s.worker IS DISTINCT FROM $1
                                  AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = s.worker)) AS gone,
                 EXISTS (SELECT 1 FROM @workers w WHERE w.id <> $1) AS others"
     );
-    let row = tx.one(&sql, args![by]).await?;
+    let row = tx.one(&sql, args![by, thorough]).await?;
     Ok(Search { gone: row.flag("gone")?, others: row.flag("others")? })
 }
 
@@ -221,10 +224,18 @@ impl Watch {
 
     /// Takes over from workers that are gone, until the store is closed.
     pub(crate) async fn take_over(self, strikes: Arc<std::sync::atomic::AtomicU32>) {
+        let mut next_thorough = Instant::now();
         while !self.shared.is_closed() {
             tokio::time::sleep(self.look).await;
+            // A worker that was taken for dead may claim fibers before it finds its row gone, and
+            // may die before it does.
+            let thorough = Instant::now() >= next_thorough;
+            if thorough {
+                next_thorough = Instant::now() + self.lease / 4;
+            }
+            let args = (self.worker, thorough);
             let looked =
-                self.shared.carry_out("look for workers that are gone", Kind::Read, &self.worker, |tx, by| Box::pin(search(tx, *by)));
+                self.shared.carry_out("look for workers that are gone", Kind::Read, &args, |tx, args| Box::pin(search(tx, args.0, args.1)));
             let looked = looked.await;
             if let Ok(found) = &looked {
                 self.shared.notices.has_others.store(found.others, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::store::sqlite::job::Scope;
 use crate::store::sqlite::lock::{DatabaseFile, Lock};
 use crate::store::sqlite::log::Log;
-use crate::store::sqlite::sync::{meet, thread};
+use crate::store::sqlite::sync::{Handle, meet, thread};
 use crate::store::sqlite::worker::{Held, Worker};
 use crate::support::{Book, caller, in_any_order};
 
@@ -21,7 +21,7 @@ fn open(book: &Book, path: &Path) -> Result<Worker, Error> {
     let book = book.clone();
     let (worker, opened) = Worker::start("writer", None, move || {
         meet();
-        Ok(Held { conn: book.connect(), log: Some(Log), kept: lock })
+        Ok(Held { conn: book.connect(), log: Some(Log), kept: lock, answers_on: Some(Handle) })
     })?;
     shuttle::future::block_on(opened).unwrap_or_else(|_| Err(Error::closed()))?;
     Ok(worker.with_inline_jobs())

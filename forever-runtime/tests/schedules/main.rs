@@ -66,6 +66,7 @@ mod store {
 
     #[path = "sqlite"]
     pub(crate) mod sqlite {
+        pub(crate) mod answers;
         pub(crate) mod batch;
         pub(crate) mod claims;
         pub(crate) mod file_guard;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::store::sqlite::file_guard::Kept;
 use crate::store::sqlite::job::Scope;
 use crate::store::sqlite::log::Log;
-use crate::store::sqlite::sync::{meet, thread};
+use crate::store::sqlite::sync::{Handle, meet, thread};
 use crate::store::sqlite::worker::{Held, Worker};
 
 /// Tries `test` in many orders: at random, and with a few threads that are much faster than the others.
@@ -107,7 +107,7 @@ impl Book {
 
     pub(crate) fn worker(&self) -> Worker {
         let book = self.clone();
-        let open = move || Ok(Held { conn: book.connect(), log: Some(Log), kept: book.note("lock") });
+        let open = move || Ok(Held { conn: book.connect(), log: Some(Log), kept: book.note("lock"), answers_on: Some(Handle) });
         let (worker, opened) = Worker::start("writer", None, open).unwrap();
         shuttle::future::block_on(opened).unwrap().unwrap();
         worker.with_inline_jobs()

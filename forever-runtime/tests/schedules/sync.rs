@@ -29,6 +29,22 @@ impl Spin {
     }
 }
 
+/// From two answers on, they are sent by another thread.
+pub(crate) const HANDED_OVER: usize = 2;
+
+/// A runtime that polls a task on a thread of its own, or has shut down and drops it.
+pub(crate) struct Handle;
+
+impl Handle {
+    #[allow(clippy::unused_self, reason = "as tokio's")]
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        use shuttle::rand::Rng;
+        if shuttle::rand::thread_rng().gen_bool(0.75) {
+            thread::spawn(|| shuttle::future::block_on(task));
+        }
+    }
+}
+
 /// A clock that stands still: the same orders are tried in each run.
 #[expect(clippy::disallowed_methods, reason = "it only has to be a moment")]
 pub(crate) fn now() -> Instant {

@@ -2,7 +2,7 @@
 //! log.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -10,8 +10,10 @@ use tokio::time::Instant;
 
 use crate::audit::{Findings, audit};
 use crate::dice::Dice;
+use crate::history;
 use crate::journal::{Journal, Line, Reader};
 use crate::orders::{PARCEL, bank, charges};
+use crate::partition::{Link, Proxy};
 use crate::server::Cluster;
 use crate::victim::Victim;
 use crate::worker::last_call;
@@ -23,6 +25,9 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) lease: Duration,
     pub(crate) crashes: bool,
+    pub(crate) partitions: bool,
+    /// File for the history of the database.
+    pub(crate) history: Option<PathBuf>,
     pub(crate) url: Option<String>,
     pub(crate) keep: bool,
 }
@@ -50,6 +55,16 @@ struct Place {
     victim: Victim,
     /// Until when it is paused.
     paused: Option<Instant>,
+    /// Its way to the server, where that can be cut.
+    proxy: Option<Proxy>,
+    /// Until when it is cut.
+    cut: Option<Instant>,
+}
+
+impl Place {
+    fn is_undisturbed(&self) -> bool {
+        self.paused.is_none() && self.cut.is_none()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -58,8 +73,19 @@ struct Deaths {
     /// Pauses longer than the lease.
     long_pauses: u32,
     short_pauses: u32,
+    /// Partitions longer than the lease, in either direction.
+    long_partitions: u32,
+    /// Shorter ones, and slow links.
+    short_partitions: u32,
     closes: u32,
     crashes: u32,
+}
+
+impl Deaths {
+    /// How many workers died, or lost their claims.
+    fn all(&self) -> u32 {
+        self.kills + self.long_pauses + self.long_partitions
+    }
 }
 
 /// Orders of a worker that died, until others have taken them over.
@@ -107,12 +133,22 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<bool> {
         dice: Dice::new(plan.seed, "cluster"),
     };
     println!("{} workers over one Postgres, lease {:?}", plan.workers, plan.lease);
+    if plan.history.is_some() {
+        history::begin(&stage.url, &stage.schema)?;
+    }
     for number in 1..=plan.workers {
-        let victim = stage.start(number, 0)?;
-        stage.places.push(Place { number, lives: 0, victim, paused: None });
+        let proxy = match &stage.server {
+            Some(server) if plan.partitions => Some(Proxy::start(server.socket())?),
+            _ => None,
+        };
+        let victim = stage.start(number, 0, proxy.as_ref())?;
+        stage.places.push(Place { number, lives: 0, victim, paused: None, proxy, cut: None });
     }
     stage.disturb()?;
     let finished = stage.finish()?;
+    if let Some(file) = &plan.history {
+        history::write(&stage.url, &stage.schema, file)?;
+    }
     let findings = audit(&stage.story.lines, &charges(dir.path())?);
     let good = stage.report(&findings, finished);
     if !good || plan.keep {
@@ -137,25 +173,26 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn start(&mut self, number: u32, life: u32) -> anyhow::Result<Victim> {
+    fn start(&mut self, number: u32, life: u32, proxy: Option<&Proxy>) -> anyhow::Result<Victim> {
+        let url = proxy.map_or_else(|| self.url.clone(), Proxy::url);
         let lease = self.plan.lease.as_millis().to_string();
         let (number, life, dir) = (number.to_string(), life.to_string(), self.dir.display().to_string());
-        let words =
-            ["--worker", &number, "--life", &life, "--dir", &dir, "--url", &self.url, "--schema", &self.schema, "--lease-ms", &lease];
+        let words = ["--worker", &number, "--life", &life, "--dir", &dir, "--url", &url, "--schema", &self.schema, "--lease-ms", &lease];
         Victim::start_in(self.dir, &self.dir.join("errors"), [("RUST_BACKTRACE", "1")], words)
     }
 
     /// Starts a new worker in a place.
     fn replace(&mut self, at: usize) -> anyhow::Result<()> {
         let (number, life) = (self.places[at].number, self.places[at].lives + 1);
-        let victim = self.start(number, life)?;
-        self.places[at] = Place { number, lives: life, victim, paused: None };
+        let (proxy, cut) = (self.places[at].proxy.clone(), self.places[at].cut);
+        let victim = self.start(number, life, proxy.as_ref())?;
+        self.places[at] = Place { number, lives: life, victim, paused: None, proxy, cut };
         Ok(())
     }
 
     fn is_over(&self, begun: Instant) -> bool {
         match self.plan.until {
-            Until::Deaths(wanted) => self.deaths.kills + self.deaths.long_pauses >= wanted,
+            Until::Deaths(wanted) => self.deaths.all() >= wanted,
             Until::Time(time) => begun.elapsed() >= time,
         }
     }
@@ -191,16 +228,27 @@ impl Stage<'_> {
                 self.crash_server();
                 Ok(())
             }
-            0..=3 if self.places[at].paused.is_none() => {
+            0..=3 if self.places[at].is_undisturbed() => {
                 self.journal.write("closes", &process.to_string(), "");
                 println!("worker {number} is asked to close");
                 self.places[at].victim.terminate()?;
-                let status = self.places[at].victim.closed()?;
+                // It may wait for another one that is paused or cut off.
+                let status = loop {
+                    if let Some(status) = self.places[at].victim.look()? {
+                        break status;
+                    }
+                    self.go_on(Instant::now())?;
+                    std::thread::sleep(LOOK);
+                };
                 ensure!(status.success(), "worker {number} closed with {status}");
                 self.deaths.closes += 1;
                 self.replace(at)
             }
-            4..=8 if self.places[at].paused.is_none() => {
+            4..=8 if self.plan.partitions && self.places[at].is_undisturbed() => {
+                self.cut(at);
+                Ok(())
+            }
+            4..=10 if self.places[at].is_undisturbed() => {
                 let part = 20 + self.dice.below(230);
                 let pause = self.plan.lease * part / 100;
                 self.places[at].victim.stop()?;
@@ -221,6 +269,26 @@ impl Stage<'_> {
         }
     }
 
+    /// Cuts a worker off from the server, in one direction or in both, or slows its link down.
+    fn cut(&mut self, at: usize) {
+        let Some(proxy) = &self.places[at].proxy else { return };
+        let part = 20 + self.dice.below(230);
+        let time = self.plan.lease * part / 100;
+        let link = match self.dice.below(4) {
+            0 => Link::Cut,
+            1 => Link::CutToServer,
+            2 => Link::CutToWorker,
+            _ => Link::Slow(Duration::from_millis(u64::from(10 + self.dice.below(300)))),
+        };
+        proxy.set(link);
+        let (number, process) = (self.places[at].number, self.places[at].victim.id());
+        self.journal.write("partition", &process.to_string(), format!("{link:?}"));
+        println!("the link of worker {number} is {link:?} for {time:.1?}{}", if part > 100 { ", longer than its lease" } else { "" });
+        self.places[at].cut = Some(Instant::now() + time);
+        let is_long = part > 100 && !matches!(link, Link::Slow(_));
+        *(if is_long { &mut self.deaths.long_partitions } else { &mut self.deaths.short_partitions }) += 1;
+    }
+
     fn crash_server(&mut self) {
         let Some(server) = &self.server else { return };
         println!("the server crashes, and is started again");
@@ -231,9 +299,14 @@ impl Stage<'_> {
         self.deaths.crashes += 1;
     }
 
-    /// Lets paused workers go on whose time is over.
+    /// Lets paused workers go on whose time is over, and mends links.
     fn go_on(&mut self, now: Instant) -> anyhow::Result<()> {
         for place in &mut self.places {
+            if let Some(proxy) = place.proxy.as_ref().filter(|_| place.cut.is_some_and(|until| until <= now)) {
+                place.cut = None;
+                proxy.set(Link::Whole);
+                self.journal.write("link-whole", &place.victim.id().to_string(), "");
+            }
             if place.paused.is_some_and(|until| until <= now) {
                 place.paused = None;
                 place.victim.go_on()?;
@@ -280,7 +353,7 @@ impl Stage<'_> {
     }
 
     fn report(&self, findings: &Findings, finished: bool) -> bool {
-        let Deaths { kills, long_pauses, short_pauses, closes, crashes } = self.deaths;
+        let Deaths { kills, long_pauses, short_pauses, long_partitions, short_partitions, closes, crashes } = self.deaths;
         for (time, order) in findings.takeovers.iter().rev().take(3).filter(|(time, _)| *time > self.plan.lease) {
             println!("order {order} was resumed {time:.1?} after the death of its worker");
         }
@@ -292,8 +365,8 @@ impl Stage<'_> {
         let ms =
             |takeover: Option<&(Duration, String)>| takeover.map_or_else(|| "none".to_owned(), |(time, _)| time.as_millis().to_string());
         println!(
-            "\nkills={kills} pauses_beyond_lease={long_pauses} shorter_pauses={short_pauses} clean_closes={closes} server_crashes={crashes} \
-             late_bodies={} heard_elsewhere={}",
+            "\nkills={kills} pauses_beyond_lease={long_pauses} shorter_pauses={short_pauses} partitions_beyond_lease={long_partitions} \
+             shorter_partitions={short_partitions} clean_closes={closes} server_crashes={crashes} late_bodies={} heard_elsewhere={}",
             findings.late_bodies, findings.heard
         );
         println!(
@@ -305,11 +378,11 @@ impl Stage<'_> {
         );
         let Findings { fibers, finished_steps, repeated, lost, duplicates, .. } = findings;
         // A run in which nothing happened shows nothing.
-        let good = finished && findings.faults.is_empty() && *fibers > 0 && kills + long_pauses > 0;
+        let good = finished && findings.faults.is_empty() && *fibers > 0 && self.deaths.all() > 0;
         println!(
             "deaths={} fibers={fibers} finished_steps={finished_steps} repeated_finished_steps={repeated} lost_fibers={lost} \
              duplicate_effects={duplicates} audit={}",
-            kills + long_pauses,
+            self.deaths.all(),
             if good { "ok" } else { "failed" }
         );
         good

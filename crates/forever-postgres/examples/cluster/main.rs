@@ -2,17 +2,17 @@
 //! everything that they did.
 //!
 //! ```text
-//! cargo run --release -p forever-postgres --example cluster cargo run --release -p
-//! forever-postgres --example cluster -- --workers 5 --minutes 10 --crashes cargo run --release
-//! -p forever-postgres --example cluster -- --url postgres://app:secret@db.local/app
+//! cargo run --release -p forever-postgres --example cluster
+//! cargo run --release -p forever-postgres --example cluster -- --workers 5 --minutes 10 --crashes --partitions
+//! cargo run --release -p forever-postgres --example cluster -- --url postgres://app:secret@db.local/app
 //! ```
 //!
 //! The program starts itself as workers: processes that open the same database, start orders, and
 //! run them. An order picks its items in steps, charges a card in an effect, starts a child,
 //! sleeps, and waits for a message. The first process is the adversary. It kills workers with
 //! SIGKILL, pauses them with SIGSTOP for shorter and for longer than their lease, lets them
-//! close, and with `--crashes` it crashes the server of the database. Each worker that is gone is
-//! replaced by a new one.
+//! close, with `--crashes` it crashes the server of the database, and with `--partitions` it cuts
+//! workers off from the server. Each worker that is gone is replaced by a new one.
 //!
 //! Without `--url` it starts a Postgres server of its own in a temporary folder, from the
 //! installed programs.
@@ -26,7 +26,7 @@
 //! audit=ok
 //! ```
 //!
-//! - `deaths`: workers that were killed, or lost their claims while they were paused.
+//! - `deaths`: workers that were killed, or lost their claims while they were paused or cut off.
 //! - `fibers`: accepted orders; all have ended.
 //! - `finished_steps`: finished steps of these orders.
 //! - `repeated_finished_steps`: steps whose results were stored, and which were carried out and
@@ -48,8 +48,10 @@ mod args;
 mod audit;
 #[path = "../../../../examples/support/dice.rs"]
 mod dice;
+mod history;
 mod journal;
 mod orders;
+mod partition;
 #[path = "../../tests/it/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the store use more of it")]
 mod server;
@@ -68,13 +70,17 @@ use worker::Orders;
 const USAGE: &str = "\
 Runs several workers over one Postgres database, kills and pauses them, and audits what they did.
 
-usage: cluster [--workers N] [--minutes F] [--deaths N] [--seed N] [--lease-ms N] [--crashes] [--url URL] [--keep]
+usage: cluster [--workers N] [--minutes F] [--deaths N] [--seed N] [--lease-ms N] [--crashes] [--partitions] [--history FILE]
+               [--url URL] [--keep]
   --workers N   how many workers (3)
   --minutes F   how long to go on (0.5)
   --deaths N    go on for so many deaths, however long it takes
   --seed N      the seed of what happens (1)
   --lease-ms N  the lease of the workers (2000)
   --crashes     crash and restart the server of the database now and then
+  --partitions  cut workers off from the server, in one direction or both, and slow their links down
+  --history FILE
+                write what the database has seen of each fiber to a file
   --url URL     a server that is there, in place of one of its own
   --keep        keep the log, also where the audit finds nothing";
 
@@ -86,7 +92,8 @@ fn main() -> ExitCode {
     let seed = args.value("--seed", "a number", |_| true).unwrap_or(1);
     let lease = args.value("--lease-ms", "milliseconds, 500 at least", |ms: &u64| *ms >= 500).unwrap_or(2_000);
     let lease = Duration::from_millis(lease);
-    let (crashes, keep) = (args.flag("--crashes"), args.flag("--keep"));
+    let (crashes, partitions, keep) = (args.flag("--crashes"), args.flag("--partitions"), args.flag("--keep"));
+    let history: Option<PathBuf> = args.value("--history", "a file", |_| true);
     let url: Option<String> = args.value("--url", "a URL of Postgres", |_| true);
     let schema: Option<String> = args.value("--schema", "a name", |_| true);
     let dir: Option<PathBuf> = args.value("--dir", "a folder", |_| true);
@@ -100,7 +107,7 @@ fn main() -> ExitCode {
                 Some(deaths) => adversary::Until::Deaths(deaths),
                 None => adversary::Until::Time(Duration::from_secs_f64(60.0 * minutes)),
             };
-            adversary::run(&Plan { workers, until, seed, lease, crashes, url, keep })
+            adversary::run(&Plan { workers, until, seed, lease, crashes, partitions, history, url, keep })
         }
     };
     match done {

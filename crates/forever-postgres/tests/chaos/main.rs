@@ -1,35 +1,65 @@
-//! A short run of the example `cluster`: workers that are killed and paused, and a server that
-//! crashes. `FOREVER_CLUSTER_DEATHS` makes it longer.
+//! Short runs of the example `cluster`: workers that are killed, paused and cut off, and a server
+//! that crashes. `FOREVER_CLUSTER_DEATHS` makes them longer, and `FOREVER_CLUSTER_SEED` other ones.
+mod history;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The last line of a run, as what it says.
-fn last_line(text: &str) -> BTreeMap<&str, &str> {
-    text.lines().last().unwrap_or_default().split(' ').filter_map(|word| word.split_once('=')).collect()
+/// The figures that a run prints, by their names.
+fn figures(text: &str) -> BTreeMap<String, String> {
+    let words = text.split_whitespace().filter_map(|word| word.split_once('='));
+    words.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-#[test]
-fn workers_that_die_and_pause_repeat_nothing_lose_nothing_and_double_nothing() {
-    let deaths = std::env::var("FOREVER_CLUSTER_DEATHS").unwrap_or_else(|_| "40".to_owned());
+/// Runs the example until so many workers have died, checks its audit and its history, and returns
+/// the figures that it prints. `None` where there is no server to run it with.
+fn run(name: &str, deaths: &str, more: &[&str]) -> Option<BTreeMap<String, String>> {
+    let deaths = std::env::var("FOREVER_CLUSTER_DEATHS").unwrap_or_else(|_| deaths.to_owned());
+    let seed = std::env::var("FOREVER_CLUSTER_SEED").unwrap_or_else(|_| "1".to_owned());
     let this = std::env::current_exe().unwrap();
     let target = this.parent().and_then(Path::parent).expect("tests are built in `deps`, beside `examples`");
     let path = target.join("examples").join("cluster");
     assert!(path.exists(), "{} is not there: `cargo test` builds it, and so does `cargo build --examples`", path.display());
+    let dir = tempfile::Builder::new().prefix("forever-history-").tempdir().unwrap();
+    let history = dir.path().join(name);
     let mut run = Command::new(path);
-    run.args(["--deaths", &deaths, "--workers", "3", "--crashes", "--seed", "1"]).stdin(Stdio::null());
+    run.args(["--deaths", &deaths, "--workers", "3", "--crashes", "--seed", &seed]).args(more);
+    run.arg("--history").arg(&history).stdin(Stdio::null());
     // It has a limit of its own for what is left when nothing is killed any more.
     let output = run.output().unwrap();
     let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     if errors.contains("no Postgres is installed") {
         assert!(std::env::var_os("FOREVER_REQUIRE_POSTGRES").is_none(), "{errors}");
         eprintln!("the chaos over several workers was left out: {errors}");
-        return;
+        return None;
     }
     assert!(output.status.success(), "{text}{errors}");
-    let last = last_line(&text);
-    assert_eq!(["repeated_finished_steps", "lost_fibers", "duplicate_effects"].map(|name| last[name]), ["0"; 3], "{text}");
-    assert_eq!(last["audit"], "ok", "{text}");
-    assert!(last["deaths"].parse::<u32>().unwrap() >= deaths.parse().unwrap(), "{text}");
-    assert!(last["fibers"].parse::<u32>().unwrap() >= 20, "{text}");
+    let figures = figures(&text);
+    let of = |name: &str| figures[name].as_str();
+    assert_eq!(["repeated_finished_steps", "lost_fibers", "duplicate_effects"].map(of), ["0"; 3], "{text}");
+    assert_eq!(of("audit"), "ok", "{text}");
+    assert!(of("deaths").parse::<u32>().unwrap() >= deaths.parse().unwrap(), "{text}");
+
+    let checked = history::check(&std::fs::read_to_string(&history).unwrap());
+    println!("{name}: {figures:?}");
+    println!("{} fibers, {} completions, {} claims by {} workers", checked.fibers, checked.completions, checked.claims, checked.workers);
+    if !checked.faults.is_empty() {
+        println!("the history is kept in {}", dir.keep().display());
+    }
+    assert_eq!(checked.faults, [""; 0]);
+    assert!(checked.fibers >= 100 && checked.workers >= 3, "{checked:?}");
+    Some(figures)
+}
+
+#[test]
+fn workers_that_die_and_pause_repeat_nothing_lose_nothing_and_double_nothing() {
+    run("kills-and-pauses", "40", &[]);
+}
+
+#[test]
+fn workers_that_are_cut_off_repeat_nothing_lose_nothing_and_double_nothing() {
+    if let Some(figures) = run("partitions", "30", &["--partitions"]) {
+        assert_ne!(figures["partitions_beyond_lease"], "0", "{figures:?}");
+    }
 }

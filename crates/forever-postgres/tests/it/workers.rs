@@ -1,10 +1,11 @@
 //! Several workers over one database: leases, signs of life, takeovers, and workers that only seemed dead.
+use std::sync::Arc;
 use std::time::Duration;
 
 use forever_postgres::{Builder, PostgresStore};
 use forever_store::{
-    AdminStore, AgentId, AgentStore, ClusterStore, DeclineResult, FiberState, FiberStore, NewFiber, NewScheduleRow, Restart, RunResult,
-    ScheduleTiming, Watch,
+    AdminStore, AgentId, AgentStore, ClusterStore, DeclineResult, End, FiberState, FiberStore, NewFiber, NewScheduleRow, Restart,
+    RunResult, ScheduleTiming, Suspension, Wait, WaitResult, Watch,
 };
 
 use tokio::time::Instant;
@@ -135,7 +136,7 @@ async fn due_fibers_are_given_to_one_of_several_workers() {
     let (b, _) = joined(builder).await;
     for n in 0..40 {
         let held = accept(&a, &format!("f{n}"), one).await;
-        let until = forever_store::Wait { due_ms: Some(10), ..forever_store::Wait::default() };
+        let until = Wait { due_ms: Some(10), ..Wait::default() };
         a.wait(held, until, 5).await.unwrap();
     }
     let take = async |store: &PostgresStore| {
@@ -162,18 +163,18 @@ async fn rows_of_a_batch_keep_or_lose_their_claims_each_for_itself() {
     let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
     let (a, one) = joined(builder.clone()).await;
     let (b, two) = joined(builder).await;
-    let a = std::sync::Arc::new(a);
+    let a = Arc::new(a);
     let mut held = Vec::new();
     for n in 0..FIBERS {
         held.push(accept(&*a, &format!("f{n}"), one).await);
     }
     for claimed in held.iter().filter(|held| held.fiber % 5 == 0) {
-        b.suspend(*claimed, forever_store::Suspension::Interrupted("x".into()), 5).await.unwrap();
+        b.suspend(*claimed, Suspension::Interrupted("x".into()), 5).await.unwrap();
         claim(&b, claimed.fiber, two).await;
     }
     let mut writes = tokio::task::JoinSet::new();
     for held in held.clone() {
-        let a = std::sync::Arc::clone(&a);
+        let a = Arc::clone(&a);
         writes.spawn(async move {
             let number = if held.fiber % 7 == 0 { 9 } else { 1 };
             (held, a.checkpoint(held, snapshot(number)).await)
@@ -279,4 +280,133 @@ async fn fiber_is_parked_when_every_living_worker_has_declined_it() {
     let by_b = claim(&b, held.fiber, two).await;
     b.checkpoint(by_b, snapshot(2)).await.unwrap();
     end(&b, by_b).await;
+}
+
+/// A worker may run its own fiber again when it does not know whether its last write was stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn write_of_an_earlier_activation_is_refused_in_the_same_worker_too() {
+    let Some(url) = cluster::url() else { return };
+    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder).await;
+    let earlier = accept(&a, "a", one).await;
+    let held = claim(&a, earlier.fiber, one).await;
+    assert!(a.checkpoint(earlier, snapshot(1)).await.unwrap_err().is_claim_lost());
+    assert!(a.end(earlier, End::Completed("0".into()), Vec::new(), 4).await.unwrap_err().is_claim_lost());
+    a.checkpoint(held, snapshot(1)).await.unwrap();
+    end(&a, held).await;
+}
+
+/// Begins and ends that come together share statements. One in five fibers has lost its claim, one
+/// in seven is cancelled, and a parent waits for one in four.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fibers_of_a_batch_end_each_by_its_own_claim() {
+    const FIBERS: i64 = 70;
+    let Some(url) = cluster::url() else { return };
+    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, two) = joined(builder).await;
+    let a = Arc::new(a);
+    let mut begins = tokio::task::JoinSet::new();
+    for n in 0..FIBERS {
+        let a = Arc::clone(&a);
+        begins.spawn(async move { (n, accept(&*a, &format!("f{n}"), one).await) });
+    }
+    let mut held = begins.join_all().await;
+    held.sort_unstable_by_key(|(n, _)| *n);
+    let is_lost = |n: i64| n % 5 == 0;
+    let is_cancelled = |n: i64| n % 7 == 0;
+    let is_waited_for = |n: i64| n % 4 == 0;
+    for (n, claimed) in &held {
+        if is_waited_for(*n) {
+            let parent = accept(&*a, &format!("p{n}"), one).await;
+            let child = Wait { fibers: vec![format!("f{n}")], ..Wait::default() };
+            assert_eq!(a.wait(parent, child, 5).await.unwrap(), WaitResult::Waiting);
+        }
+        if is_lost(*n) {
+            b.suspend(*claimed, Suspension::Interrupted("x".into()), 5).await.unwrap();
+            claim(&b, claimed.fiber, two).await;
+        } else if is_cancelled(*n) {
+            b.cancel(format!("f{n}"), "enough".into(), 5).await.unwrap();
+        }
+    }
+    let mut ends = tokio::task::JoinSet::new();
+    for (n, held) in held {
+        let a = Arc::clone(&a);
+        ends.spawn(async move { (n, a.end(held, End::Completed(n.to_string()), Vec::new(), 6).await) });
+    }
+    for (n, ended) in ends.join_all().await {
+        let (there, parent) = (row(&b, &format!("f{n}")).await.unwrap(), row(&b, &format!("p{n}")).await);
+        match (is_lost(n), is_cancelled(n)) {
+            (true, _) => {
+                assert!(ended.unwrap_err().is_claim_lost(), "fiber {n}");
+                assert_eq!(there.state, FiberState::Running, "fiber {n}");
+            }
+            (false, true) => {
+                assert!(matches!(ended.unwrap(), End::Cancelled(_)), "fiber {n}");
+                assert_eq!(there.state, FiberState::Cancelled, "fiber {n}");
+            }
+            (false, false) => {
+                assert!(matches!(ended.unwrap(), End::Completed(_)), "fiber {n}");
+                assert_eq!((there.state, there.result), (FiberState::Completed, Some(n.to_string())), "fiber {n}");
+            }
+        }
+        let expected = if is_lost(n) { FiberState::Waiting } else { FiberState::Pending };
+        assert_eq!(parent.map(|parent| parent.state), is_waited_for(n).then_some(expected), "the parent of fiber {n}");
+    }
+}
+
+/// A transaction that stays open keeps every old version of every row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checkpoints_find_their_rows_while_nothing_is_cleaned_up() {
+    const FIBERS: u64 = 20;
+    let Some(url) = cluster::url() else { return };
+    let schema = cluster::schema();
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, two) = joined(builder).await;
+    let a = Arc::new(a);
+    let mut held = Vec::new();
+    for n in 0..FIBERS {
+        held.push(accept(&*a, &format!("f{n}"), one).await);
+    }
+    let connect = async || {
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    };
+    let idle = connect().await;
+    idle.batch_execute(&format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM \"{schema}\".fibers")).await.unwrap();
+    let checkpoint = async |held: &[forever_store::Claim], number: u64| {
+        let mut stored = tokio::task::JoinSet::new();
+        for held in held.iter().copied() {
+            let a = Arc::clone(&a);
+            stored.spawn(async move { a.checkpoint(held, snapshot(number)).await });
+        }
+        stored.join_all().await
+    };
+    let (begun, mut number) = (Instant::now(), 0);
+    while !a.reads_rows_at_their_places() {
+        assert!(begun.elapsed() < SOON, "the table grows");
+        number += 1;
+        assert!(checkpoint(&held, number).await.iter().all(Result::is_ok));
+    }
+    for _ in 0..3 {
+        number += 1;
+        assert!(checkpoint(&held, number).await.iter().all(Result::is_ok));
+    }
+    // All rows are elsewhere by now.
+    connect().await.batch_execute(&format!("UPDATE \"{schema}\".snapshots SET saved_ms = saved_ms")).await.unwrap();
+    number += 1;
+    assert!(checkpoint(&held, number).await.iter().all(Result::is_ok));
+    number += 1;
+    assert!(checkpoint(&held, number).await.iter().all(Result::is_ok));
+    // And one of them is another worker's.
+    b.suspend(held[0], Suspension::Interrupted("x".into()), 5).await.unwrap();
+    claim(&b, held[0].fiber, two).await;
+    let late = checkpoint(&held[..1], number + 1).await.remove(0);
+    assert!(late.unwrap_err().is_claim_lost());
+    assert!(checkpoint(&held[1..], number + 1).await.iter().all(Result::is_ok));
+    for (n, held) in held.iter().enumerate() {
+        assert_eq!(b.load(held.fiber).await.unwrap().number, if n == 0 { number } else { number + 1 });
+    }
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
+use super::answers::{answer, answer_all};
 use super::file_guard::{Fence, Kept};
 use super::job::{Failure, Job, Scope};
 use super::log::Log;
 use super::pace::BUSY_TIMEOUT;
+use super::sync::Handle;
 use super::sync::atomic::{AtomicBool, Ordering};
 use super::worker::Witness;
 use crate::error::Result;
@@ -25,13 +27,20 @@ pub(super) struct Served {
     witness: Option<Arc<dyn Witness>>,
     /// Released after the connection.
     kept: Box<dyn Kept + Send>,
+    answers_on: Option<Handle>,
 }
 
 impl Served {
-    pub(super) fn new(conn: Connection, log: Option<Log>, witness: Option<Arc<dyn Witness>>, kept: Box<dyn Kept + Send>) -> Self {
+    pub(super) fn new(
+        conn: Connection,
+        log: Option<Log>,
+        witness: Option<Arc<dyn Witness>>,
+        kept: Box<dyn Kept + Send>,
+        answers_on: Option<Handle>,
+    ) -> Self {
         let fence = log.is_some().then(Fence::default);
         let commits = log.as_ref().map(Log::commits);
-        Served { log, conn, fence, commits, witness, kept }
+        Served { log, conn, fence, commits, witness, kept, answers_on }
     }
 
     /// Whether the next commit returns without a sync, and the log needs no copy after it.
@@ -117,13 +126,13 @@ impl Served {
 pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
     if let Err(lost) = on.is_there() {
         for job in batch.drain(..) {
-            job.answer(Err(lost.clone()));
+            answer(job, Err(lost.clone()));
         }
         return;
     }
     for mut job in batch.extract_if(.., |job| job.scope() == Scope::Alone) {
         let ran = job.run(&on.conn).map_err(Failure::from);
-        job.answer(ran);
+        answer(job, ran);
     }
     let writes = batch.iter().filter(|j| j.scope().writes()).count();
     let single = batch.len() == 1 && batch[0].scope() == Scope::One;
@@ -135,7 +144,7 @@ pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
             // If it fails, it is tried again before the next job.
             let _ = at_rest(&on.conn);
             on.stored(writes);
-            job.answer(ran);
+            answer(job, ran);
         }
         return;
     }
@@ -148,13 +157,12 @@ pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
         Ok(outcomes) => {
             on.stored(writes);
             let stored = on.has_stored();
-            for (job, outcome) in batch.drain(..).zip(outcomes) {
-                job.answer(outcome.map_err(Failure::from).and_then(|()| stored.clone()));
-            }
+            let of = |outcome: rusqlite::Result<()>| outcome.map_err(Failure::from).and_then(|()| stored.clone());
+            answer_all(batch.drain(..).zip(outcomes.into_iter().map(of)), on.answers_on.as_ref());
         }
         Err(Lost::Commit(why)) => {
             for job in batch.drain(..) {
-                job.answer(Err(why.clone()));
+                answer(job, Err(why.clone()));
             }
         }
         // One job cost the others their transaction. Nothing of it is stored, so each runs again by
@@ -163,7 +171,7 @@ pub(super) fn run_batch(on: &Served, batch: &mut Vec<Box<dyn Job>>) {
             for mut job in batch.drain(..) {
                 let ran = alone(on, job.as_mut());
                 on.stored(usize::from(job.scope().writes()));
-                job.answer(ran);
+                answer(job, ran);
             }
         }
     }

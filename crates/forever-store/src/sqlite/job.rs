@@ -34,8 +34,10 @@ pub(super) trait Job: Send {
     fn scope(&self) -> Scope;
     /// Runs the work and keeps the result.
     fn run(&mut self, conn: &Connection) -> rusqlite::Result<()>;
-    /// Sends the caller the result, or the reason why there is none.
-    fn answer(self: Box<Self>, ran: Result<(), Failure>);
+    /// Turns the result, or the reason why there is none, into the answer.
+    fn settle(&mut self, ran: Result<(), Failure>);
+    /// Sends the caller its answer.
+    fn answer(self: Box<Self>);
 }
 
 /// Why a job failed. One lost commit may be the cause for many jobs.
@@ -77,13 +79,20 @@ impl From<rusqlite::Error> for Failure {
 }
 
 pub(super) struct Call<T, F, A, U> {
-    pub(super) what: &'static str,
-    pub(super) scope: Scope,
-    pub(super) work: F,
-    pub(super) out: Option<T>,
+    what: &'static str,
+    scope: Scope,
+    work: F,
+    out: Option<T>,
     /// Runs after the commit and before the answer, also if the caller is gone.
-    pub(super) then: A,
-    pub(super) answer: Answer<U>,
+    then: Option<A>,
+    answer: Option<Result<U>>,
+    caller: Answer<U>,
+}
+
+impl<T, F, A, U> Call<T, F, A, U> {
+    pub(super) fn new(what: &'static str, scope: Scope, work: F, then: A, caller: Answer<U>) -> Self {
+        Call { what, scope, work, out: None, then: Some(then), answer: None, caller }
+    }
 }
 
 impl<T, F, A, U> Job for Call<T, F, A, U>
@@ -106,18 +115,23 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, ran: Result<(), Failure>) {
-        let Call { what, work, out, then, answer, .. } = unboxed(self);
+    fn settle(&mut self, ran: Result<(), Failure>) {
+        self.answer = Some(match (ran, self.out.take(), self.then.take()) {
+            (Ok(()), Some(out), Some(then)) => Ok(then(out)),
+            (Err(failure), ..) => Err(failure.error(self.what)),
+            (Ok(()), ..) => Err(Error::new(ErrorKind::Store, format!("failed to {}: it was not run", self.what))),
+        });
+    }
+
+    fn answer(self: Box<Self>) {
+        let Call { work, answer, caller, .. } = unboxed(self);
         // Freed before the caller resumes: two threads that allocate and free at the same time wait
         // for each other.
         drop(work);
-        let result = match (ran, out) {
-            (Ok(()), Some(out)) => Ok(then(out)),
-            (Err(failure), _) => Err(failure.error(what)),
-            (Ok(()), None) => Err(Error::new(ErrorKind::Store, format!("failed to {what}: it was not run"))),
-        };
-        // A caller that is gone needs no answer.
-        let _ = answer.send(result);
+        if let Some(answer) = answer {
+            // A caller that is gone needs no answer.
+            let _ = caller.send(answer);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! hidden, because only the runtime and the test kit use them: transactions, migrations, ownership
 //! of the file, and the witness of commits.
 mod agents;
+mod answers;
 mod backup;
 mod batch;
 mod chat;
@@ -44,6 +45,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use job::Scope;
 pub use open::Durability;
@@ -158,17 +160,20 @@ impl Sqlite {
         let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
         let (witness, seen) = (seen_by.clone(), seen_by.is_some());
+        // While a commit syncs, callers gather, and to answer them would delay the next sync.
+        // Without syncs it makes no difference.
+        let answers_on = if durability == Durability::Power { threads_of_runtime() } else { None };
         let writer = Worker::start("forever-writer", seen_by, move || {
             let mut conn = open::writer(lock.path(), durability, seen)?;
             // A witness needs the log copied at the same commits each time.
             let beside = if seen { None } else { Some(open::copier(lock.path(), durability)?) };
             let log = Some(log::Log::watch(&mut conn, durability, beside)?);
             lock.watch()?;
-            Ok(Held { log, conn, kept: of_writer })
+            Ok(Held { log, conn, kept: of_writer, answers_on })
         })?;
         let writer = opened(writer).await?;
         let writer = if durability == Durability::Process { writer.with_inline_jobs() } else { writer };
-        let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader });
+        let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader, answers_on: None });
         let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
         Ok(Sqlite { reader, writer, ready: OnceLock::new(), lock: of_store, is_in_memory: false, ownership })
     }
@@ -178,7 +183,7 @@ impl Sqlite {
     pub async fn in_memory_seen(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
         let kept = Arc::new(());
         let ownership = Ownership::of(&kept);
-        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept });
+        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept, answers_on: None });
         let writer = Worker::start("forever-writer", seen_by, open)?;
         let writer = opened(writer).await?;
         Ok(Sqlite { reader: None, writer, ready: OnceLock::new(), lock: Weak::new(), is_in_memory: true, ownership })
@@ -258,6 +263,12 @@ impl Sqlite {
         }
         self.writer.stop();
     }
+}
+
+/// The runtime of the caller, if it has threads that run by themselves. One without makes progress
+/// only while it is polled, and a caller of another runtime would wait for that.
+fn threads_of_runtime() -> Option<Handle> {
+    Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 async fn opened((worker, opened): (Worker, Opened)) -> Result<Worker> {

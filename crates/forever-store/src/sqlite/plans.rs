@@ -31,7 +31,7 @@ impl Seen {
                 _ => {}
             };
             conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE, Some(take_down)).unwrap();
-            Ok(Held { conn, log: None, kept: () })
+            Ok(Held { conn, log: None, kept: (), answers_on: None })
         });
         let (lock, ownership) = (std::sync::Weak::new(), super::Ownership::of(&Arc::new(())));
         let writer = opened(writer.unwrap()).await.unwrap();

@@ -6,11 +6,15 @@ pub(super) use std::sync::{Mutex, atomic};
 pub(super) use std::thread;
 use std::time::{Duration, Instant};
 
+pub(super) use tokio::runtime::Handle;
 pub(super) use tokio::sync::{mpsc, oneshot};
 pub(super) use tokio::task::yield_now;
 
 /// Number of jobs that may be queued; further callers wait for a place.
 pub(super) const QUEUE: usize = 1024;
+
+/// Number of answers from which on a task of the runtime sends them.
+pub(super) const HANDED_OVER: usize = 8;
 
 /// Number of spins between two yields of the processor, which the other thread may need.
 const SPINS_TO_YIELD: u32 = 64;

@@ -261,3 +261,80 @@ async fn panic_of_a_job_on_the_thread_of_its_caller_closes_the_store() {
     }
     panic!("no job was run by its caller");
 }
+
+/// A runtime with threads of its own.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Many changes at once; returns how many of their callers had an answer.
+async fn crowd(store: Arc<Sqlite>, ran: Arc<Mutex<Vec<i64>>>) -> usize {
+    let mut callers = tokio::task::JoinSet::new();
+    for n in 0..200 {
+        let (store, ran) = (Arc::clone(&store), Arc::clone(&ran));
+        callers.spawn(async move {
+            let insert = move |c: &rusqlite::Connection| {
+                c.execute("INSERT INTO workers (joined_ms) VALUES (?1)", [n])?;
+                ran.lock().unwrap().push(n);
+                if n % 50 == 49 { Err(rusqlite::Error::QueryReturnedNoRows) } else { Ok(n) }
+            };
+            let answer = store.write("join a crowd", Scope::Many, insert).await;
+            assert_eq!(answer.ok(), (n % 50 != 49).then_some(n));
+        });
+    }
+    callers.join_all().await.len()
+}
+
+#[test]
+fn each_of_a_crowd_has_its_own_answer_also_when_the_runtime_of_the_store_is_gone() {
+    let (of_store, of_callers) = (runtime(), runtime());
+    let (_folder, store) = of_store.block_on(file(Durability::Power));
+    let (store, ran) = (Arc::new(store), Arc::new(Mutex::default()));
+    let crowd = || of_callers.block_on(crowd(Arc::clone(&store), Arc::clone(&ran)));
+    assert_eq!(crowd(), 200);
+    of_store.shutdown_background();
+    assert_eq!(crowd(), 200);
+    let stored = of_callers.block_on(store.read("count", |c| c.query_row("SELECT count(*) FROM workers", (), |r| r.get::<_, u32>(0))));
+    assert_eq!(stored.unwrap(), 2 * 196, "what failed is taken back");
+    assert!(ran.lock().unwrap().len() > 400, "no batch was large enough to fail as a whole");
+}
+
+/// Panics when it is dropped.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        panic!("a value of the program panics in its drop");
+    }
+}
+
+#[test]
+fn panic_in_the_drop_of_one_job_takes_no_answer_from_the_others() {
+    let runtime = runtime();
+    let answers = runtime.block_on(async {
+        let (_folder, store) = file(Durability::Power).await;
+        let mut calls: Vec<_> = (0..20)
+            .map(|n| {
+                let grenade = (n == 7).then(|| Grenade);
+                let work = move |_: &rusqlite::Connection| {
+                    std::hint::black_box(&grenade);
+                    // While the first is slow, the others gather.
+                    thread::sleep(Duration::from_millis(if n == 0 { 50 } else { 0 }));
+                    Ok(n)
+                };
+                Box::pin(store.write("be one of many", Scope::Many, work))
+            })
+            .collect();
+        for call in &mut calls {
+            assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        let mut answers = Vec::new();
+        for call in calls {
+            answers.push(call.await);
+        }
+        answers
+    });
+    for (n, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer.is_err_and(|e| e.kind() == ErrorKind::Closed), n == 7, "{n}");
+    }
+}

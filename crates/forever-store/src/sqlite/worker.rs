@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::answers::answer;
 use super::batch::{Served, run_batch, run_inline};
 use super::file_guard::Kept;
 use super::job::{Call, Job, Scope};
@@ -21,7 +22,7 @@ use super::log::Log;
 use super::pace::{Caller, Pace};
 use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::sync::thread::JoinHandle;
-use super::sync::{Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
+use super::sync::{Handle, Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 
@@ -103,7 +104,7 @@ impl Shared {
         let Some(on) = served.as_mut().filter(|on| on.commits_without_sync()) else { return Err(job) };
         match catch_unwind(AssertUnwindSafe(|| run_inline(on, job.as_mut()))) {
             Ok(Some(ran)) => {
-                job.answer(ran);
+                answer(job, ran);
                 Ok(Inline::Answered)
             }
             Ok(None) => Err(job),
@@ -179,10 +180,11 @@ impl Worker {
         let work = move || {
             match open() {
                 Err(why) => drop(told.send(Err(why))),
-                Ok(Held { conn, log, kept }) => {
+                Ok(Held { conn, log, kept, answers_on }) => {
                     let writes = log.is_some();
+                    let answers_on = answers_on.filter(|_| witness.is_none());
                     let closing = Closing(of_thread);
-                    let served = Box::new(Served::new(conn, log, witness, Box::new(kept)));
+                    let served = Box::new(Served::new(conn, log, witness, Box::new(kept), answers_on));
                     *closing.0.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(served);
                     if told.send(Ok(())).is_ok() {
                         serve(&closing.0, writes, jobs);
@@ -229,7 +231,7 @@ impl Worker {
         F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let job = Box::new(Call { what, scope, work, out: None, then: |out| out, answer });
+        let job = Box::new(Call::new(what, scope, work, |out| out, answer));
         self.ask_seen(job, answered, self.inline)
     }
 
@@ -250,7 +252,7 @@ impl Worker {
     {
         // The job is boxed here, so that no future on the way holds its parts.
         let (answer, answered) = oneshot::channel();
-        let job = Box::new(Call { what, scope, work, out: None, then, answer });
+        let job = Box::new(Call::new(what, scope, work, then, answer));
         self.ask_seen(job, answered, false)
     }
 
@@ -347,7 +349,7 @@ impl Worker {
         if let Some(place) = self.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let (answer, _) = oneshot::channel();
             let nothing = |_: &Connection| Ok(());
-            place.send(Box::new(Call { what: "stop", scope: Scope::Read, work: nothing, out: None, then: |()| (), answer }));
+            place.send(Box::new(Call::new("stop", Scope::Read, nothing, |()| (), answer)));
         }
     }
 }
@@ -381,6 +383,8 @@ pub(crate) struct Held<K> {
     pub(crate) log: Option<Log>,
     /// Released after the connection.
     pub(crate) kept: K,
+    /// Who sends the answers of large batches, if not the thread.
+    pub(crate) answers_on: Option<Handle>,
 }
 
 /// Resolves when the thread has opened its connection.

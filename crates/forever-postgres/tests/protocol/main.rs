@@ -1,0 +1,55 @@
+//! A model of claim, lease, fence and takeover, of which every state is checked.
+//!
+//! The model has two workers, one fiber of two steps, and the database with its clock. A worker may
+//! pause at any point, because nothing makes it act. It may crash, lose its session lock while it
+//! lives, and stop waiting for a write that is still on its way. A write may arrive at any time
+//! later, or never.
+//!
+//! Each [`Mutation`] leaves out one part of the protocol, and the model has to find what goes wrong
+//! then. `scripts/mutants.list` has the same mutations of the code, with the tests that notice them.
+mod world;
+
+use std::collections::BTreeSet;
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+use world::{Mutation, Protocol};
+
+#[test]
+fn protocol_keeps_its_promises_in_every_state() {
+    let checked = Protocol { mutation: None }.checker().threads(2).spawn_bfs().join();
+    println!("{} states, {} of them different, depth {}", checked.state_count(), checked.unique_state_count(), checked.max_depth());
+    checked.assert_properties();
+    assert!(checked.unique_state_count() > 100_000, "the model has {} states alone", checked.unique_state_count());
+}
+
+/// Checks that a mutation violates a property, and prints the shortest way to that.
+fn violated(mutation: Mutation, property: &'static str) {
+    let found = HasDiscoveries::AllOf(BTreeSet::from([property]));
+    // One thread, so that the first path is the shortest.
+    let checked = Protocol { mutation: Some(mutation) }.checker().threads(1).finish_when(found).spawn_bfs().join();
+    let path = checked.discovery(property);
+    let path = path.unwrap_or_else(|| panic!("{mutation:?} does not violate `{property}`: {:?}", checked.discoveries().keys()));
+    println!("{mutation:?}: {:?}", path.into_actions());
+}
+
+#[test]
+fn end_without_the_epoch_lets_two_activations_write() {
+    violated(Mutation::EndWithoutEpoch, world::ONE_WRITER);
+}
+
+#[test]
+fn claim_that_keeps_the_epoch_lets_two_activations_write() {
+    violated(Mutation::ClaimKeepsEpoch, world::ONE_WRITER);
+}
+
+#[test]
+fn lock_alone_lets_two_activations_write() {
+    violated(Mutation::LockAlone, world::ONE_WRITER);
+}
+
+#[test]
+fn lease_by_the_clock_of_the_worker_takes_from_the_living_and_leaves_to_the_dead() {
+    violated(Mutation::LeaseByWorkersClock, world::LIVING_KEEP);
+    violated(Mutation::LeaseByWorkersClock, world::NONE_LOST);
+}
