@@ -506,12 +506,12 @@ pub(crate) fn wrap_root(expr: &mut Expr, wrap: &dyn Fn(Root, &Expr) -> Expr) {
                     wrap_root(argument, wrap);
                 }
             }
-            if call.method != "into_iter" {
-                wrap_root(&mut call.receiver, wrap);
-            } else if is_computed_place(&call.receiver) && !is_constant_list(&call.receiver) {
-                *call.receiver = wrap(Root::Value, &call.receiver);
-            } else if !is_constant_list(&call.receiver) {
+            let by_value = call.method == "into_iter";
+            if by_value && is_constant_list(&call.receiver) {
                 // A list of constants keeps its order, and its items are values.
+            } else if by_value && is_computed_place(&call.receiver) {
+                *call.receiver = wrap(Root::Value, &call.receiver);
+            } else {
                 wrap_root(&mut call.receiver, wrap);
             }
         }

@@ -219,10 +219,10 @@ impl Writes<'_> {
             let error = Arc::new(error);
             for jobs in &mut checkpoints {
                 let (with_layouts, without) = std::mem::take(jobs).into_iter().partition(|job| job.args.new.layouts.is_some());
-                fail(with_layouts, &error);
+                fail(answers(with_layouts), &error);
                 *jobs = without;
             }
-            fail(std::mem::take(&mut started), &error);
+            fail(answers(std::mem::take(&mut started)), &error);
         }
         for jobs in checkpoints {
             self.add(jobs, CHECKPOINT);
@@ -340,10 +340,7 @@ impl<A: Send + Sync + 'static, R: Send + 'static, T: Send + 'static> Batch<A, R,
                 Ok(written) => written,
                 // One bad row fails the whole batch, so each write is tried alone.
                 Err(error) if is_of_row(&error) => args.iter().map(|_| None).collect(),
-                Err(error) => {
-                    let error = Arc::new(error);
-                    return answers.into_iter().for_each(|answer| drop(answer.send(Err(shared_error(&error)))));
-                }
+                Err(error) => return fail(answers, &Arc::new(error)),
             };
             let (mut args_left, mut answers_left) = (Vec::new(), Vec::new());
             for ((mut args, answer), written) in args.into_iter().zip(answers).zip(written) {
@@ -365,13 +362,14 @@ impl<A: Send + Sync + 'static, R: Send + 'static, T: Send + 'static> Batch<A, R,
     }
 }
 
-/// Sends one error to all callers.
-fn fail<A, T>(jobs: Vec<Job<A, T>>, error: &Arc<Error>) {
-    for job in jobs {
-        let _ = job.answer.send(Err(shared_error(error)));
-    }
+fn answers<A, T>(jobs: Vec<Job<A, T>>) -> impl Iterator<Item = oneshot::Sender<Result<T>>> {
+    jobs.into_iter().map(|job| job.answer)
 }
 
-fn shared_error(error: &Arc<Error>) -> Error {
-    Error::new(error.kind(), error.to_string()).with_source(Arc::clone(error))
+/// Sends one error to all callers.
+fn fail<T>(answers: impl IntoIterator<Item = oneshot::Sender<Result<T>>>, error: &Arc<Error>) {
+    for answer in answers {
+        let shared = Error::new(error.kind(), error.to_string()).with_source(Arc::clone(error));
+        let _ = answer.send(Err(shared));
+    }
 }

@@ -225,8 +225,8 @@ pub(crate) async fn end(tx: &Tx, jobs: &[Ended]) -> Done<Vec<Option<()>>> {
     written(tx, &sql, args, jobs, |job| job.0.fiber).await
 }
 
-/// Locks the rows whose claims are in force. The condition is part of the lock, so the claims stay
-/// in force until the commit.
+/// Selects the fibers of `u` whose claims are in force. A lock behind it has this condition, so the
+/// claims stay in force until the commit.
 const RUNNING: &str = "SELECT s.fiber FROM u JOIN @snapshots s ON s.fiber = u.fiber AND s.epoch = u.epoch AND s.worker IS NOT NULL";
 
 pub(crate) async fn start_ops(tx: &Tx, jobs: &[Started]) -> Done<Vec<Option<()>>> {
@@ -272,11 +272,12 @@ pub(crate) async fn start_ops(tx: &Tx, jobs: &[Started]) -> Done<Vec<Option<()>>
 pub(crate) async fn append_chunks(tx: &Tx, jobs: &[Chunks]) -> Done<Vec<Option<()>>> {
     written(
         tx,
-        "WITH u AS MATERIALIZED (
+        &format!(
+            "WITH u AS MATERIALIZED (
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[])
                       u (fiber, epoch, turn, first, count, data, stored_ms)),
          running AS MATERIALIZED (
-             SELECT s.fiber FROM u JOIN @snapshots s ON s.fiber = u.fiber AND s.epoch = u.epoch AND s.worker IS NOT NULL
+             {RUNNING}
              JOIN @turns t ON t.seq = u.turn AND t.fiber = u.fiber AND t.state = 'running' FOR NO KEY UPDATE OF s, t),
          stored AS (
              INSERT INTO @turn_chunks (turn, first, count, data, stored_ms)
@@ -285,7 +286,8 @@ pub(crate) async fn append_chunks(tx: &Tx, jobs: &[Chunks]) -> Done<Vec<Option<(
              RETURNING turn),
          fibers AS MATERIALIZED (SELECT u.fiber FROM u JOIN stored USING (turn)),
          progress AS (UPDATE @snapshots s SET deaths = 0 FROM fibers WHERE s.fiber = fibers.fiber AND s.deaths > 0)
-         SELECT fiber FROM fibers",
+         SELECT fiber FROM fibers"
+        ),
         args![
             column(jobs, |job| job.0.fiber),
             column(jobs, |job| job.0.epoch),

@@ -191,11 +191,13 @@ impl Emit<'_> {
     /// what it captures could not be saved.
     fn with_borrowed_captures<'s>(&self, stmt: &Stmt, syntax: &'s syn::Stmt) -> std::borrow::Cow<'s, syn::Stmt> {
         let is_needed = |v: &VarId| self.made_again(*v) && self.cx.plan.needed.at_cut.values().any(|live| live.contains(v));
-        let mut changed = syntax.clone();
-        match &mut changed {
-            syn::Stmt::Local(syn::Local { init: Some(init), .. }) if stmt.declares.iter().any(is_needed) => {
-                crate::values::borrow_captures(&mut init.expr);
-                std::borrow::Cow::Owned(changed)
+        match syntax {
+            syn::Stmt::Local(local) if stmt.declares.iter().any(is_needed) => {
+                let mut local = local.clone();
+                if let Some(init) = &mut local.init {
+                    crate::values::borrow_captures(&mut init.expr);
+                }
+                std::borrow::Cow::Owned(syn::Stmt::Local(local))
             }
             _ => std::borrow::Cow::Borrowed(syntax),
         }

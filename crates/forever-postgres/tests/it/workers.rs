@@ -22,12 +22,15 @@ async fn joined(builder: Builder) -> (PostgresStore, i64) {
     (store, worker)
 }
 
+/// Two workers over a schema of their own, with a lease of so many seconds; `None` without a server.
+async fn two_workers(lease: u64) -> Option<[(PostgresStore, i64); 2]> {
+    let builder = PostgresStore::builder(cluster::url()?).schema(cluster::schema()).lease(Duration::from_secs(lease));
+    Some([joined(builder.clone()).await, joined(builder).await])
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn living_worker_keeps_its_claims() {
-    let Some(url) = cluster::url() else { return };
-    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(4));
-    let (a, one) = joined(builder.clone()).await;
-    let (b, two) = joined(builder).await;
+    let Some([(a, one), (b, two)]) = two_workers(4).await else { return };
     assert_eq!((one, two), (1, 2));
     let held = accept(&a, "a", one).await;
     for number in 1..=12 {
@@ -41,11 +44,8 @@ async fn living_worker_keeps_its_claims() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fibers_of_a_dead_worker_are_ready_elsewhere_before_its_lease_runs_out() {
-    let Some(url) = cluster::url() else { return };
     // The lease would keep this test waiting for an hour.
-    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
-    let (a, one) = joined(builder.clone()).await;
-    let (b, two) = joined(builder).await;
+    let Some([(a, one), (b, two)]) = two_workers(3600).await else { return };
     let mut ready = ready_of(&b);
     let held = accept(&a, "a", one).await;
     a.checkpoint(held, snapshot(1)).await.unwrap();
@@ -112,10 +112,7 @@ async fn worker_that_only_seemed_dead_stores_nothing_and_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clean_close_hands_over_at_once_and_counts_no_death() {
-    let Some(url) = cluster::url() else { return };
-    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
-    let (a, one) = joined(builder.clone()).await;
-    let (b, two) = joined(builder).await;
+    let Some([(a, one), (b, two)]) = two_workers(3600).await else { return };
     let held = accept(&a, "a", one).await;
     let closure = NewFiber { closure: true, ..fiber("closure", Some(one)) };
     a.accept(closure).await.unwrap();
@@ -159,10 +156,7 @@ async fn due_fibers_are_given_to_one_of_several_workers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_a_batch_keep_or_lose_their_claims_each_for_itself() {
     const FIBERS: i64 = 140;
-    let Some(url) = cluster::url() else { return };
-    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
-    let (a, one) = joined(builder.clone()).await;
-    let (b, two) = joined(builder).await;
+    let Some([(a, one), (b, two)]) = two_workers(3600).await else { return };
     let a = Arc::new(a);
     let mut held = Vec::new();
     for n in 0..FIBERS {
@@ -301,10 +295,7 @@ async fn write_of_an_earlier_activation_is_refused_in_the_same_worker_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fibers_of_a_batch_end_each_by_its_own_claim() {
     const FIBERS: i64 = 70;
-    let Some(url) = cluster::url() else { return };
-    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
-    let (a, one) = joined(builder.clone()).await;
-    let (b, two) = joined(builder).await;
+    let Some([(a, one), (b, two)]) = two_workers(3600).await else { return };
     let a = Arc::new(a);
     let mut begins = tokio::task::JoinSet::new();
     for n in 0..FIBERS {
