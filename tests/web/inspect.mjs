@@ -75,6 +75,8 @@ const hashes = async (company) => ({
   schedules: "#/schedules",
 });
 
+// The view of before is shown, under the new address, until the new one has its data.
+const viewOf = (page, title) => page.locator("h1", { hasText: title }).waitFor();
 const dialog = (page) => page.locator("dialog");
 const button = (scope, name) => scope.getByRole("button", { name, exact: true });
 
@@ -102,9 +104,10 @@ const cases = {
     for (const part of ["1 operation of unknown outcome", "2 fibers failed", "2 fibers parked", "1 retrying"]) assert.ok(sentence.includes(part), sentence);
     await page.locator(".reasons a", { hasText: "the limit is 500" }).click();
     await page.waitForURL(/state=failed&name=purchase/);
-    await page.locator(".fibers a").nth(1).waitFor();
+    await viewOf(page, "Fibers");
     assert.equal(await page.locator(".fibers a").count(), 2);
     await page.locator(".fibers a", { hasText: "order-1042" }).click();
+    await viewOf(page, "purchase");
     assert.equal(await page.locator(".verdict .sentence").textContent(), "the order costs 640, and the limit is 500");
     assert.deepEqual(page.complaints, []);
   },
@@ -193,7 +196,7 @@ const cases = {
     const page = await open(browser, company, "");
     await page.keyboard.press("g");
     await page.keyboard.press("f");
-    await page.locator("h1", { hasText: "Fibers" }).waitFor();
+    await viewOf(page, "Fibers");
     await page.locator("[data-row]").first().waitFor();
     await page.keyboard.press("j");
     await page.keyboard.press("j");
@@ -212,7 +215,7 @@ const cases = {
     await page.keyboard.type("LIMIT IS");
     await page.keyboard.press("Enter");
     await page.waitForURL(/text=LIMIT/);
-    await page.locator(".fibers a").nth(1).waitFor();
+    await viewOf(page, "Fibers");
     assert.equal(await page.locator(".fibers a").count(), 2);
     await page.keyboard.press("Escape");
     await page.keyboard.press("t");
@@ -225,7 +228,7 @@ const cases = {
     await dialog(page).getByText("next and previous row").waitFor();
     await page.keyboard.press("Escape");
     await page.goto(`${company.address}#/fiber/nothing`);
-    await page.locator("h1", { hasText: "Not here" }).waitFor();
+    await viewOf(page, "Not here");
   },
 };
 
