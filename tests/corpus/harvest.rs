@@ -387,6 +387,33 @@ twin! {
     }
 }
 
+twin! {
+    async fn closures_over_what_comes_from_changing_locals(io, text: String) -> anyhow::Result<Vec<usize>> {
+        let mut queue = vec![text.len()];
+        queue.push(3);
+        let mut out = vec![];
+        for n in &queue {
+            let more = |k: usize| n + k;
+            let also = move |k: usize| n * k;
+            let asked = step!("n", io.did(format!("n {}", more(1)), 2).await?);
+            out.push(more(asked) + also(asked));
+        }
+        let mut letters = text;
+        letters.push('!');
+        for letter in letters.chars().take(2) {
+            let code = move |k: usize| letter as usize + k;
+            let asked = step!("letter", io.did(format!("letter {}", code(1)), 2).await?);
+            out.push(code(asked));
+        }
+        #[fresh]
+        let table = BTreeMap::from([(letters.clone(), queue.len())]);
+        let look = |name: &str| table.get(name).copied().unwrap_or_default();
+        let asked = step!("look", io.did(format!("look {}", look("a")), 2).await?);
+        out.push(look(&letters) + asked);
+        Ok(out)
+    }
+}
+
 corpus! {
     ranges_that_are_changed_inside => completes(|| ranges_that_are_changed_inside(2, 9));
     split_by_what_changes => completes(|| split_by_what_changes("a, b, c, d;e".into()));
@@ -402,6 +429,7 @@ corpus! {
     formats_with_everything => completes(|| formats_with_everything("rye".into(), 42));
     closures_made_and_remade => completes(|| closures_made_and_remade(vec![1, 2]));
     closures_over_items_of_loops => completes(|| closures_over_items_of_loops(["ab", "c"].map(String::from).into(), [("day".to_owned(), 3), ("night".to_owned(), 5)].into()));
+    closures_over_what_comes_from_changing_locals => completes(|| closures_over_what_comes_from_changing_locals("abc".into()));
     async_blocks_without_steps => completes(|| async_blocks_without_steps(["a", "bcd", "ef"].map(String::from).into()));
     ends_of_every_kind => completes(|| ends_of_every_kind(1)), completes(|| ends_of_every_kind(2)), fails("out of range", || ends_of_every_kind(91));
 }

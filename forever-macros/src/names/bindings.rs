@@ -82,6 +82,7 @@ impl Names<'_> {
         let key = key_of(&local.attrs);
         let fresh = local.attrs.iter().find(|a| a.path().is_ident("fresh")).cloned();
         let mut flow = Flow::Nothing;
+        let first = self.table.uses.len();
         if let Some(init) = &local.init {
             flow = if crate::scan::simple_name(&local.pat).is_some() {
                 self.expr(&init.expr)
@@ -98,7 +99,7 @@ impl Names<'_> {
         }
         let declares = match (&local.init, fresh) {
             (Some(init), Some(_)) if values::closure(&init.expr).is_some() => {
-                let declares = self.local_bindings(local, &init.expr, &flow);
+                let declares = self.local_bindings(local, &init.expr, &flow, first);
                 if declares.iter().any(|v| !matches!(self.table.var(*v).kind, VarKind::Again(_))) {
                     self.report.over(&local.pat, FRESH_CLOSURE);
                 }
@@ -128,7 +129,7 @@ impl Names<'_> {
                 self.report.over(attr, "`#[fresh]` needs a value to make anew: `#[fresh] let client = connect();`");
                 self.pattern(&local.pat, &VarKind::Value)
             }
-            (Some(init), None) => self.local_bindings(local, &init.expr, &flow),
+            (Some(init), None) => self.local_bindings(local, &init.expr, &flow, first),
             (None, None) => {
                 let declares = self.pattern(&local.pat, &VarKind::Value);
                 self.table.unset.extend(&declares);
@@ -164,10 +165,11 @@ impl Names<'_> {
         (flow, declares)
     }
 
-    fn local_bindings(&mut self, local: &syn::Local, init: &Expr, flow: &Flow) -> Vec<VarId> {
+    /// `first` is the first use of a variable in `init`.
+    fn local_bindings(&mut self, local: &syn::Local, init: &Expr, flow: &Flow, first: usize) -> Vec<VarId> {
         let policy = self.bases_of_policy(init);
         let is_policy = policy.is_some();
-        let bases = policy.or_else(|| place::is_constant(init).then(Vec::new)).or_else(|| self.bases_of_closure(init, flow));
+        let bases = policy.or_else(|| place::is_constant(init).then(Vec::new)).or_else(|| self.bases_of_closure(init, flow, first));
         let is_plain_name = crate::scan::simple_name(&local.pat).is_some() && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
         let Some(bases) = bases.filter(|_| is_plain_name) else { return self.bindings_of(&local.pat, init) };
         let declares = self.pattern(&local.pat, &VarKind::Value);
@@ -209,7 +211,7 @@ impl Names<'_> {
     }
 
     /// The variables that a closure captures, if they never change, so that it can be made again.
-    fn bases_of_closure(&self, init: &Expr, flow: &Flow) -> Option<Vec<VarId>> {
+    fn bases_of_closure(&self, init: &Expr, flow: &Flow, first: usize) -> Option<Vec<VarId>> {
         let closure = values::closure(init)?;
         // A field that a `move` closure takes is gone from its variable.
         if closure.capture.is_some() && flow.changes_a_part() {
@@ -219,8 +221,9 @@ impl Names<'_> {
             return Some(Vec::new());
         }
         let inside = values::Inside::of(closure);
-        let mut captured = BTreeSet::new();
-        flow.mentioned(&mut captured);
+        // What a captured variable is itself made from may change: the closure does not see it.
+        let named = self.table.uses[first..].iter().filter(|noted| noted.through.is_none());
+        let captured: BTreeSet<VarId> = named.map(|noted| noted.var).collect();
         let bases: Vec<VarId> = captured.into_iter().filter(|id| self.is_in_scope(*id)).collect();
         let is_bound_inside = |id: &VarId| inside.bound.contains(&self.table.var(*id).ident);
         bases.iter().all(|id| self.is_fixed(*id) && !is_bound_inside(id)).then_some(bases)

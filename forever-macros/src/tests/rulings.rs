@@ -188,6 +188,11 @@ fn a_closure_is_made_again_from_what_it_captures() {
     assert_eq!(kept_by("|q| q + n"), "f", "`n` may change");
     assert_eq!(kept_by("move |q| q + p.0"), "f", "a field that is taken");
     assert_eq!(at_s("for x in &a { let f = |q| q + x; step!(\"s\", b()); c(f(1)); }"), "a, a at");
+    let changing = "let mut m = e(); m.push(1);";
+    let over_an_item = format!("{changing} for x in &m {{ let f = |q| q + x; step!(\"s\", b()); c(f(1)); }}");
+    assert_eq!(at_s(&over_an_item), "m, m at", "an item is what it is for the whole round");
+    let over_a_fresh = format!("{changing} #[fresh] let x = g(&m); let f = |q| q + x.0; step!(\"s\", b()); c(f(1));");
+    assert_eq!(at_s(&over_a_fresh), "m", "a fresh value is made from what `m` is by then");
     let made = |rest: &str| expansion(&format!("let f = move |q| q + o; c(f(1)); step!(\"s\", b()); {rest}"));
     // The body as it was written, for editors, has one.
     assert_eq!(made("c(f(2));").matches("= move |q|").count(), 1, "what it captures is kept, so it is borrowed");
