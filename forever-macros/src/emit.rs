@@ -6,7 +6,7 @@
 //! decision and the start of each arm up to its first cut point are part of the stretch. The
 //! decision leaves the stretch as a value of a local enum whose types the compiler infers, and the
 //! rest of each arm follows in a `match` on it.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident};
@@ -67,6 +67,7 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
+        stored_by: savable::stored_by(context.body),
     };
     crate::plan::flow_of(&context.body.block, context.table).used(&mut emit.used);
     let given: Vec<VarId> = context.table.given().collect();
@@ -103,6 +104,8 @@ struct Emit<'a> {
     witness_assigns: bool,
     jumps: Vec<Target>,
     items: TokenStream,
+    /// Variables that their own cut point stores as well, with the trait that it requires.
+    stored_by: BTreeMap<VarId, (crate::tree::CutId, &'static str)>,
 }
 
 /// A loop or labelled block that code may jump to.

@@ -47,9 +47,8 @@ pub(crate) fn refused(signature: &Signature, private: &syn::Path) -> TokenStream
                 migrate: ::core::option::Option::None, secrets: &[], source: ::core::option::Option::None,
             };
             fn needs(_: &mut #private::Needs<'_>) {}
-            fn save(&self, _: &mut #private::Save<'_>) {}
-            fn load(_: &mut #private::Locals) -> ::core::result::Result<Self, #private::Unreadable> {
-                ::core::result::Result::Ok(#name {})
+            fn arguments(_: #private::Arguments<'_, '_, Self>) -> ::core::result::Result<::core::option::Option<Self>, #private::Unreadable> {
+                ::core::result::Result::Ok(::core::option::Option::Some(#name {}))
             }
             async fn drive(_: ::core::option::Option<Self>, _: &#private::FiberContext, _: &mut #private::Frame) -> ::core::result::Result<(), ::std::string::String> {
                 ::core::result::Result::Ok(())

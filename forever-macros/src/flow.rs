@@ -68,16 +68,6 @@ impl Flow {
         }
     }
 
-    /// Whether a field of a variable is moved out or assigned in it.
-    pub(crate) fn changes_a_part(&self) -> bool {
-        match self {
-            Flow::Part(_) => true,
-            Flow::Seq(items) | Flow::Either(items) => items.iter().any(Flow::changes_a_part),
-            Flow::Loop(_, body) | Flow::Labelled(_, body) => body.changes_a_part(),
-            _ => false,
-        }
-    }
-
     /// Whether control can reach its end, as far as the source shows: a call of a function that
     /// returns `!` looks like any other.
     pub(crate) fn completes(&self) -> bool {

@@ -366,10 +366,11 @@ impl Lower<'_> {
         // Not at the user's span alone, for which the compiler would give a suggestion of its own.
         let span = Span::mixed_site().located_at(place.span());
         let module = format_ident!("joined_{}", self.temp(), span = span);
+        let stays = crate::fact::name(&crate::text::compact(place), "is_copied", span);
         let private = &self.private;
         let message = say::joined(&crate::text::compact(place), step).replace('{', "{{").replace('}', "}}");
-        self.checks.extend(quote_spanned!(span=> #private::joined! { #module: Borrowed, borrowed, #message }));
-        parse_quote_spanned!(span=> #module::borrowed(&#place);)
+        self.checks.extend(quote_spanned!(span=> #private::joined! { #module: #stays, #message }));
+        parse_quote_spanned!(span=> #module::Stays::stays(&#place);)
     }
 
     fn control(&mut self, bind: Bind, mut control: Control, out: &mut Vec<Stmt>) {

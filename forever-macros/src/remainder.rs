@@ -70,10 +70,11 @@ struct Pass<'a> {
 impl<'a> Pass<'a> {
     fn new(body: &Body, table: &'a Table, private: &'a syn::Path) -> Self {
         let flow = plan::flow_of(&body.block, table);
-        let moved = assigned(&moves(&flow, &table.parts));
+        let needed = plan::needed(&flow, &assigned(&flow), table);
+        let moved = assigned(&moves(&flow, &|part| borrowing(table, &needed, part).is_none(), &table.parts));
         let calls = body.cuts.iter().map(|cut| matches!(cut.body, CutBody::Call { .. })).collect();
         let titles = plan::step_names(body).iter().zip(&body.cuts).map(|((name, _), cut)| cut.shown(name)).collect();
-        Pass { table, private, needed: plan::needed(&flow, &assigned(&flow), table), moved, calls, titles }
+        Pass { table, private, needed, moved, calls, titles }
     }
 
     /// Finds the first variable whose remaining fields can be kept, and keeps them.
@@ -299,25 +300,33 @@ fn is_in(inner: &[Member], outer: &[Member]) -> bool {
     inner.starts_with(outer)
 }
 
+/// The first cut point that needs the closure which captures a field. Such a closure is made again
+/// after the cut point, so it borrows the field.
+fn borrowing(table: &Table, needed: &Needed, part: &Part) -> Option<CutId> {
+    let makes = &table.agains[part.closure?.0].makes;
+    needed.at_cut.iter().find(|(_, live)| makes.iter().any(|var| live.contains(var))).map(|(cut, _)| *cut)
+}
+
 /// The moves of parts as assignments of variables with the parts' numbers. They end where the part
 /// or the variable has a new value.
-fn moves(flow: &Flow, parts: &[Part]) -> Flow {
+fn moves(flow: &Flow, is_moved: &dyn Fn(&Part) -> bool, parts: &[Part]) -> Flow {
     let ended = |is_ended: &dyn Fn(&Part) -> bool| {
         let ended = parts.iter().enumerate().filter(|(_, part)| is_ended(part));
         Flow::Seq(ended.map(|(number, _)| Flow::Unset(VarId(number))).collect())
     };
-    let all = |items: &[Flow]| items.iter().map(|f| moves(f, parts)).collect();
+    let all = |items: &[Flow]| items.iter().map(|f| moves(f, is_moved, parts)).collect();
     match flow {
         Flow::Part(number) => match &parts[*number] {
-            Part { change: Change::Moved { .. }, .. } => Flow::Assign(VarId(*number)),
+            part @ Part { change: Change::Moved { .. }, .. } if is_moved(part) => Flow::Assign(VarId(*number)),
+            Part { change: Change::Moved { .. }, .. } => Flow::Nothing,
             filled => ended(&|part| part.var == filled.var && is_in(&part.path, &filled.path)),
         },
         Flow::Assign(var) | Flow::Unset(var) => ended(&|part| part.var == *var),
         Flow::Use(_) => Flow::Nothing,
         Flow::Seq(items) => Flow::Seq(all(items)),
         Flow::Either(items) => Flow::Either(all(items)),
-        Flow::Loop(id, body) => Flow::Loop(*id, Box::new(moves(body, parts))),
-        Flow::Labelled(id, body) => Flow::Labelled(*id, Box::new(moves(body, parts))),
+        Flow::Loop(id, body) => Flow::Loop(*id, Box::new(moves(body, is_moved, parts))),
+        Flow::Labelled(id, body) => Flow::Labelled(*id, Box::new(moves(body, is_moved, parts))),
         Flow::Cut(cut, _) => Flow::Cut(*cut, Vec::new()),
         Flow::Nothing | Flow::Break(_) | Flow::Continue(_) | Flow::Return | Flow::Point(_) => flow.clone(),
     }

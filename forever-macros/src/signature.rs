@@ -1,5 +1,5 @@
 //! The function's head: context, resources, arguments, return type.
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident};
 use syn::{Attribute, FnArg, GenericParam, Generics, Ident, ItemFn, Pat, PathArguments, ReturnType, Type, Visibility};
 
@@ -60,6 +60,12 @@ pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
             report.over(lifetime, "a fiber outlives its caller, so it cannot have lifetime parameters: take owned values");
         }
     }
+    for param in unbounded(&sig.generics) {
+        let message = format!(
+            "values of type `{param}` are saved, so it needs bounds: `{param}: serde::Serialize + serde::de::DeserializeOwned + Send + 'static`"
+        );
+        report.over(param, message);
+    }
     let mut signature = Signature {
         attrs: item.attrs.clone(),
         vis: item.vis.clone(),
@@ -95,6 +101,23 @@ pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
         }
     }
     signature
+}
+
+/// Type parameters without any bound: no value of such a type can be stored, nor a fiber with it.
+fn unbounded(generics: &Generics) -> impl Iterator<Item = &Ident> {
+    let bounds = generics.where_clause.to_token_stream();
+    // `?Sized` takes a bound away.
+    let is_bound = |bound: &syn::TypeParamBound| !bound.to_token_stream().to_string().starts_with('?');
+    let params = generics.type_params().filter(move |param| !param.bounds.iter().any(is_bound));
+    params.map(|param| &param.ident).filter(move |ident| !mentions(bounds.clone(), ident))
+}
+
+fn mentions(tokens: TokenStream, ident: &Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(found) => found == *ident,
+        TokenTree::Group(group) => mentions(group.stream(), ident),
+        _ => false,
+    })
 }
 
 impl Signature {

@@ -75,6 +75,18 @@ pub use runtime::settings::Retention;
 #[doc(inline)]
 pub use store::{Durability, FiberCount, FiberState, OpState, Tx};
 
+/// What values have to be: the traits that the compiler names where a type does not fit.
+///
+/// Every type that serde can write and read has those for values. The macros of fibers require
+/// them, so code rarely names them.
+pub mod bounds {
+    pub use crate::frame::branches::BranchValue;
+    pub use crate::frame::fiber::Value;
+    pub use crate::frame::saved::Saved;
+    pub use crate::frame::topics::IntoTopics;
+    pub use crate::ops::effect::{Gives, Key, Stored};
+}
+
 /// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
 #[cfg(feature = "schemars")]
 #[cfg_attr(docsrs, doc(cfg(feature = "schemars")))]
@@ -131,14 +143,16 @@ pub mod __private {
     pub use crate::__forever_keep_items as keep_items;
     pub use crate::__forever_made as made;
     pub use crate::__forever_text as text_owner;
+    pub use crate::__forever_returned as returned;
     pub use crate::frame::activation::Frame;
+    pub use crate::frame::arguments::Arguments;
     pub use crate::frame::borrows::SharedBorrows;
-    pub use crate::frame::branches::{Branch, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
+    pub use crate::frame::branches::{Branch, BranchValue, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
     pub use crate::frame::context::FiberContext;
-    pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never};
-    pub use crate::frame::held::{Data, Held, NoDestructor, OwnsNoText, TextOwner, held};
+    pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never, Value};
+    pub use crate::frame::held::{Data, Destructor, Held, NoDestructor, NoOwner, Owner, OwnsNoText, TextOwner, held};
     pub use crate::frame::iter::{Remaining, Source, collected};
-    pub use crate::frame::keeps_order::{in_order, in_order_value};
+    pub use crate::frame::keeps_order::KeepsOrder;
     pub use crate::frame::locals::{Locals, Save, Unreadable};
     pub use crate::frame::machine::{BranchSpec, COMPUTED_TOPIC, Cut, CutKind, END, Local, LocalRole, Machine, SourceSpec};
     pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
@@ -148,9 +162,9 @@ pub mod __private {
     pub use crate::frame::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
     pub use crate::frame::step::{Attempt, Attempts};
     pub use crate::frame::step_error::StepError;
-    pub use crate::frame::topics::{FixedTopic, FixedTopics, IntoTopics, topics};
+    pub use crate::frame::topics::{FixedTopic, FixedTopics, IntoTopics};
     pub use crate::frame::waits::Deadline;
-    pub use crate::ops::effect::{Effect, Gives, Key, Next, Stored, key};
+    pub use crate::ops::effect::{Effect, Gives, Key, Next, Stored};
     pub use crate::ops::on_unknown::{Made, NotMade, OnUnknown, Probe};
 
     /// What is left of a variable after fields of it were moved out.

@@ -414,6 +414,33 @@ twin! {
     }
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Delivery {
+    kilos: u32,
+    from: String,
+    crops: Vec<Field>,
+}
+
+twin! {
+    async fn closures_that_capture_fields(io, delivery: Delivery) -> anyhow::Result<String> {
+        let kilos = move |n: u32| n + delivery.kilos;
+        let first = step!("first", io.did(format!("first {}", kilos(1)), 2).await?);
+        let label = move |n: u32| format!("{}-{n}", delivery.from);
+        let twice = || delivery.crops.len() * 2;
+        let second = step!("second", io.did(label(kilos(first)), twice()).await?);
+        let named = {
+            let from = move |text: &str| text == delivery.from;
+            let is_here = step!("named", io.did("named", "mill".to_owned()).await?);
+            from(&is_here)
+        };
+        let sum = kilos(0);
+        let taken = move || delivery.from;
+        let text = taken();
+        step!("end", io.did(format!("end {}", delivery.kilos), ()).await?);
+        Ok(format!("{second} {named} {sum} {text} {:?}", delivery.crops))
+    }
+}
+
 corpus! {
     ranges_that_are_changed_inside => completes(|| ranges_that_are_changed_inside(2, 9));
     split_by_what_changes => completes(|| split_by_what_changes("a, b, c, d;e".into()));
@@ -430,6 +457,7 @@ corpus! {
     closures_made_and_remade => completes(|| closures_made_and_remade(vec![1, 2]));
     closures_over_items_of_loops => completes(|| closures_over_items_of_loops(["ab", "c"].map(String::from).into(), [("day".to_owned(), 3), ("night".to_owned(), 5)].into()));
     closures_over_what_comes_from_changing_locals => completes(|| closures_over_what_comes_from_changing_locals("abc".into()));
+    closures_that_capture_fields => completes(|| closures_that_capture_fields(Delivery { kilos: 4, from: "mill".into(), crops: vec![Field(1)] }));
     async_blocks_without_steps => completes(|| async_blocks_without_steps(["a", "bcd", "ef"].map(String::from).into()));
     ends_of_every_kind => completes(|| ends_of_every_kind(1)), completes(|| ends_of_every_kind(2)), fails("out of range", || ends_of_every_kind(91));
 }

@@ -50,6 +50,7 @@ mod logistics;
 mod monitoring;
 mod orchestration;
 mod planning;
+mod ports;
 mod research;
 mod review;
 mod scraping;
@@ -74,6 +75,7 @@ fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
         monitoring::BODIES,
         orchestration::BODIES,
         planning::BODIES,
+        ports::BODIES,
         research::BODIES,
         review::BODIES,
         scraping::BODIES,

@@ -25,3 +25,37 @@ fn the_table_of_messages_has_every_case() {
     assert_eq!(cases.difference(&listed).collect::<Vec<_>>(), Vec::<&String>::new(), "not in docs/guide/src/reference/diagnostics.md");
     assert_eq!(listed.difference(&cases).collect::<Vec<_>>(), Vec::<&String>::new(), "listed, but no such case");
 }
+
+/// Parts of names that only generated code and the library's insides have.
+const INTERNAL: &[&str] = &[
+    "__", "forever_runtime", "forever-runtime", "::drive", "_::<impl", "Savable", "Saved", "Stored", "Released", "Destructor", "OwnsText",
+    "OnlyCopied", "Witness", "Machine", "Frame", "Locals", "Remaining", "keep_", "kept_", "hold_", "text_value", "copied_", "joined_",
+];
+
+/// Cases in which the compiler names what is not the user's, whatever the macro writes.
+const NAMED: &[(&str, &str)] = &[];
+
+#[test]
+fn no_message_names_what_is_not_the_users() {
+    let mut found = Vec::new();
+    let mut unused: BTreeSet<(&str, &str)> = NAMED.iter().copied().collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui/fail");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|e| e == "stderr")) {
+        let case = file.file_stem().unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(file).unwrap();
+        // A line of the user's code is shown behind its number.
+        let is_code = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit()) && line.contains(" |");
+        for line in text.lines().filter(|line| !is_code(line)) {
+            for part in INTERNAL.iter().filter(|part| line.contains(**part)) {
+                match NAMED.iter().find(|(of, text)| *of == case && line.contains(text)) {
+                    Some(named) => drop(unused.remove(named)),
+                    None => found.push(format!("{case}: `{part}` in `{}`", line.trim())),
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(unused.is_empty(), "these are not named any more: {unused:?}");
+}

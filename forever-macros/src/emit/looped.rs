@@ -124,12 +124,12 @@ impl Emit<'_> {
     pub(super) fn in_order(&self, items: &syn::Expr) -> syn::Expr {
         let private = self.cx.private;
         if place::is_by_value(items) {
-            return syn::parse_quote_spanned!(items.span()=> #private::in_order_value(#items));
+            return syn::parse_quote_spanned!(items.span()=> #private::KeepsOrder::__in_order_value(#items));
         }
         let mut items = items.clone();
         place::wrap_root(&mut items, &|root, place| match root {
-            place::Root::Borrowed => syn::parse_quote_spanned!(place.span()=> #private::in_order(&#place)),
-            place::Root::Value => syn::parse_quote_spanned!(place.span()=> #private::in_order_value(#place)),
+            place::Root::Borrowed => syn::parse_quote_spanned!(place.span()=> #private::KeepsOrder::__in_order(&#place)),
+            place::Root::Value => syn::parse_quote_spanned!(place.span()=> #private::KeepsOrder::__in_order_value(#place)),
         });
         items
     }

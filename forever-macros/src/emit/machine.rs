@@ -79,13 +79,17 @@ impl Machine<'_> {
         let (table, drive, awaited) = (&self.table, self.drive(), self.awaited());
         let (checks, values, loads) = savable::arguments(sig, private);
         let output_span = Span::mixed_site().located_at(output.span());
+        let savable = crate::fact::name(&format!("value_of_{name}"), "can_be_saved", output_span);
+        let message = format!("the value of fiber `{name}` is stored when it ends, but its type `{{Self}}` cannot be saved");
+        let returned = quote_spanned!(output_span=> #private::returned! { returned: #savable, #message });
         let output_types = quote_spanned! {output_span=>
-            type Output = <#output as #private::IsResult>::Ok;
+            type Output = <<#output as #private::IsResult>::Ok as returned::Returned>::Itself;
             type Error = <#output as #private::IsResult>::Err;
         };
         emit! {
             const _: () = {
             #checks
+            #returned
             #[allow(unexpected_cfgs, non_local_definitions)]
             #[automatically_derived]
             impl #impl_generics #private::Fiber for #name #ty_generics #where_clause {
@@ -97,14 +101,20 @@ impl Machine<'_> {
                     #(#needs)*
                 }
 
-                fn save(&self, save: &mut #private::Save<'_>) {
-                    let _ = &save;
-                    #(save.put(#keys, #values);)*
-                }
-
-                fn load(arguments: &mut #private::Locals) -> ::core::result::Result<Self, #private::Unreadable> {
-                    let _ = &arguments;
-                    ::core::result::Result::Ok(#name { #(#fields: #loads,)* #mark })
+                fn arguments(
+                    access: #private::Arguments<'_, '_, Self>,
+                ) -> ::core::result::Result<::core::option::Option<Self>, #private::Unreadable> {
+                    match access {
+                        #private::Arguments::Save(invocation, save) => {
+                            let _ = (&invocation, &save);
+                            #(save.put(#keys, #values);)*
+                            ::core::result::Result::Ok(::core::option::Option::None)
+                        }
+                        #private::Arguments::Load(arguments) => {
+                            let _ = &arguments;
+                            ::core::result::Result::Ok(::core::option::Option::Some(#name { #(#fields: #loads,)* #mark }))
+                        }
+                    }
                 }
 
                 #drive

@@ -4,27 +4,28 @@
 //! Each kept variable gets a trait of its own that every type that can be saved implements
 //! (`frame/generated.rs` in the runtime). All bounds on the variable's type are asked for through
 //! it and at the variable's span, so the compiler reports one error for it, there.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 
-use syn::Expr;
+use syn::{Expr, Pat};
 use syn::spanned::Spanned;
 
 use super::Emit;
-use crate::cut::CutBody;
+use crate::cut::{CutBody, Steps, Topics};
+use crate::fact;
 use crate::messages as say;
 use crate::names::{VarId, VarKind, VarOrigin};
 use crate::signature::Signature;
-use crate::tree::{CutId, LEFT, Stmt};
+use crate::tree::{Bind, Block, Body, Control, CutId, LEFT, Stmt, StmtKind};
 use crate::values::MadeBy;
 
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to keep the error as a value, `step!(catch, fetch().await?)`";
 const OPERAND: &str = "what stands before a step in an expression is evaluated before it: bind the step first, `let value = step!(..);`, and use `value` in the expression";
 const OF_REFERENCES: &str =
     "where the items are references, make a list of owned ones first, `.cloned().collect::<Vec<_>>()`, or loop over an index";
-const CLOSURE: &str = "a closure is kept where all that it captures is not `mut`; any other is written behind the step, or as a function";
+const CLOSURE: &str = "a closure is kept where all that it captures is not `mut`: give it what it needs by a `let` of its own, `let total = order.total;`, or write it behind the step, or as a function";
 const ITERATOR: &str = "an iterator is kept as its items: collect them into a `VecDeque` and take them with `pop_front()`";
 const ERROR: &str = "an error is kept as its text, `let error = error.to_string();`; that of a step with `catch` can be saved as it is";
 
@@ -35,7 +36,8 @@ impl Emit<'_> {
         for (var, cut) in self.cx.plan.first_kept().filter(|(var, _)| self.is_checked(*var)) {
             let kind = if self.is_rest(var) { Check::Items } else { Check::Value };
             let (message, ways_out) = (self.message(var, cut), self.more_ways_out(var));
-            tokens.extend(check(kind, &self.check_name(var), &message, &ways_out, self.place_of(var), self.cx.private));
+            let savable = self.fact(var, "can_be_saved");
+            tokens.extend(check(kind, &self.check_name(var), &savable, &message, &ways_out, self.cx.private));
         }
         tokens.extend(self.holds());
         tokens.extend(self.text_owners());
@@ -46,6 +48,9 @@ impl Emit<'_> {
 
     /// Requires at its own span that a variable can be saved.
     pub(super) fn checked(&self, var: VarId, value: &TokenStream) -> TokenStream {
+        if let Some((required, span)) = self.required(var) {
+            return quote_spanned!(span=> #required::__kept(#value));
+        }
         if self.texts(var).is_some() {
             let private = self.cx.private;
             return quote_spanned!(self.place_of(var)=> &#private::text(#value));
@@ -54,7 +59,7 @@ impl Emit<'_> {
             return value.clone();
         }
         let name = self.check_name(var);
-        quote_spanned!(self.place_of(var)=> #name::kept(#value))
+        quote_spanned!(self.place_of(var)=> #name::Savable::kept(#value))
     }
 
     /// Span of errors about a variable: the user's code, with mixed-site hygiene.
@@ -64,6 +69,10 @@ impl Emit<'_> {
 
     /// Reads a variable out of the snapshot, at its own span.
     pub(super) fn checked_read(&self, var: VarId, key: &str, carried: bool) -> TokenStream {
+        if let Some((required, span)) = self.required(var) {
+            let read = if carried { Ident::new("__maybe", span) } else { Ident::new("__get", span) };
+            return quote_spanned!(span=> #required::#read(saved, #key)?);
+        }
         let (name, span) = (self.check_name(var), self.place_of(var));
         if let Some(texts) = self.texts(var) {
             let read = quote_spanned!(span=> saved.maybe_one_of(#key, &[#(#texts),*])?);
@@ -72,8 +81,8 @@ impl Emit<'_> {
         match (self.is_checked(var), carried) {
             (false, true) => quote_spanned!(span=> saved.maybe(#key)?),
             (false, false) => quote_spanned!(span=> saved.get(#key)?),
-            (true, true) => quote_spanned!(span=> #name::maybe(saved, #key)?),
-            (true, false) => quote_spanned!(span=> #name::get(saved, #key)?),
+            (true, true) => quote_spanned!(span=> #name::Savable::maybe(saved, #key)?),
+            (true, false) => quote_spanned!(span=> #name::Savable::get(saved, #key)?),
         }
     }
 
@@ -103,12 +112,10 @@ impl Emit<'_> {
             return TokenStream::new();
         }
         let (private, ident, name, span) = (self.cx.private, self.ident(var), self.hold_name(var), self.place_of(var));
-        let asked = quote_spanned!(span=> (&#private::held(&#ident)).may_be_dropped());
+        let asked = quote_spanned!(span=> #name::Released::may_be_dropped((&#private::held(&#ident)).dropped()));
         emit!({
             #[allow(unused_imports)]
-            use #private::NoDestructor as _;
-            #[allow(unused_imports)]
-            use #name::Destructor as _;
+            use #private::{Destructor as _, NoDestructor as _};
             #asked;
         })
     }
@@ -127,7 +134,8 @@ impl Emit<'_> {
             let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0).replace('{', "{{").replace('}', "}}");
             let message = say::held(&self.ident(var).to_string(), &step);
             let label = format!("would be dropped at `{step}`, not where its block ends");
-            quote_spanned!(span=> #private::hold! { #module: Released, Destructor, may_be_dropped, #message, #label })
+            let released = self.fact(var, "can_be_saved");
+            quote_spanned!(span=> #private::hold! { #module: #released, #message, #label })
         });
         modules.collect()
     }
@@ -139,12 +147,10 @@ impl Emit<'_> {
             let (private, name, span) = (self.cx.private, self.text_name(var), self.place_of(var));
             // What the statement itself declares has no name yet.
             let (_, place) = self.cx.table.var(var).text_of.as_ref().filter(|(root, _)| !declares.contains(root))?;
-            let asked = quote_spanned!(span=> (&#private::held(&#place)).text_may_be_kept());
+            let asked = quote_spanned!(span=> #name::Kept::may_be_kept((&#private::held(&#place)).owner()));
             Some(emit!({
                 #[allow(unused_imports)]
-                use #private::OwnsNoText as _;
-                #[allow(unused_imports)]
-                use #name::OwnsText as _;
+                use #private::{NoOwner as _, Owner as _};
                 #asked;
             }))
         });
@@ -166,7 +172,8 @@ impl Emit<'_> {
             let braces = |text: String| text.replace('{', "{{").replace('}', "}}");
             let message = braces(say::borrowed_from(&self.what(var), &step, &owner));
             let label = braces(format!("borrows from `{owner}`"));
-            Some(quote_spanned!(span=> #private::text_owner! { #module: Kept, OwnsText, text_may_be_kept, #message, #label }))
+            let kept = self.fact(var, "is_constant_text");
+            Some(quote_spanned!(span=> #private::text_owner! { #module: #kept, #message, #label }))
         });
         modules.collect()
     }
@@ -178,6 +185,9 @@ impl Emit<'_> {
 
     fn is_checked(&self, var: VarId) -> bool {
         let info = self.cx.table.var(var);
+        if self.stored_by.contains_key(&var) {
+            return false;
+        }
         // If the value of an arm cannot be saved, the error is reported where the arm binds it.
         let is_chosen = info.origin() == VarOrigin::Chosen;
         info.kind != VarKind::Position && !is_chosen && self.texts(var).is_none()
@@ -188,8 +198,27 @@ impl Emit<'_> {
         self.cx.table.var(var).texts.constants()
     }
 
+    /// The trait that its cut point requires of a variable's value as well, and where: the error is
+    /// one, if the variable is kept by that trait and from there.
+    fn required(&self, var: VarId) -> Option<(TokenStream, Span)> {
+        let (cut, required) = self.stored_by.get(&var)?;
+        let (private, span) = (self.cx.private, self.cut_span(*cut));
+        let required = Ident::new(required, span);
+        Some((quote_spanned!(span=> #private::#required), span))
+    }
+
     fn check_name(&self, var: VarId) -> Ident {
         format_ident!("keep_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
+    }
+
+    /// Name of a trait that decides something about a variable.
+    fn fact(&self, var: VarId, is: &str) -> Ident {
+        let what = match self.cx.table.var(var).origin() {
+            VarOrigin::Rest | VarOrigin::Items => "items".to_owned(),
+            VarOrigin::Operand => "value".to_owned(),
+            _ => self.ident(var).to_string(),
+        };
+        fact::name(&what, is, self.place_of(var))
     }
 
     /// Suggestions for this variable besides those that all have.
@@ -242,6 +271,43 @@ impl Emit<'_> {
     }
 }
 
+/// The variables whose whole value is also stored by the cut point that gives it, and the trait
+/// that requires it there.
+pub(super) fn stored_by(body: &Body) -> BTreeMap<VarId, (CutId, &'static str)> {
+    fn walk(block: &Block, body: &Body, found: &mut BTreeMap<VarId, (CutId, &'static str)>) {
+        for stmt in &block.stmts {
+            match &stmt.kind {
+                StmtKind::Plain(_) => {}
+                StmtKind::Cut { cut, bind: Bind::Let { pat, .. } } => {
+                    let is_name = crate::scan::simple_name(pat).is_some() && !matches!(pat, Pat::Type(_));
+                    let required = match &body.cuts[*cut].body {
+                        CutBody::Step(step) if is_name && step.effect.is_some() && !step.catch => "Stored",
+                        CutBody::Recv { topics: Topics::One(_), until: None } if crate::scan::simple_name(pat).is_some() => "Value",
+                        CutBody::Steps(steps) if matches!(&**steps, Steps::Branches(_)) && is_tuple_of_names(pat) => "BranchValue",
+                        _ => continue,
+                    };
+                    let own = stmt.declares.iter().filter(|_| stmt.remainders.is_empty());
+                    found.extend(own.map(|var| (*var, (*cut, required))));
+                }
+                StmtKind::Cut { .. } => {}
+                StmtKind::Control { control, .. } => match control {
+                    Control::Branch(branch) => branch.arms.iter().for_each(|arm| walk(&arm.block, body, found)),
+                    Control::Loop { body: inner, .. } | Control::Scope { body: inner, .. } => walk(inner, body, found),
+                    Control::For(looped) => walk(&looped.body, body, found),
+                },
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(&body.block, body, &mut found);
+    found
+}
+
+fn is_tuple_of_names(pat: &Pat) -> bool {
+    let is_name = |pat: &Pat| matches!(pat, Pat::Wild(_)) || crate::scan::simple_name(pat).is_some();
+    matches!(pat, Pat::Tuple(tuple) if tuple.elems.iter().all(is_name))
+}
+
 /// The checks of a function's arguments, and the expressions that save them.
 pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStream, Vec<TokenStream>, Vec<TokenStream>) {
     let mut checks = TokenStream::new();
@@ -254,26 +320,27 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
             "argument `{field}` of fiber `{}` is saved when it is spawned, but its type `{{Self}}` cannot be saved",
             signature.name
         );
-        checks.extend(check(Check::Value, &name, &message, &[], span, private));
+        let savable = fact::name(&field.to_string(), "can_be_saved", span);
+        checks.extend(check(Check::Value, &name, &savable, &message, &[], private));
         let key = field.to_string().trim_start_matches("r#").to_owned();
-        values.push(quote_spanned!(span=> #name::kept(&self.#field)));
-        reads.push(quote_spanned!(span=> #name::get(arguments, #key)?));
+        values.push(quote_spanned!(span=> #name::Savable::kept(&invocation.#field)));
+        reads.push(quote_spanned!(span=> #name::Savable::get(arguments, #key)?));
     }
     (checks, values, reads)
 }
 
-/// One check: a trait with the given message. What its errors point at has the span of the
-/// variable.
-pub(super) fn check(kind: Check, name: &Ident, message: &str, ways_out: &[&str], span: Span, private: &syn::Path) -> TokenStream {
+/// One check: a module with a trait that has the given message.
+fn check(kind: Check, name: &Ident, savable: &Ident, message: &str, ways_out: &[&str], private: &syn::Path) -> TokenStream {
+    let span = name.span();
     let makes = match kind {
         Check::Value => quote_spanned!(span=> keep),
         Check::Items => quote_spanned!(span=> keep_items),
     };
-    quote_spanned!(span=> #private::#makes! { #name: Savable, kept, get, maybe, #message #(, #ways_out)* })
+    quote_spanned!(span=> #private::#makes! { #name: #savable, #message #(, #ways_out)* })
 }
 
 /// Kind of a check.
-pub(super) enum Check {
+enum Check {
     Value,
     /// The remaining items of a loop.
     Items,

@@ -109,7 +109,7 @@ impl Emit<'_> {
         let (body, retry) = (&step.body, on.retry(step));
         // Bound first: what the key borrows must not be held while the operation begins.
         let (let_key, key) = match &effect.key {
-            Some(key) => (quote_spanned!(at(key)=> let key = #private::key(&(#key));), emit!(::core::option::Option::Some(key))),
+            Some(key) => (quote_spanned!(at(key)=> let key = #private::Key::__key(&(#key));), emit!(::core::option::Option::Some(key))),
             None => (TokenStream::new(), emit!(::core::option::Option::None)),
         };
         let within = step.timeout.as_ref().map(|timeout| {
@@ -117,7 +117,7 @@ impl Emit<'_> {
             quote_spanned!(at(timeout)=> .#within(#timeout))
         });
         let (on_unknown, known) = match &effect.on_unknown {
-            Some(policy) => (policy.to_token_stream(), quote_spanned!(at(policy)=> effect.known(value))),
+            Some(policy) => (policy.to_token_stream(), quote_spanned!(at(policy)=> #private::Gives::of(value))),
             None => (emit!(#private::OnUnknown::Park), emit!(value)),
         };
         let span = self.cut_span(cut);
@@ -126,7 +126,8 @@ impl Emit<'_> {
             false => (quote_spanned!(span=> next), quote_spanned!(span=> run)),
             true => (quote_spanned!(span=> next_caught), quote_spanned!(span=> run_caught)),
         };
-        let next = quote_spanned!(span=> effect.#next(&mut on_unknown).await);
+        // Asked first, so that its error is the trait's alone.
+        let next = quote_spanned!(span=> { #private::Stored::__given(&on_unknown); effect.#next(&mut on_unknown).await });
         let run = quote_spanned!(span=> effect.#run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);
         let made = self.made();
         let begun = on.call(&emit!(effect::<#error>), &emit!(#key, #retry, #made));

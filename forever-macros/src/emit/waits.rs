@@ -20,7 +20,9 @@ impl Emit<'_> {
             CutBody::Spawn(invocation) => {
                 let invocation = self.rewrite_expr(invocation);
                 let it = Ident::new("invocation", Span::mixed_site().located_at(invocation.span()));
-                quote_spanned!(span=> { let #it = #invocation; #fiber.spawn(#it).await })
+                let private = self.cx.private;
+                // Asked first, so that its error is the trait's alone.
+                quote_spanned!(span=> { let #it = #invocation; #private::Fiber::__is_fiber(&#it); #fiber.spawn(#it).await })
             }
             CutBody::Sleep(End::In(duration)) => self.given(span, duration, |it| quote_spanned!(span=> #fiber.deadline_in(#it))),
             CutBody::Sleep(End::At(time)) => self.given(span, time, |it| quote_spanned!(span=> #fiber.deadline_at(#it))),
@@ -33,7 +35,10 @@ impl Emit<'_> {
                 let (private, items) = (self.cx.private, self.rewrite_expr(items));
                 quote_spanned!(span=> #private::collected(#items))
             }
-            CutBody::Recv { topics: Topics::One(topic), until: None } => quote_spanned!(span=> #fiber.receive(#topic).await),
+            CutBody::Recv { topics: Topics::One(topic), until: None } => {
+                let private = self.cx.private;
+                quote_spanned!(span=> #private::Value::__received(#fiber.receive(#topic)).await)
+            }
             CutBody::Recv { topics: Topics::One(topic), until: Some(until) } => {
                 quote_spanned!(span=> #fiber.receive_until(#topic, #until).await)
             }

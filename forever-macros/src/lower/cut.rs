@@ -124,7 +124,7 @@ impl Lower<'_> {
             Topic::Computed(expr) => {
                 let private = &self.private;
                 let span = Span::mixed_site().located_at(expr.span());
-                let topics: Expr = parse_quote_spanned!(span=> #private::topics(#expr));
+                let topics: Expr = parse_quote_spanned!(span=> #private::IntoTopics::into_topics(#expr));
                 Topics::Kept(self.kept(site, what, topics, out))
             }
         }

@@ -169,7 +169,7 @@ impl Names<'_> {
     fn local_bindings(&mut self, local: &syn::Local, init: &Expr, flow: &Flow, first: usize) -> Vec<VarId> {
         let policy = self.bases_of_policy(init);
         let is_policy = policy.is_some();
-        let bases = policy.or_else(|| place::is_constant(init).then(Vec::new)).or_else(|| self.bases_of_closure(init, flow, first));
+        let bases = policy.or_else(|| place::is_constant(init).then(Vec::new)).or_else(|| self.bases_of_closure(init, first));
         let is_plain_name = crate::scan::simple_name(&local.pat).is_some() && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
         let Some(bases) = bases.filter(|_| is_plain_name) else { return self.bindings_of(&local.pat, init) };
         let declares = self.pattern(&local.pat, &VarKind::Value);
@@ -177,6 +177,7 @@ impl Names<'_> {
         let again = self.make_again(&local.pat, init, false, bases, declares.clone());
         values::borrow_captures(&mut self.table.agains[again.0].init);
         self.table.agains[again.0].in_macros = in_macros;
+        self.captured_by(flow, again);
         if is_policy {
             self.table.policies.insert(again);
         }
@@ -211,12 +212,8 @@ impl Names<'_> {
     }
 
     /// The variables that a closure captures, if they never change, so that it can be made again.
-    fn bases_of_closure(&self, init: &Expr, flow: &Flow, first: usize) -> Option<Vec<VarId>> {
+    fn bases_of_closure(&self, init: &Expr, first: usize) -> Option<Vec<VarId>> {
         let closure = values::closure(init)?;
-        // A field that a `move` closure takes is gone from its variable.
-        if closure.capture.is_some() && flow.changes_a_part() {
-            return None;
-        }
         if !self.names_a_variable(closure.to_token_stream()) {
             return Some(Vec::new());
         }

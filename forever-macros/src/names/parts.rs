@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, Span, TokenTree};
 use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
 use syn::{BinOp, Expr, Macro, Member, Pat};
 
-use super::{Names, VarId, VarKind};
+use super::{AgainId, Names, VarId, VarKind};
 use crate::flow::Flow;
 use crate::pattern;
 use crate::tree::Remainder;
@@ -18,6 +19,8 @@ pub(crate) struct Part {
     pub(crate) var: VarId,
     pub(crate) path: Vec<Member>,
     pub(crate) change: Change,
+    /// The closure that captures the field, if it can be made again.
+    pub(crate) closure: Option<AgainId>,
 }
 
 pub(crate) enum Change {
@@ -29,6 +32,18 @@ pub(crate) enum Change {
     },
     /// Assigned again.
     Filled,
+}
+
+impl Change {
+    /// Where the user's code changes the field.
+    pub(crate) fn span(&self) -> Span {
+        let at = match self {
+            Change::Moved { evidence: Evidence::Place(place), .. } => place.span(),
+            Change::Moved { evidence: Evidence::Pattern(pattern, _), .. } => pattern.span(),
+            Change::Filled => Span::call_site(),
+        };
+        Span::mixed_site().located_at(at)
+    }
 }
 
 /// Expression whose types show whether a field was moved out.
@@ -94,7 +109,7 @@ impl Names<'_> {
 
     fn note(&mut self, expr: &Expr, change: impl FnOnce() -> Change) -> Flow {
         let Some((var, path)) = self.part(expr) else { return Flow::Nothing };
-        self.table.parts.push(Part { var, path, change: change() });
+        self.table.parts.push(Part { var, path, change: change(), closure: None });
         Flow::Part(self.table.parts.len() - 1)
     }
 
@@ -142,11 +157,22 @@ impl Names<'_> {
                 var: noted.var,
                 path: noted.path.clone(),
                 change: Change::Moved { evidence: Evidence::Place(named), certain: false },
+                closure: None,
             };
             self.table.parts.push(part);
             flow.push(Flow::Part(self.table.parts.len() - 1));
         }
         flow
+    }
+
+    /// Notes that fields are captured by a closure that can be made again.
+    pub(super) fn captured_by(&mut self, flow: &Flow, closure: AgainId) {
+        match flow {
+            Flow::Part(part) => self.table.parts[*part].closure = Some(closure),
+            Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| self.captured_by(f, closure)),
+            Flow::Loop(_, body) | Flow::Labelled(_, body) => self.captured_by(body, closure),
+            _ => {}
+        }
     }
 
     /// Records what the body of a closure moves out of the variables around it.

@@ -35,6 +35,11 @@ impl Pass<'_> {
                 }
             }
         }
+        // A closure that is made again cannot take a field each time.
+        for (part, noted) in self.table.parts.iter().enumerate() {
+            let cut = super::borrowing(self.table, &self.needed, noted);
+            refused.extend(cut.map(|cut| Refused { part, cut, is_beside: false }));
+        }
         let mut beside = Vec::new();
         self.moved_beside(&body.block, &mut beside);
         if !beside.is_empty() {
@@ -134,7 +139,7 @@ impl Pass<'_> {
         let ask = |span: Span, value: TokenStream| {
             let span = Span::mixed_site().located_at(span);
             let name = Ident::new(&name, span);
-            quote_spanned!(span=> #name::only_copied(&#value);)
+            quote_spanned!(span=> #name::OnlyCopied::only_copied(&#value);)
         };
         match evidence {
             Evidence::Place(place) => ask(place.span(), place.to_token_stream()),
@@ -155,13 +160,17 @@ impl Pass<'_> {
         let say = if refused.is_beside { say::moved_beside_step } else { say::moved_before_step };
         let message = say(&name, &format!("{name}.{}", path.join(".")), &step);
         let note = say::take_apart(&name, &path);
+        let copied = crate::fact::name(&format!("{name}_{}", path.join("_")), "is_copied", part.change.span());
         quote_spanned! {Span::mixed_site()=>
             mod #module {
                 #[diagnostic::on_unimplemented(message = #message, label = "moved out here", note = #note)]
-                pub(super) trait OnlyCopied {}
+                #[allow(non_camel_case_types)]
+                pub(super) trait #copied {
+                    fn only_copied(&self) {}
+                }
                 #[diagnostic::do_not_recommend]
-                impl<T: ::core::marker::Copy> OnlyCopied for T {}
-                pub(super) fn only_copied<T: OnlyCopied>(_: &T) {}
+                impl<T: ::core::marker::Copy> #copied for T {}
+                pub(super) use #copied as OnlyCopied;
             }
         }
     }

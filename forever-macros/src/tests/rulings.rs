@@ -186,7 +186,10 @@ fn a_closure_is_made_again_from_what_it_captures() {
     assert_eq!(kept_by("move |q| q + o"), "o");
     assert_eq!(kept_by("async |q| g(q, &a).await"), "a");
     assert_eq!(kept_by("|q| q + n"), "f", "`n` may change");
-    assert_eq!(kept_by("move |q| q + p.0"), "f", "a field that is taken");
+    assert_eq!(kept_by("move |q| q + p.0"), "p", "a field that is captured");
+    assert_eq!(kept_by("move |q| q + p.0.len()"), "p");
+    let is_checked = |made: &str| expansion(&format!("let f = {made}; step!(\"s\", b()); c(f(1));")).contains("p_0_is_copied");
+    assert_eq!([is_checked("move |q| g(q, p.0)"), is_checked("move |q| g(q, &p.0)")], [true, false], "a field that is moved");
     assert_eq!(at_s("for x in &a { let f = |q| q + x; step!(\"s\", b()); c(f(1)); }"), "a, a at");
     let changing = "let mut m = e(); m.push(1);";
     let over_an_item = format!("{changing} for x in &m {{ let f = |q| q + x; step!(\"s\", b()); c(f(1)); }}");

@@ -25,7 +25,7 @@ use crate::frame::branch_names::{BY_PLACE, StoredBranch};
 use crate::frame::machine::{Cut, Machine};
 use crate::frame::retry::Retry;
 use crate::frame::run::Run;
-use crate::frame::saved::{Saved, checked, unreadable};
+use crate::frame::saved::{Saved, checked, kept_through, unreadable};
 use crate::frame::step::Attempts;
 use crate::frame::step_error::Make;
 use crate::layout::rows::row_of;
@@ -157,6 +157,27 @@ struct Begun {
     result: Option<String>,
 }
 
+/// The value of a branch of `steps!`.
+#[diagnostic::on_unimplemented(
+    message = "the value of each branch of `steps!` is stored when it arrives, but `{Self}` cannot be saved",
+    label = "has a branch whose value `{Self}` cannot be saved",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the branch with what is needed later"
+)]
+pub trait BranchValue: Saved {
+    kept_through!();
+
+    #[doc(hidden)]
+    fn __branch<E, F: Future<Output = Result<Self, E>>>(branch: F) -> F
+    where
+        Self: Sized,
+    {
+        branch
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Saved> BranchValue for T {}
+
 // One method per number of branches. With a trait for tuples, the compiler could not tell that the
 // future of a function is `Send` if its error is a `Box<dyn Error + Send + Sync>`.
 macro_rules! all {
@@ -165,7 +186,7 @@ macro_rules! all {
             /// `steps!(a, b, ..)`: runs all at once and returns a tuple; the first error ends the
             /// others.
             #[allow(non_snake_case, clippy::too_many_arguments)]
-            pub async fn $all<E: Send, $($value: Saved + Send, $future: Future<Output = Result<$value, E>> + Send),+>(
+            pub async fn $all<E: Send, $($value: BranchValue + Send, $future: Future<Output = Result<$value, E>> + Send),+>(
                 mut self,
                 $($future: $future,)+
             ) -> Result<($($value,)+), E> {
@@ -217,7 +238,7 @@ pub struct Each<F> {
     branches: Vec<(Arc<str>, F)>,
 }
 
-impl<T: Saved + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> {
+impl<T: BranchValue + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> {
     /// Adds the branch of the next item.
     pub fn push(&mut self, item: Arc<str>, branch: F) {
         self.branches.push((item, branch));

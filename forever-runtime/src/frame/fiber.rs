@@ -6,7 +6,9 @@ use serde::de::DeserializeOwned;
 
 use crate::frame::activation::Frame;
 use crate::frame::context::FiberContext;
-use crate::frame::locals::{Locals, Save, Unreadable};
+use crate::frame::arguments::Arguments;
+use crate::frame::locals::Unreadable;
+use crate::frame::saved::kept_through;
 use crate::frame::machine::Machine;
 use crate::frame::resources::Needs;
 
@@ -28,13 +30,15 @@ pub trait Fiber: Send + Sized + 'static {
     const MACHINE: &'static Machine;
 
     #[doc(hidden)]
+    fn __is_fiber(&self) {}
+
+    #[doc(hidden)]
     fn needs(needs: &mut Needs<'_>);
 
+    /// Saves the arguments, or reads an invocation. It is one function so that a type that cannot
+    /// be saved is one error.
     #[doc(hidden)]
-    fn save(&self, save: &mut Save<'_>);
-
-    #[doc(hidden)]
-    fn load(arguments: &mut Locals) -> Result<Self, Unreadable>;
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable>;
 
     /// Runs from the start (`Some`) or from the frame's resume target (`None`).
     #[doc(hidden)]
@@ -51,7 +55,17 @@ pub trait Fiber: Send + Sized + 'static {
     label = "cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
 )]
-pub trait Value: Serialize + DeserializeOwned + Send + 'static {}
+pub trait Value: Serialize + DeserializeOwned + Send + 'static {
+    kept_through!();
+
+    #[doc(hidden)]
+    fn __received<F: Future<Output = Self>>(receiving: F) -> F
+    where
+        Self: Sized,
+    {
+        receiving
+    }
+}
 
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}

@@ -7,10 +7,13 @@
 
 /// Checks that a kept variable can be saved: a module with a trait whose message names the variable
 /// and the step.
+///
+/// The compiler names the trait in its errors, so its name is chosen by the caller. The checks are
+/// its own functions: of a bound on a function of ours, the compiler would show that function.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_keep {
-    ($name:tt: $savable:tt, $kept:tt, $get:tt, $maybe:tt, $message:tt $(, $way:tt)*) => {
+    ($name:tt: $savable:tt, $message:tt $(, $way:tt)*) => {
         mod $name {
             #[diagnostic::on_unimplemented(
                 message = $message,
@@ -19,26 +22,32 @@ macro_rules! __forever_keep {
                 note = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)",
                 note = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead"
             )]
-            pub(super) trait $savable: $crate::__private::Saved {}
+            #[allow(non_camel_case_types)]
+            pub(super) trait $savable: $crate::__private::Saved + Sized {
+                fn kept(&self) -> &dyn $crate::__private::Saved
+                where
+                    Self: 'static,
+                {
+                    self
+                }
+                #[allow(dead_code)]
+                fn get(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<Self, $crate::__private::Unreadable> {
+                    saved.get(name)
+                }
+                #[allow(dead_code)]
+                fn maybe(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable> {
+                    saved.maybe(name)
+                }
+            }
             #[diagnostic::do_not_recommend]
             impl<T: $crate::__private::Saved> $savable for T {}
-            pub(super) fn $kept<T: $savable + 'static>(value: &T) -> &dyn $crate::__private::Saved {
-                value
-            }
-            #[allow(dead_code)]
-            pub(super) fn $get<T: $savable>(
-                saved: &mut $crate::__private::Locals,
-                name: &str,
-            ) -> ::core::result::Result<T, $crate::__private::Unreadable> {
-                saved.get(name)
-            }
-            #[allow(dead_code)]
-            pub(super) fn $maybe<T: $savable>(
-                saved: &mut $crate::__private::Locals,
-                name: &str,
-            ) -> ::core::result::Result<::core::option::Option<T>, $crate::__private::Unreadable> {
-                saved.maybe(name)
-            }
+            pub(super) use $savable as Savable;
         }
     };
 }
@@ -47,7 +56,7 @@ macro_rules! __forever_keep {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_keep_items {
-    ($name:tt: $savable:tt, $kept:tt, $get:tt, $maybe:tt, $message:tt $(, $way:tt)*) => {
+    ($name:tt: $savable:tt, $message:tt $(, $way:tt)*) => {
         mod $name {
             #[diagnostic::on_unimplemented(
                 message = $message,
@@ -55,26 +64,54 @@ macro_rules! __forever_keep_items {
                 $(note = $way,)*
                 note = "derive `serde::Serialize` and `serde::Deserialize` for the type of the items"
             )]
-            pub(super) trait $savable: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static> {}
+            #[allow(non_camel_case_types)]
+            pub(super) trait $savable: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static> {
+                fn kept<R: $crate::__private::Remaining<Item = Self> + 'static>(value: &R) -> &dyn $crate::__private::Saved {
+                    value.saved()
+                }
+                #[allow(dead_code)]
+                fn get<R: $crate::__private::Remaining<Item = Self>>(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<R, $crate::__private::Unreadable> {
+                    R::get(saved, name)
+                }
+                #[allow(dead_code)]
+                fn maybe<R: $crate::__private::Remaining<Item = Self>>(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<::core::option::Option<R>, $crate::__private::Unreadable> {
+                    R::maybe(saved, name)
+                }
+            }
             #[diagnostic::do_not_recommend]
             impl<T: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static>> $savable for T {}
-            pub(super) fn $kept<R: $crate::__private::Remaining<Item: $savable> + 'static>(value: &R) -> &dyn $crate::__private::Saved {
-                value.saved()
+            pub(super) use $savable as Savable;
+        }
+    };
+}
+
+/// Trait that decides whether the value of a fiber can be stored. The type of the value is taken
+/// through it, so that its error is the only one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_returned {
+    ($name:tt: $savable:tt, $message:tt) => {
+        mod $name {
+            #[diagnostic::on_unimplemented(
+                message = $message,
+                label = "cannot be saved",
+                note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
+            )]
+            #[allow(non_camel_case_types, unreachable_pub)]
+            pub trait $savable {
+                type Itself;
             }
-            #[allow(dead_code)]
-            pub(super) fn $get<R: $crate::__private::Remaining<Item: $savable>>(
-                saved: &mut $crate::__private::Locals,
-                name: &str,
-            ) -> ::core::result::Result<R, $crate::__private::Unreadable> {
-                R::get(saved, name)
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::Value> $savable for T {
+                type Itself = T;
             }
-            #[allow(dead_code)]
-            pub(super) fn $maybe<R: $crate::__private::Remaining<Item: $savable>>(
-                saved: &mut $crate::__private::Locals,
-                name: &str,
-            ) -> ::core::result::Result<::core::option::Option<R>, $crate::__private::Unreadable> {
-                R::maybe(saved, name)
-            }
+            pub(super) use $savable as Returned;
         }
     };
 }
@@ -83,21 +120,21 @@ macro_rules! __forever_keep_items {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_hold {
-    ($name:tt: $released:tt, $destructor:tt, $may_be_dropped:tt, $message:tt, $label:tt) => {
+    ($name:tt: $released:tt, $message:tt, $label:tt) => {
         mod $name {
             #[diagnostic::on_unimplemented(
                 message = $message,
                 label = $label,
                 note = "a local that nothing needs later is dropped at the step, and with it what it holds; where it need not be held at all, `let _ = ..` drops it at once"
             )]
-            pub(super) trait $released {}
+            #[allow(non_camel_case_types)]
+            pub(super) trait $released {
+                #[allow(dead_code)]
+                fn may_be_dropped(&self) {}
+            }
             #[diagnostic::do_not_recommend]
             impl<T: $crate::__private::Data> $released for T {}
-            pub(super) trait $destructor<T> {
-                #[allow(dead_code)]
-                fn $may_be_dropped(&self) where T: $released {}
-            }
-            impl<T> $destructor<T> for &$crate::__private::Held<T> {}
+            pub(super) use $released as Released;
         }
     };
 }
@@ -106,21 +143,17 @@ macro_rules! __forever_hold {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_text {
-    ($name:tt: $kept:tt, $owns:tt, $may_be_kept:tt, $message:tt, $label:tt) => {
+    ($name:tt: $kept:tt, $message:tt, $label:tt) => {
         mod $name {
             #[diagnostic::on_unimplemented(message = $message, label = $label)]
-            pub(super) trait $kept {}
-            #[diagnostic::do_not_recommend]
-            impl<T: $crate::__private::OwnsNoText> $kept for T {}
-            pub(super) trait $owns<T> {
+            #[allow(non_camel_case_types)]
+            pub(super) trait $kept {
                 #[allow(dead_code)]
-                fn $may_be_kept(&self)
-                where
-                    T: $kept,
-                {
-                }
+                fn may_be_kept(&self) {}
             }
-            impl<T: $crate::__private::TextOwner> $owns<T> for $crate::__private::Held<T> {}
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::OwnsNoText + ?Sized> $kept for T {}
+            pub(super) use $kept as Kept;
         }
     };
 }
@@ -129,13 +162,16 @@ macro_rules! __forever_text {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_joined {
-    ($name:tt: $stays:tt, $required:tt, $message:tt) => {
+    ($name:tt: $stays:tt, $message:tt) => {
         mod $name {
             #[diagnostic::on_unimplemented(message = $message, label = "would be moved into the loop")]
-            pub(super) trait $stays {}
+            #[allow(non_camel_case_types)]
+            pub(super) trait $stays {
+                fn stays(&self) {}
+            }
             #[diagnostic::do_not_recommend]
             impl<T: ::core::marker::Copy> $stays for T {}
-            pub(super) fn $required<T: $stays>(_: &T) {}
+            pub(super) use $stays as Stays;
         }
     };
 }

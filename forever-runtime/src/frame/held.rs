@@ -2,10 +2,11 @@
 //! destructor may be dropped at a cut point, and whether a local owns the text that was taken from
 //! it.
 //!
-//! Generated code asks by method resolution. [`NoDestructor`] answers for types that are `Copy`.
-//! Behind one more reference, a trait of the generated code, whose error names the variable,
-//! requires [`Data`]. For text, a trait of the generated code answers with an error for a
-//! [`TextOwner`], and [`OwnsNoText`] answers for all other types.
+//! Generated code asks by method resolution, in code that never runs. [`NoDestructor`] answers for
+//! types that are `Copy`, and behind one more reference [`Destructor`] for all others: of what it
+//! returns, a trait of the generated code, whose error names the variable, requires [`Data`]. For
+//! text, [`Owner`] answers for a [`TextOwner`] and [`NoOwner`] for all other types, and a trait of
+//! the generated code requires [`OwnsNoText`].
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::marker::PhantomData;
@@ -63,18 +64,52 @@ owners! {
     [] serde_json::Map<String, serde_json::Value>,
 }
 
+/// A type without text of its own. No [`TextOwner`] is one.
+#[doc(hidden)]
+pub trait OwnsNoText {}
+
+impl OwnsNoText for () {}
+
 /// Text taken from a type that is no [`TextOwner`] is a constant, as far as the type shows.
 #[doc(hidden)]
-pub trait OwnsNoText {
-    fn text_may_be_kept(&self) {}
+pub trait NoOwner {
+    fn owner(&self) -> &() {
+        &()
+    }
 }
 
-impl<T: ?Sized> OwnsNoText for &Held<T> {}
+impl<T: ?Sized> NoOwner for &Held<T> {}
+
+/// The owner of a text.
+#[doc(hidden)]
+pub trait Owner<T: ?Sized> {
+    fn owner(&self) -> &T;
+}
+
+impl<T: TextOwner + ?Sized> Owner<T> for Held<T> {
+    fn owner(&self) -> &T {
+        unreachable!("only its type is asked for")
+    }
+}
 
 /// A type whose drop has no effect.
 #[doc(hidden)]
 pub trait NoDestructor {
-    fn may_be_dropped(&self) {}
+    fn dropped(&self) -> &() {
+        &()
+    }
 }
 
 impl<T: Copy> NoDestructor for Held<T> {}
+
+/// A type whose drop may have an effect.
+#[doc(hidden)]
+pub trait Destructor<T> {
+    fn dropped(&self) -> &T;
+}
+
+impl<T> Destructor<T> for &Held<T> {
+    fn dropped(&self) -> &T {
+        unreachable!("only its type is asked for")
+    }
+}

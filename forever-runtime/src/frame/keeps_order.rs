@@ -38,19 +38,22 @@ use std::sync::Arc;
     label = "its order may be another after a resume",
     note = "a restored `HashMap`/`HashSet` has another order: loop by value, collect into a `Vec` first, or implement `KeepsOrder` if the order survives being saved"
 )]
-pub trait KeepsOrder {}
+pub trait KeepsOrder {
+    /// The place that a borrowed `for` loop reads, if it can be resumed by position.
+    #[doc(hidden)]
+    #[inline]
+    fn __in_order(&self) -> &Self {
+        self
+    }
 
-/// The place that a borrowed `for` loop reads, if it can be resumed by position.
-#[doc(hidden)]
-#[inline]
-pub fn in_order<T: KeepsOrder + ?Sized>(value: &T) -> &T {
-    value
-}
-
-/// As [`in_order`], for a borrow whose items are taken by value.
-#[doc(hidden)]
-pub fn in_order_value<T: KeepsOrder>(value: T) -> T {
-    value
+    /// As `__in_order`, for a borrow whose items are taken by value.
+    #[doc(hidden)]
+    fn __in_order_value(self) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
 }
 
 impl<T> KeepsOrder for [T] {}
@@ -89,13 +92,13 @@ mod tests {
     #[test]
     fn a_borrowed_loop_reads_the_place_itself() {
         let boxed: Box<[u8]> = Box::from([1, 2, 3]);
-        let seen: Vec<_> = in_order(&boxed).into_iter().enumerate().skip(1).collect();
+        let seen: Vec<_> = KeepsOrder::__in_order(&boxed).into_iter().enumerate().skip(1).collect();
         assert_eq!(seen, [(1, &2), (2, &3)]);
         let nested = Some(vec![[1, 2], [3, 4]]);
-        let first: Vec<_> = in_order(&nested).iter().flatten().map(|pair| in_order(pair)[0]).collect();
+        let first: Vec<_> = KeepsOrder::__in_order(&nested).iter().flatten().map(|pair| KeepsOrder::__in_order(pair)[0]).collect();
         assert_eq!(first, [1, 3]);
         let text = Cow::from("ab");
-        assert_eq!(in_order(&text).chars().rev().collect::<String>(), "ba");
-        assert_eq!(in_order(&boxed[1..]).iter().rev().copied().collect::<Vec<_>>(), [3, 2]);
+        assert_eq!(KeepsOrder::__in_order(&text).chars().rev().collect::<String>(), "ba");
+        assert_eq!(KeepsOrder::__in_order(&boxed[1..]).iter().rev().copied().collect::<Vec<_>>(), [3, 2]);
     }
 }

@@ -74,6 +74,37 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
     }
 }
 
+/// What generated code asks of a trait that requires [`Saved`]. The functions are the trait's own:
+/// of a bound on another function, the compiler would show that function.
+macro_rules! kept_through {
+    () => {
+        #[doc(hidden)]
+        fn __kept(&self) -> &dyn $crate::frame::saved::Saved
+        where
+            Self: Sized + 'static,
+        {
+            self
+        }
+
+        #[doc(hidden)]
+        fn __get(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Self, $crate::frame::locals::Unreadable>
+        where
+            Self: Sized + 'static,
+        {
+            saved.get(name)
+        }
+
+        #[doc(hidden)]
+        fn __maybe(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Option<Self>, $crate::frame::locals::Unreadable>
+        where
+            Self: Sized + 'static,
+        {
+            saved.maybe(name)
+        }
+    };
+}
+pub(crate) use kept_through;
+
 /// The stored text of a value; debug builds verify that it can be read back.
 pub(crate) fn checked<V: Saved + ?Sized>(value: &V, text: Result<String, String>) -> Result<String, String> {
     let text = text?;

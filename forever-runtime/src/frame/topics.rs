@@ -111,13 +111,13 @@ impl Topics for ManyTopics {
 }
 
 /// Argument types of `recv!`: a topic, or a list of topics.
-#[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`recv!` takes a topic or a list of topics, not `{Self}`: make it text, `recv!(format!(\"answer-{{n}}\"))`",
     label = "neither text nor a list of texts",
     note = "a topic is a `&str` or a `String`; several are an array, a slice or a `Vec` of those"
 )]
 pub trait IntoTopics<K: Topics + Serialize + DeserializeOwned> {
+    #[doc(hidden)]
     fn into_topics(self) -> K;
 }
 
@@ -179,12 +179,6 @@ impl<S: AsRef<str>, const N: usize> IntoTopics<ManyTopics> for &[S; N] {
     fn into_topics(self) -> ManyTopics {
         many(self)
     }
-}
-
-/// The topics of a wait that begins.
-#[doc(hidden)]
-pub fn topics<K: Topics + Serialize + DeserializeOwned>(topics: impl IntoTopics<K>) -> K {
-    topics.into_topics()
 }
 
 impl Run {

@@ -20,7 +20,7 @@ use crate::frame::activation::Frame;
 use crate::frame::fiber::Failure;
 use crate::frame::retry::Retry;
 use crate::frame::run::Run;
-use crate::frame::saved::{Saved, checked, unreadable};
+use crate::frame::saved::{Saved, checked, kept_through, unreadable};
 use crate::frame::step::{Attempt, Attempts};
 use crate::frame::step_error::{Make, StepError, Trouble};
 use crate::guard::guarded;
@@ -71,19 +71,26 @@ pub enum Next<T, E> {
 }
 
 /// The value of an effect. The ledger stores it whether the function uses it later or not.
-#[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the value of an effect is stored as its result, but `{Self}` cannot be saved",
     label = "the value of this effect cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the body with what is needed later: `{{ charge(op.id()).await?; }}` gives nothing"
 )]
-pub trait Stored: Saved {}
+pub trait Stored: Saved {
+    kept_through!();
+
+    #[doc(hidden)]
+    fn __given<E>(_: &OnUnknown<'_, Self, E>)
+    where
+        Self: Sized,
+    {
+    }
+}
 
 #[diagnostic::do_not_recommend]
 impl<T: Saved> Stored for T {}
 
 /// A step's value, of the type that its `on_unknown` is for.
-#[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "this `on_unknown` is for a step that gives `{T}`, but the step gives `{Self}`",
     label = "for a step that gives `{T}`",
@@ -102,21 +109,25 @@ impl<T> Gives<T> for T {
 }
 
 /// A value that is part of an operation's id.
-#[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the `key` of an effect is part of what it is stored by, but `{Self}` cannot be saved",
     label = "cannot be saved",
     note = "derive `serde::Serialize` for `{Self}`, or give the parts that tell one operation from another: `key = (&order.id, cents)`"
 )]
-pub trait Key: Serialize {}
+pub trait Key: Serialize {
+    /// The canonical text of a key, for an operation's id.
+    #[doc(hidden)]
+    fn __key(&self) -> Result<String, String> {
+        guarded(|| exact::to_canonical(self).map_err(|why| why.to_string()))
+    }
+}
 
 #[diagnostic::do_not_recommend]
 impl<K: Serialize + ?Sized> Key for K {}
 
 /// The canonical text of a key, for an operation's id.
-#[doc(hidden)]
-pub fn key<K: Key + ?Sized>(key: &K) -> Result<String, String> {
-    guarded(|| exact::to_canonical(key).map_err(|why| why.to_string()))
+pub(crate) fn key<K: Key + ?Sized>(key: &K) -> Result<String, String> {
+    key.__key()
 }
 
 impl Frame {
@@ -279,11 +290,6 @@ impl<E> Effect<E> {
                 }
             }
         }
-    }
-
-    /// The step's value, where it is known without running the body.
-    pub fn known<T, V: Gives<T>>(&self, value: T) -> V {
-        V::of(value)
     }
 
     /// Makes an attempt. At its timeout the body is dropped, and the outcome is unknown.

@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::frame::activation::Frame;
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
-use crate::frame::locals::{Locals, Save, Unreadable};
+use crate::frame::arguments::Arguments;
+use crate::frame::locals::Unreadable;
 use crate::frame::machine::Machine;
 use crate::frame::resources::Needs;
 use crate::runtime::exit::Exit;
@@ -39,12 +40,14 @@ impl Fiber for ChildLoop {
         needs.resource::<AgentLoop>("looped");
     }
 
-    fn save(&self, save: &mut Save<'_>) {
-        save.put("turn", &self.turn);
-    }
-
-    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(ChildLoop { turn: arguments.get("turn")? })
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        match access {
+            Arguments::Save(child, save) => {
+                save.put("turn", &child.turn);
+                Ok(None)
+            }
+            Arguments::Load(arguments) => Ok(Some(ChildLoop { turn: arguments.get("turn")? })),
+        }
     }
 
     fn drive<'run>(

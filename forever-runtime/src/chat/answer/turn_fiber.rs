@@ -19,7 +19,8 @@ use crate::exec::executor::Executor;
 use crate::frame::activation::Frame;
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
-use crate::frame::locals::{Locals, Save, Unreadable};
+use crate::frame::arguments::Arguments;
+use crate::frame::locals::{Locals, Unreadable};
 use crate::frame::machine::{Cut, CutKind, END, Local, LocalRole, Machine};
 use crate::frame::resources::Needs;
 use crate::runtime::exit::Exit;
@@ -67,6 +68,13 @@ pub(crate) struct Answer {
     pub(crate) turn: String,
 }
 
+impl Answer {
+    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
+        let chat = AgentId { class: arguments.get("class")?, name: arguments.get("agent")? };
+        Ok(Answer { chat, turn: arguments.get("turn")? })
+    }
+}
+
 impl Fiber for Answer {
     type Output = String;
     type Error = Error;
@@ -76,15 +84,16 @@ impl Fiber for Answer {
         needs.resource::<Arc<Chats>>("chats");
     }
 
-    fn save(&self, save: &mut Save<'_>) {
-        save.put("class", &self.chat.class);
-        save.put("agent", &self.chat.name);
-        save.put("turn", &self.turn);
-    }
-
-    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
-        let chat = AgentId { class: arguments.get("class")?, name: arguments.get("agent")? };
-        Ok(Answer { chat, turn: arguments.get("turn")? })
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        match access {
+            Arguments::Save(answer, save) => {
+                save.put("class", &answer.chat.class);
+                save.put("agent", &answer.chat.name);
+                save.put("turn", &answer.turn);
+                Ok(None)
+            }
+            Arguments::Load(arguments) => Answer::load(arguments).map(Some),
+        }
     }
 
     fn drive<'run>(
