@@ -142,8 +142,8 @@ pub mod __private {
     pub use crate::__forever_keep as keep;
     pub use crate::__forever_keep_items as keep_items;
     pub use crate::__forever_made as made;
-    pub use crate::__forever_text as text_owner;
     pub use crate::__forever_returned as returned;
+    pub use crate::__forever_text as text_owner;
     pub use crate::frame::activation::Frame;
     pub use crate::frame::arguments::Arguments;
     pub use crate::frame::borrows::SharedBorrows;

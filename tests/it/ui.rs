@@ -28,8 +28,29 @@ fn the_table_of_messages_has_every_case() {
 
 /// Parts of names that only generated code and the library's insides have.
 const INTERNAL: &[&str] = &[
-    "__", "forever_runtime", "forever-runtime", "::drive", "_::<impl", "Savable", "Saved", "Stored", "Released", "Destructor", "OwnsText",
-    "OnlyCopied", "Witness", "Machine", "Frame", "Locals", "Remaining", "keep_", "kept_", "hold_", "text_value", "copied_", "joined_",
+    "__",
+    "forever_runtime",
+    "forever-runtime",
+    "::drive",
+    "_::<impl",
+    "Savable",
+    "Saved",
+    "Stored",
+    "Released",
+    "Destructor",
+    "OwnsText",
+    "OnlyCopied",
+    "Witness",
+    "Machine",
+    "Frame",
+    "Locals",
+    "Remaining",
+    "keep_",
+    "kept_",
+    "hold_",
+    "text_value",
+    "copied_",
+    "joined_",
 ];
 
 /// Cases in which the compiler names what is not the user's, whatever the macro writes.

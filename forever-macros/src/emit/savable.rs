@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 
-use syn::{Expr, Pat};
 use syn::spanned::Spanned;
+use syn::{Expr, Pat};
 
 use super::Emit;
 use crate::cut::{CutBody, Steps, Topics};

@@ -5,12 +5,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::frame::activation::Frame;
-use crate::frame::context::FiberContext;
 use crate::frame::arguments::Arguments;
+use crate::frame::context::FiberContext;
 use crate::frame::locals::Unreadable;
-use crate::frame::saved::kept_through;
 use crate::frame::machine::Machine;
 use crate::frame::resources::Needs;
+use crate::frame::saved::kept_through;
 
 /// A durable function: what `#[fiber]` implements for the type that carries its name.
 ///

@@ -99,10 +99,10 @@ macro_rules! __forever_returned {
     ($name:tt: $savable:tt, $message:tt) => {
         mod $name {
             #[diagnostic::on_unimplemented(
-                message = $message,
-                label = "cannot be saved",
-                note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
-            )]
+                        message = $message,
+                        label = "cannot be saved",
+                        note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
+                    )]
             #[allow(non_camel_case_types, unreachable_pub)]
             pub trait $savable {
                 type Itself;
