@@ -142,14 +142,13 @@ pub mod __private {
     pub use crate::__forever_keep as keep;
     pub use crate::__forever_keep_items as keep_items;
     pub use crate::__forever_made as made;
-    pub use crate::__forever_returned as returned;
     pub use crate::__forever_text as text_owner;
     pub use crate::frame::activation::Frame;
     pub use crate::frame::arguments::Arguments;
     pub use crate::frame::borrows::SharedBorrows;
     pub use crate::frame::branches::{Branch, BranchValue, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
     pub use crate::frame::context::FiberContext;
-    pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never, Value};
+    pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never, message};
     pub use crate::frame::held::{Data, Destructor, Held, NoDestructor, NoOwner, Owner, OwnsNoText, TextOwner, held};
     pub use crate::frame::iter::{Remaining, Source, collected};
     pub use crate::frame::keeps_order::KeepsOrder;

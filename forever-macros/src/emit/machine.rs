@@ -79,17 +79,13 @@ impl Machine<'_> {
         let (table, drive, awaited) = (&self.table, self.drive(), self.awaited());
         let (checks, values, loads) = savable::arguments(sig, private);
         let output_span = Span::mixed_site().located_at(output.span());
-        let savable = crate::fact::name(&format!("value_of_{name}"), "can_be_saved", output_span);
-        let message = format!("the value of fiber `{name}` is stored when it ends, but its type `{{Self}}` cannot be saved");
-        let returned = quote_spanned!(output_span=> #private::returned! { returned: #savable, #message });
         let output_types = quote_spanned! {output_span=>
-            type Output = <<#output as #private::IsResult>::Ok as returned::Returned>::Itself;
+            type Output = <#output as #private::IsResult>::Ok;
             type Error = <#output as #private::IsResult>::Err;
         };
         emit! {
             const _: () = {
             #checks
-            #returned
             #[allow(unexpected_cfgs, non_local_definitions)]
             #[automatically_derived]
             impl #impl_generics #private::Fiber for #name #ty_generics #where_clause {

@@ -282,7 +282,7 @@ pub(super) fn stored_by(body: &Body) -> BTreeMap<VarId, (CutId, &'static str)> {
                     let is_name = crate::scan::simple_name(pat).is_some() && !matches!(pat, Pat::Type(_));
                     let required = match &body.cuts[*cut].body {
                         CutBody::Step(step) if is_name && step.effect.is_some() && !step.catch => "Stored",
-                        CutBody::Recv { topics: Topics::One(_), until: None } if crate::scan::simple_name(pat).is_some() => "Value",
+                        CutBody::Recv { topics: Topics::One(_), until: None } if crate::scan::simple_name(pat).is_some() => "message",
                         CutBody::Steps(steps) if matches!(&**steps, Steps::Branches(_)) && is_tuple_of_names(pat) => "BranchValue",
                         _ => continue,
                     };

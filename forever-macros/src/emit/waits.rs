@@ -35,10 +35,7 @@ impl Emit<'_> {
                 let (private, items) = (self.cx.private, self.rewrite_expr(items));
                 quote_spanned!(span=> #private::collected(#items))
             }
-            CutBody::Recv { topics: Topics::One(topic), until: None } => {
-                let private = self.cx.private;
-                quote_spanned!(span=> #private::Value::__received(#fiber.receive(#topic)).await)
-            }
+            CutBody::Recv { topics: Topics::One(topic), until: None } => quote_spanned!(span=> #fiber.receive(#topic).await),
             CutBody::Recv { topics: Topics::One(topic), until: Some(until) } => {
                 quote_spanned!(span=> #fiber.receive_until(#topic, #until).await)
             }

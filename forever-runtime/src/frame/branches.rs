@@ -121,12 +121,12 @@ impl Side {
     }
 
     /// Runs one branch: returns its stored result, or runs its body and stores that result.
-    async fn branch<T: Saved, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    async fn branch<T: BranchValue, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let Begun { branch, result } = begun;
         let is_of = |op: &OpRecord| branch.is_of(self.machine.name, op);
         if let Some(text) = result {
             self.run.ops.come_to(is_of);
-            return match T::restore(&text) {
+            return match T::__restore(&text) {
                 Ok(value) => Ok(value),
                 Err(why) => {
                     let why = format!("the result of `{}` {}", branch.name, unreadable::<T>(why));
@@ -139,7 +139,7 @@ impl Side {
             self.run.ops.decided().await;
         }
         let value = self.run.tx_position.in_branch(Arc::clone(&branch), body).await?;
-        let text = match checked(&value, value.save()) {
+        let text = match checked(value.__saved(), value.__saved().save()) {
             Ok(text) => text,
             Err(why) => self.run.halt(Exit::failed(format!("the result of `{}` cannot be saved: {why}", branch.name))).await,
         };
@@ -163,8 +163,8 @@ struct Begun {
     label = "has a branch whose value `{Self}` cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the branch with what is needed later"
 )]
-pub trait BranchValue: Saved {
-    kept_through!();
+pub trait BranchValue {
+    kept_through!(declare);
 
     #[doc(hidden)]
     fn __branch<E, F: Future<Output = Result<Self, E>>>(branch: F) -> F
@@ -176,7 +176,9 @@ pub trait BranchValue: Saved {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: Saved> BranchValue for T {}
+impl<T: Saved> BranchValue for T {
+    kept_through!(implement);
+}
 
 // One method per number of branches. With a trait for tuples, the compiler could not tell that the
 // future of a function is `Send` if its error is a `Box<dyn Error + Send + Sync>`.

@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use crate::frame::activation::Frame;
 use crate::frame::arguments::Arguments;
 use crate::frame::context::FiberContext;
-use crate::frame::locals::Unreadable;
+use crate::frame::locals::{Locals, Unreadable};
 use crate::frame::machine::Machine;
 use crate::frame::resources::Needs;
-use crate::frame::saved::kept_through;
+use crate::frame::saved::Saved;
 
 /// A durable function: what `#[fiber]` implements for the type that carries its name.
 ///
@@ -55,20 +55,29 @@ pub trait Fiber: Send + Sized + 'static {
     label = "cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
 )]
-pub trait Value: Serialize + DeserializeOwned + Send + 'static {
-    kept_through!();
-
-    #[doc(hidden)]
-    fn __received<F: Future<Output = Self>>(receiving: F) -> F
-    where
-        Self: Sized,
-    {
-        receiving
-    }
-}
+pub trait Value: Serialize + DeserializeOwned + Send + 'static {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
+
+/// Keeps a variable that has the value of a `recv!`.
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod message {
+    use super::{Locals, Saved, Unreadable, Value};
+
+    pub fn __kept<T: Value>(value: &T) -> &dyn Saved {
+        value
+    }
+
+    pub fn __get<T: Value>(saved: &mut Locals, name: &str) -> Result<T, Unreadable> {
+        saved.get(name)
+    }
+
+    pub fn __maybe<T: Value>(saved: &mut Locals, name: &str) -> Result<Option<T>, Unreadable> {
+        saved.maybe(name)
+    }
+}
 
 /// An invocation that can be awaited: there is none.
 #[doc(hidden)]

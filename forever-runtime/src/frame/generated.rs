@@ -8,8 +8,9 @@
 /// Checks that a kept variable can be saved: a module with a trait whose message names the variable
 /// and the step.
 ///
-/// The compiler names the trait in its errors, so its name is chosen by the caller. The checks are
-/// its own functions: of a bound on a function of ours, the compiler would show that function.
+/// The compiler names the trait in its errors, so its name is chosen by the caller. What
+/// needs it are its own functions, and it requires no other trait: the compiler would show a function
+/// of ours, or one error more.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_keep {
@@ -23,21 +24,35 @@ macro_rules! __forever_keep {
                 note = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead"
             )]
             #[allow(non_camel_case_types)]
-            pub(super) trait $savable: $crate::__private::Saved + Sized {
+            pub(super) trait $savable: Sized {
+                fn kept(&self) -> &dyn $crate::__private::Saved
+                where
+                    Self: 'static;
+                #[allow(dead_code)]
+                fn get(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<Self, $crate::__private::Unreadable>;
+                #[allow(dead_code)]
+                fn maybe(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable>;
+            }
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::Saved> $savable for T {
                 fn kept(&self) -> &dyn $crate::__private::Saved
                 where
                     Self: 'static,
                 {
                     self
                 }
-                #[allow(dead_code)]
                 fn get(
                     saved: &mut $crate::__private::Locals,
                     name: &str,
                 ) -> ::core::result::Result<Self, $crate::__private::Unreadable> {
                     saved.get(name)
                 }
-                #[allow(dead_code)]
                 fn maybe(
                     saved: &mut $crate::__private::Locals,
                     name: &str,
@@ -45,8 +60,6 @@ macro_rules! __forever_keep {
                     saved.maybe(name)
                 }
             }
-            #[diagnostic::do_not_recommend]
-            impl<T: $crate::__private::Saved> $savable for T {}
             pub(super) use $savable as Savable;
         }
     };
@@ -65,18 +78,30 @@ macro_rules! __forever_keep_items {
                 note = "derive `serde::Serialize` and `serde::Deserialize` for the type of the items"
             )]
             #[allow(non_camel_case_types)]
-            pub(super) trait $savable: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static> {
+            pub(super) trait $savable: Sized {
+                fn kept<R: $crate::__private::Remaining<Item = Self> + 'static>(value: &R) -> &dyn $crate::__private::Saved;
+                #[allow(dead_code)]
+                fn get<R: $crate::__private::Remaining<Item = Self>>(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<R, $crate::__private::Unreadable>;
+                #[allow(dead_code)]
+                fn maybe<R: $crate::__private::Remaining<Item = Self>>(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<::core::option::Option<R>, $crate::__private::Unreadable>;
+            }
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static>> $savable for T {
                 fn kept<R: $crate::__private::Remaining<Item = Self> + 'static>(value: &R) -> &dyn $crate::__private::Saved {
                     value.saved()
                 }
-                #[allow(dead_code)]
                 fn get<R: $crate::__private::Remaining<Item = Self>>(
                     saved: &mut $crate::__private::Locals,
                     name: &str,
                 ) -> ::core::result::Result<R, $crate::__private::Unreadable> {
                     R::get(saved, name)
                 }
-                #[allow(dead_code)]
                 fn maybe<R: $crate::__private::Remaining<Item = Self>>(
                     saved: &mut $crate::__private::Locals,
                     name: &str,
@@ -84,34 +109,7 @@ macro_rules! __forever_keep_items {
                     R::maybe(saved, name)
                 }
             }
-            #[diagnostic::do_not_recommend]
-            impl<T: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static>> $savable for T {}
             pub(super) use $savable as Savable;
-        }
-    };
-}
-
-/// Trait that decides whether the value of a fiber can be stored. The type of the value is taken
-/// through it, so that its error is the only one.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __forever_returned {
-    ($name:tt: $savable:tt, $message:tt) => {
-        mod $name {
-            #[diagnostic::on_unimplemented(
-                        message = $message,
-                        label = "cannot be saved",
-                        note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
-                    )]
-            #[allow(non_camel_case_types, unreachable_pub)]
-            pub trait $savable {
-                type Itself;
-            }
-            #[diagnostic::do_not_recommend]
-            impl<T: $crate::__private::Value> $savable for T {
-                type Itself = T;
-            }
-            pub(super) use $savable as Returned;
         }
     };
 }

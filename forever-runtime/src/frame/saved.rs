@@ -74,31 +74,48 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
     }
 }
 
-/// What generated code asks of a trait that requires [`Saved`]. The functions are the trait's own:
-/// of a bound on another function, the compiler would show that function.
+/// What generated code and the runtime need of a trait that every saved type has. The functions are
+/// the trait's own, and it does not require [`Saved`]: the compiler would show a function of ours, or
+/// one error more.
 macro_rules! kept_through {
-    () => {
+    (declare) => {
         #[doc(hidden)]
-        fn __kept(&self) -> &dyn $crate::frame::saved::Saved
+        fn __saved(&self) -> &dyn $crate::frame::saved::Saved;
+
+        #[doc(hidden)]
+        fn __restore(text: &str) -> Result<Self, String>
         where
-            Self: Sized + 'static,
-        {
-            self
+            Self: Sized;
+
+        #[doc(hidden)]
+        fn __kept(&self) -> &dyn $crate::frame::saved::Saved {
+            self.__saved()
         }
 
         #[doc(hidden)]
         fn __get(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Self, $crate::frame::locals::Unreadable>
         where
-            Self: Sized + 'static,
-        {
-            saved.get(name)
-        }
+            Self: Sized;
 
         #[doc(hidden)]
         fn __maybe(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Option<Self>, $crate::frame::locals::Unreadable>
         where
-            Self: Sized + 'static,
-        {
+            Self: Sized;
+    };
+    (implement) => {
+        fn __saved(&self) -> &dyn $crate::frame::saved::Saved {
+            self
+        }
+
+        fn __restore(text: &str) -> Result<Self, String> {
+            T::restore(text)
+        }
+
+        fn __get(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Self, $crate::frame::locals::Unreadable> {
+            saved.get(name)
+        }
+
+        fn __maybe(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Option<Self>, $crate::frame::locals::Unreadable> {
             saved.maybe(name)
         }
     };

@@ -76,8 +76,8 @@ pub enum Next<T, E> {
     label = "the value of this effect cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the body with what is needed later: `{{ charge(op.id()).await?; }}` gives nothing"
 )]
-pub trait Stored: Saved {
-    kept_through!();
+pub trait Stored {
+    kept_through!(declare);
 
     #[doc(hidden)]
     fn __given<E>(_: &OnUnknown<'_, Self, E>)
@@ -88,7 +88,9 @@ pub trait Stored: Saved {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T: Saved> Stored for T {}
+impl<T: Saved> Stored for T {
+    kept_through!(implement);
+}
 
 /// A step's value, of the type that its `on_unknown` is for.
 #[diagnostic::on_unimplemented(
@@ -114,16 +116,18 @@ impl<T> Gives<T> for T {
     label = "cannot be saved",
     note = "derive `serde::Serialize` for `{Self}`, or give the parts that tell one operation from another: `key = (&order.id, cents)`"
 )]
-pub trait Key: Serialize {
+pub trait Key {
     /// The canonical text of a key, for an operation's id.
     #[doc(hidden)]
+    fn __key(&self) -> Result<String, String>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<K: Serialize + ?Sized> Key for K {
     fn __key(&self) -> Result<String, String> {
         guarded(|| exact::to_canonical(self).map_err(|why| why.to_string()))
     }
 }
-
-#[diagnostic::do_not_recommend]
-impl<K: Serialize + ?Sized> Key for K {}
 
 /// The canonical text of a key, for an operation's id.
 pub(crate) fn key<K: Key + ?Sized>(key: &K) -> Result<String, String> {
@@ -451,7 +455,7 @@ impl<E> Effect<E> {
     }
 
     /// The stored outcome.
-    async fn ended<T: Saved>(&mut self) -> Next<T, Trouble<E>> {
+    async fn ended<T: Stored>(&mut self) -> Next<T, Trouble<E>> {
         let record = self.op().record();
         let text = record.outcome.clone().unwrap_or_default();
         let run = self.run_of();
@@ -460,7 +464,7 @@ impl<E> Effect<E> {
             let message = format!("operation `{}` of step `{}` has failed: {text}", record.id, record.step);
             return Next::Error(Trouble::Library(Error::new(ErrorKind::OpFailed, message)));
         }
-        let read = guarded(|| T::restore(&text));
+        let read = guarded(|| T::__restore(&text));
         match read {
             Ok(value) => {
                 run.ops.settle(&record);
@@ -488,8 +492,8 @@ impl<E> Effect<E> {
     }
 
     /// Settles the operation with a value, which is stored with the checkpoint.
-    async fn done<T: Saved>(&self, value: &T) -> Result<(), String> {
-        let text = guarded(|| checked(value, value.save()));
+    async fn done<T: Stored>(&self, value: &T) -> Result<(), String> {
+        let text = guarded(|| checked(value.__saved(), value.__saved().save()));
         let text = text.map_err(|why| format!("the value of step `{}` cannot be saved: {why}", self.op().step()))?;
         self.settle(OpState::Completed, text).await;
         Ok(())
@@ -518,8 +522,8 @@ impl<E> Effect<E> {
 }
 
 /// Whether a text can be read as a value of type `T`.
-fn is_a<T: Saved>(text: &str) -> Result<(), String> {
-    guarded(|| T::restore(text).map(drop)).map_err(unreadable::<T>)
+fn is_a<T: Stored>(text: &str) -> Result<(), String> {
+    guarded(|| T::__restore(text).map(drop)).map_err(unreadable::<T>)
 }
 
 impl<E> fmt::Debug for Effect<E> {
