@@ -6,7 +6,7 @@
 //! it and at the variable's span, so the compiler reports one error for it, there.
 use std::collections::{BTreeMap, BTreeSet};
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote_spanned};
 
 use syn::spanned::Spanned;
@@ -49,7 +49,9 @@ impl Emit<'_> {
     /// Requires at its own span that a variable can be saved.
     pub(super) fn checked(&self, var: VarId, value: &TokenStream) -> TokenStream {
         if let Some((required, span)) = self.required(var) {
-            return quote_spanned!(span=> #required::__kept(#value));
+            // Of a name, so that the error is at the cut point.
+            let named = Ident::new("own", span);
+            return quote_spanned!(span=> { let #named = #value; #required::__kept(#named) });
         }
         if self.texts(var).is_some() {
             let private = self.cx.private;
@@ -71,7 +73,8 @@ impl Emit<'_> {
     pub(super) fn checked_read(&self, var: VarId, key: &str, carried: bool) -> TokenStream {
         if let Some((required, span)) = self.required(var) {
             let read = if carried { Ident::new("__maybe", span) } else { Ident::new("__get", span) };
-            return quote_spanned!(span=> #required::#read(saved, #key)?);
+            let saved = Ident::new("saved", span);
+            return quote_spanned!(span=> #required::#read(#saved, #key)?);
         }
         let (name, span) = (self.check_name(var), self.place_of(var));
         if let Some(texts) = self.texts(var) {
@@ -204,6 +207,8 @@ impl Emit<'_> {
         let (cut, required) = self.stored_by.get(&var)?;
         let (private, span) = (self.cx.private, self.cut_span(*cut));
         let required = Ident::new(required, span);
+        // Of a value that is read, the compiler points at the whole path.
+        let private = spanned(quote::quote!(#private), span);
         Some((quote_spanned!(span=> #private::#required), span))
     }
 
@@ -301,6 +306,15 @@ pub(super) fn stored_by(body: &Body) -> BTreeMap<VarId, (CutId, &'static str)> {
     let mut found = BTreeMap::new();
     walk(&body.block, body, &mut found);
     found
+}
+
+/// Tokens with another span.
+fn spanned(tokens: TokenStream, span: Span) -> TokenStream {
+    let at = |mut token: TokenTree| {
+        token.set_span(span);
+        token
+    };
+    tokens.into_iter().map(at).collect()
 }
 
 fn is_tuple_of_names(pat: &Pat) -> bool {

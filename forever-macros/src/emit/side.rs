@@ -51,11 +51,7 @@ impl Emit<'_> {
         });
         let branches: Vec<_> = branches.collect();
         let all = quote::format_ident!("all_{}", branches.len(), span = span);
-        let (names, private): (Vec<_>, _) =
-            ((0..branches.len()).map(|n| quote::format_ident!("branch_{}", n, span = span)).collect(), self.cx.private);
-        // Asked first, so that its error is the trait's alone.
-        let setup = quote_spanned!(span=> #setup #(let #names = #private::BranchValue::__branch(#branches);)*);
-        (setup, quote_spanned!(span=> side.#all(#(#names,)*)))
+        (setup.unwrap_or_default(), quote_spanned!(span=> side.#all(#(#branches,)*)))
     }
 
     /// Source of the branches' ops.
@@ -103,8 +99,7 @@ impl Emit<'_> {
             });
             let mut each = side.each(#limit);
             for #place in places.iter_mut() {
-                let (key, branch) = (#place.key(), #private::BranchValue::__branch(#branch));
-                each.push(key, branch);
+                each.push(#place.key(), #branch);
             }
         };
         (setup, quote_spanned!(span=> each.run()))

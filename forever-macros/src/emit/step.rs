@@ -126,8 +126,7 @@ impl Emit<'_> {
             false => (quote_spanned!(span=> next), quote_spanned!(span=> run)),
             true => (quote_spanned!(span=> next_caught), quote_spanned!(span=> run_caught)),
         };
-        // Asked first, so that its error is the trait's alone.
-        let next = quote_spanned!(span=> { #private::Stored::__given(&on_unknown); effect.#next(&mut on_unknown).await });
+        let next = quote_spanned!(span=> effect.#next(&mut on_unknown).await);
         let run = quote_spanned!(span=> effect.#run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);
         let made = self.made();
         let begun = on.call(&emit!(effect::<#error>), &emit!(#key, #retry, #made));

@@ -165,14 +165,6 @@ struct Begun {
 )]
 pub trait BranchValue {
     kept_through!(declare);
-
-    #[doc(hidden)]
-    fn __branch<E, F: Future<Output = Result<Self, E>>>(branch: F) -> F
-    where
-        Self: Sized,
-    {
-        branch
-    }
 }
 
 #[diagnostic::do_not_recommend]

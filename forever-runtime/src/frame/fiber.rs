@@ -60,20 +60,22 @@ pub trait Value: Serialize + DeserializeOwned + Send + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
 
-/// Keeps a variable that has the value of a `recv!`.
+/// Keeps a variable that has the value of a `recv!`, whose type is required already.
 #[doc(hidden)]
-#[allow(missing_docs)]
 pub mod message {
     use super::{Locals, Saved, Unreadable, Value};
 
+    #[doc(hidden)]
     pub fn __kept<T: Value>(value: &T) -> &dyn Saved {
         value
     }
 
+    #[doc(hidden)]
     pub fn __get<T: Value>(saved: &mut Locals, name: &str) -> Result<T, Unreadable> {
         saved.get(name)
     }
 
+    #[doc(hidden)]
     pub fn __maybe<T: Value>(saved: &mut Locals, name: &str) -> Result<Option<T>, Unreadable> {
         saved.maybe(name)
     }

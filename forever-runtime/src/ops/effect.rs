@@ -78,13 +78,6 @@ pub enum Next<T, E> {
 )]
 pub trait Stored {
     kept_through!(declare);
-
-    #[doc(hidden)]
-    fn __given<E>(_: &OnUnknown<'_, Self, E>)
-    where
-        Self: Sized,
-    {
-    }
 }
 
 #[diagnostic::do_not_recommend]
