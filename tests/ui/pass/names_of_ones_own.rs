@@ -1,6 +1,5 @@
 //! A program whose own names come by a glob import, beside the prelude's.
 #![deny(warnings)]
-#[allow(dead_code, reason = "most of its names are only there to be like ours")]
 mod bank {
     #[derive(Clone, serde::Serialize, serde::Deserialize)]
     pub(crate) struct Log(pub(crate) Vec<String>);
