@@ -26,7 +26,7 @@ pub(crate) use forever_store::sqlite;
 pub use forever_store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, Changes, ChatStore,
     Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteCursor, DeleteResult, Deletion, Durability, End, Epoch,
-    FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow,
+    FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, FiberStore, FiberTombstone, HISTORY, IncidentRow,
     IncidentState, InteractionCursor, InteractionKind, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, LogItem,
     MessageRole, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpKind, OpOutcome,
     OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta, PendingMessage, QueuePolicy, ReadySender, ResolveOpResult, Restart,

@@ -44,4 +44,4 @@ impl Bank {
     }
 }
 
-fn main() {}
+pub(crate) fn main() {}

@@ -83,4 +83,4 @@ impl Bank {
     }
 }
 
-fn main() {}
+pub(crate) fn main() {}

@@ -50,6 +50,6 @@ async fn named(handle: FiberHandle<u32>) -> anyhow::Result<u32> {
     Ok(verdict + a + b + c + inline + all.len() as u32)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = (first(SystemTime::now(), 5_u32), named);
 }

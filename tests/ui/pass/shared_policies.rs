@@ -32,4 +32,4 @@ async fn get(n: u32) -> anyhow::Result<u32> {
     Ok(n)
 }
 
-fn main() {}
+pub(crate) fn main() {}

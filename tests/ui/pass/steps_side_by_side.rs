@@ -73,6 +73,6 @@ async fn consumed(text: String) -> usize {
     text.len()
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = (side(Vec::new(), String::new(), 1), own_error(Vec::new(), 1), Broken);
 }
