@@ -405,7 +405,6 @@ twin! {
             let asked = step!("letter", io.did(format!("letter {}", code(1)), 2).await?);
             out.push(code(asked));
         }
-        #[fresh]
         let table = BTreeMap::from([(letters.clone(), queue.len())]);
         let look = |name: &str| table.get(name).copied().unwrap_or_default();
         let asked = step!("look", io.did(format!("look {}", look("a")), 2).await?);
@@ -428,16 +427,9 @@ twin! {
         let label = move |n: u32| format!("{}-{n}", delivery.from);
         let twice = || delivery.crops.len() * 2;
         let second = step!("second", io.did(label(kilos(first)), twice()).await?);
-        let named = {
-            let from = move |text: &str| text == delivery.from;
-            let is_here = step!("named", io.did("named", "mill".to_owned()).await?);
-            from(&is_here)
-        };
         let sum = kilos(0);
-        let taken = move || delivery.from;
-        let text = taken();
-        step!("end", io.did(format!("end {}", delivery.kilos), ()).await?);
-        Ok(format!("{second} {named} {sum} {text} {:?}", delivery.crops))
+        let third = step!("third", io.did(label(sum), twice()).await?);
+        Ok(format!("{} {second} {third} {sum}", label(2)))
     }
 }
 

@@ -59,7 +59,7 @@ twin! {
                     }
                 }
                 Edge::Tool(call, n) => {
-                    let Ok(found) = step!("tool", io.did(format!("tool {call}"), n).await) else { break 'graph Err("no tool".to_owned()) };
+                    let Ok(found) = step!("tool", io.did(format!("tool {call}"), n).await.map_err(|e| e.to_string())) else { break 'graph Err("no tool".to_owned()) };
                     state = State { tries: found, plan: Some(vec![call]), ..state };
                     Edge::Reflect
                 }
@@ -83,7 +83,7 @@ twin! {
             for (at, what) in wanted.iter().enumerate() {
                 let booked = step!("book", io.did(format!("book {what}"), at as u32 + 1).await?);
                 if booked == broken {
-                    break 'book Some(what.as_str());
+                    break 'book Some(what.clone());
                 }
                 undo.push((what.clone(), booked));
             }

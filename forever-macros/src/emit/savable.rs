@@ -218,12 +218,7 @@ impl Emit<'_> {
 
     /// Name of a trait that decides something about a variable.
     fn fact(&self, var: VarId, is: &str) -> Ident {
-        let what = match self.cx.table.var(var).origin() {
-            VarOrigin::Rest | VarOrigin::Items => "items".to_owned(),
-            VarOrigin::Operand => "value".to_owned(),
-            _ => self.ident(var).to_string(),
-        };
-        fact::name(&what, is, self.place_of(var))
+        fact::name(&self.ident(var).to_string(), is, self.place_of(var))
     }
 
     /// Suggestions for this variable besides those that all have.

@@ -8,9 +8,9 @@
 /// Checks that a kept variable can be saved: a module with a trait whose message names the variable
 /// and the step.
 ///
-/// The compiler names the trait in its errors, so its name is chosen by the caller. What
-/// needs it are its own functions, and it requires no other trait: the compiler would show a function
-/// of ours, or one error more.
+/// The compiler names the trait in its errors, so its name is chosen by the caller. What needs it
+/// are its own functions, and it requires no other trait: otherwise the compiler would show a
+/// function of ours, or one error more.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_keep {

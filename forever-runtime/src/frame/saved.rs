@@ -75,8 +75,8 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
 }
 
 /// What generated code and the runtime need of a trait that every saved type has. The functions are
-/// the trait's own, and it does not require [`Saved`]: the compiler would show a function of ours, or
-/// one error more.
+/// the trait's own, and it does not require [`Saved`]: otherwise the compiler would show a function
+/// of ours, or one error more.
 macro_rules! kept_through {
     (declare) => {
         #[doc(hidden)]
