@@ -395,7 +395,7 @@ twin! {
 
 corpus! {
     graph_of_edges => completes(|| graph_of_edges("why".into()));
-    saga_with_compensations => completes(|| saga_with_compensations(["car", "hotel", "flight"].map(String::from).into(), 3)), completes(|| saga_with_compensations(vec!["car".into()], 9));
+    saga_with_compensations => completes(|| saga_with_compensations(["car", "hotel", "flight"].map(String::from).into(), 3)), completes(|| saga_with_compensations(vec!["car".into(), "bus".into()], 9));
     child_workflows_in_arms => completes(|| child_workflows_in_arms(vec![1, 0, 2, 3]));
     two_lists_zipped => completes(|| two_lists_zipped(["ada", "b", "cy"].map(String::from).into()));
     buckets_by_entry => completes(|| buckets_by_entry(["ab", "", "a", "cde"].map(String::from).into()));
@@ -404,7 +404,7 @@ corpus! {
     helpers_with_lifetimes_and_constants => completes(|| helpers_with_lifetimes_and_constants("one".into(), "three".into()));
     macros_of_ones_own_in_steps => completes(|| macros_of_ones_own_in_steps("rust".into()));
     async_closures_with_retries => completes(|| async_closures_with_retries(["a", "long", "bc"].map(String::from).into()));
-    question_marks_in_closures => completes(|| question_marks_in_closures(["a=4", "b", "=2", "c= 7"].map(String::from).into())), completes(|| question_marks_in_closures(["a=40"].map(String::from).into()));
+    question_marks_in_closures => completes(|| question_marks_in_closures(["a=4", "b", "=2", "c= 7"].map(String::from).into())), completes(|| question_marks_in_closures(["a=4", "b=40"].map(String::from).into()));
     shadowed_state_through_stages => completes(|| shadowed_state_through_stages(" One a TWO three ".into()));
     reducers_over_characters => completes(|| reducers_over_characters("(a1)) 2(b".into()));
     branches_whose_results_are_matched => completes(|| branches_whose_results_are_matched(4)), completes(|| branches_whose_results_are_matched(1)), completes(|| branches_whose_results_are_matched(2));
