@@ -5,7 +5,7 @@ use forever_store::{AgentId, Changes, Claim, DeclineResult, End, FiberState, Seq
 use crate::notify::READY;
 use crate::sql::{Done, Row, Tx, args};
 use crate::workers::ALIVE;
-use crate::{chat, claims, fibers};
+use crate::{chat, claims, fibers, requests};
 
 /// Condition: the worker `$1` has declined fiber `f` with snapshot `s`, and another worker that
 /// is alive has not.
@@ -82,6 +82,14 @@ pub(crate) async fn changes(tx: &Tx, watch: &Watch) -> Done<Changes> {
     }
     changes.chats = versions(tx, "@chats", "agent", &watch.chats).await?;
     changes.agents = versions(tx, "@agents", "name", &watch.agents).await?;
+    if !watch.requests.is_empty() {
+        changes.requests = requests::ended(tx, &watch.requests).await?;
+    }
+    changes.requested = requests::requested(tx, watch.worker).await?;
+    let listening = "SELECT coalesce(bool_or(listens AND id <> $1), FALSE) AS others, coalesce(bool_or(listens AND id = $1), FALSE) AS this
+                     FROM @workers";
+    let listening = tx.one(listening, args![watch.worker]).await?;
+    (changes.listeners, changes.listens) = (listening.flag("others")?, listening.flag("this")?);
     Ok(changes)
 }
 
@@ -152,7 +160,8 @@ pub(crate) async fn hold_agent(tx: &Tx, agent: &AgentId, worker: WorkerId) -> Do
         .run(
             &format!(
                 "INSERT INTO @agent_holders AS h (class, name, worker) SELECT $1, $2, id FROM @workers WHERE id = $3
-                 ON CONFLICT (class, name) DO UPDATE SET worker = $3
+                 ON CONFLICT (class, name) DO UPDATE
+                 SET worker = $3, epoch = CASE WHEN h.worker = $3 THEN h.epoch ELSE excluded.epoch END
                  WHERE h.worker = $3 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = h.worker AND {ALIVE})"
             ),
             args![&agent.class, &agent.name, worker],

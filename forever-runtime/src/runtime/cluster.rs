@@ -92,8 +92,8 @@ impl Runtime {
 
 /// Whether something in this process waits for more than cancels.
 fn is_busy(watch: &Watch) -> bool {
-    let Watch { worker: _, fibers, receivers, turns, chats, agents } = watch;
-    !(fibers.is_empty() && receivers.is_empty() && turns.is_empty() && chats.is_empty() && agents.is_empty())
+    let Watch { worker: _, fibers, receivers, turns, chats, agents, requests } = watch;
+    !(fibers.is_empty() && receivers.is_empty() && turns.is_empty() && chats.is_empty() && agents.is_empty() && requests.is_empty())
 }
 
 /// Looks for changes of other workers until the runtime closes. `on_ready` is called when fibers
@@ -111,7 +111,7 @@ pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready:
         };
         let waited = race(race(notified, sleep(pause)), runtime.closing()).await;
         let Some(notification) = waited else { return };
-        if let Some(Notification { ready: true }) = notification {
+        if let Some(Notification { ready: true, .. }) = notification {
             on_ready().await;
         }
         match look(&runtime, cluster).await {
