@@ -46,7 +46,8 @@ impl Agent for Counter {
     type State = u64;
 
     async fn on_start(&self) -> Result<(), BoxError> {
-        if self.me.name() == "broken" { Err("it is broken".into()) } else { Ok(()) }
+        let is_broken = self.me.name() == "broken" || self.me.name() == "of a" && self.worker != 'a';
+        if is_broken { Err("it is broken".into()) } else { Ok(()) }
     }
 
     async fn on_fiber_completed(&self, fiber: &EndedFiber) -> Result<(), BoxError> {
@@ -187,6 +188,23 @@ async fn call_that_has_begun_in_a_worker_that_dies_is_not_repeated() {
     assert_eq!(in_time("the other call is answered", behind).await.unwrap().unwrap(), 5);
     assert_eq!(*world.done.lock().unwrap(), [('b', 5)]);
     assert_eq!(world.begun(), ['a'], "it was not repeated");
+    b.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_whose_agent_cannot_be_woken_here_after_the_death_of_its_worker_fails() {
+    let world = World::new();
+    let Some((a, b, awake)) = two(&world).await else { return };
+    let of_a = a.agent::<Counter>("of a").wake().await.unwrap();
+    let first = tokio::spawn(a.agent::<Counter>("of a").call::<char>("wait", ()).into_future());
+    until("the agent is busy", async || world.begun() == ['a']).await;
+    let call = tokio::spawn(b.agent::<Counter>("of a").call::<u64>("add", 1).within(SOON).into_future());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    first.abort();
+    drop((first.await, of_a, awake, a));
+    let error = in_time("the caller is told", call).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Agent, "{error}");
+    assert!(error.to_string().contains("it is broken"), "{error}");
     b.close().await.unwrap();
 }
 

@@ -6,6 +6,7 @@ mod calls;
 mod cluster;
 mod elsewhere;
 mod events;
+mod serve;
 mod versions;
 
 use std::sync::{Arc, Mutex};
