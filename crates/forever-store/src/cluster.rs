@@ -271,8 +271,9 @@ pub trait ClusterStore: Send + Sync {
     /// Deletes a request; gives whether it is certain that it has not begun and never will.
     fn withdraw_request(&self, id: String) -> BoxFuture<'_, Result<bool>>;
 
-    /// Stores items for other workers, numbered from `first`. An item that is stored stays as it is.
+    /// Stores items for other workers, numbered from `first`.
     ///
+    /// An item that is stored stays as it is.
     /// Items are kept for a minute at least, and not durably: a crash of the store may lose them.
     fn publish(&self, worker: WorkerId, first: u64, items: Vec<Publication>) -> BoxFuture<'_, Result<()>>;
 

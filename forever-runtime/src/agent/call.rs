@@ -1,7 +1,7 @@
 //! Calls of agents' methods, from any worker.
 //!
-//! The calls of one agent are carried out one at a time, by the worker that holds it. A call in that
-//! worker waits for its turn in memory. Every other call is a stored request (`requests`).
+//! The calls of one agent are carried out one at a time, by the worker that holds it. A call in
+//! that worker waits for its turn in memory. Every other call is a stored request (`requests`).
 use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;

@@ -169,10 +169,10 @@ impl<A: Agent> AgentHandle<A> {
     /// Calls a method of the agent by name, from any worker.
     ///
     /// The method is registered with [`Builder::callable`](crate::Builder::callable). The arguments
-    /// and the value are JSON. The calls of one agent are carried out one at a time, in the order in
-    /// which they arrive, by the worker that has the agent in memory; if there is none, this worker
-    /// wakes it. A call of an agent that another worker has in memory is a stored request: it is
-    /// carried out once at most, whatever dies.
+    /// and the value are JSON. The calls of one agent are carried out one at a time, in the order
+    /// in which they arrive, by the worker that has the agent in memory. If there is none, this
+    /// worker wakes it. A call of an agent that another worker has in memory is a stored request:
+    /// it is carried out once at most, whatever dies.
     ///
     /// Dropping the future of a call that has not begun voids it.
     ///

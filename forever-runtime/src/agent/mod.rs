@@ -4,7 +4,8 @@
 //! `hooks` puts all classes behind one trait. `registry` holds the agents in memory, wakes them and
 //! unloads them. `keep_alive`, `state` and `schedule` are the operations on an agent, in memory or
 //! not. `method` has the methods that are called by name, `call` calls them, and `requests` does so
-//! where another worker holds the agent. `schedule_runner` runs what is due, and `fiber_hooks` is the interface for fibers.
+//! where another worker holds the agent. `schedule_runner` runs what is due, and `fiber_hooks` is
+//! the interface for fibers.
 //! Invariants: each class and name has at most one instance in memory, for which `elsewhere` cares
 //! where several workers share a database, and no other hook runs before its `on_start` has
 //! succeeded.

@@ -214,8 +214,8 @@ impl Builder {
     /// [`AgentHandle::call`].
     ///
     /// `method` gets the agent and the arguments, which are read from JSON: one value, or a tuple.
-    /// A method of the type itself can be given by its path:
-    /// `.callable("add", Counter::add)` for `async fn add(self: Arc<Self>, n: u64) -> Result<u64, BoxError>`.
+    /// A method of the type itself can be given by its path, as in
+    /// [`AgentHandle::call`]: `.callable("add", Counter::add)`.
     ///
     /// An error reaches the caller as its text, with the texts of its causes: the caller may be
     /// another process. Clients of a server cannot call it, unless

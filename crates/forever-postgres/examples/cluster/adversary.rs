@@ -376,6 +376,17 @@ impl Stage<'_> {
             ms(part(99)),
             ms(takeovers.last())
         );
+        let heard = |what: &str| findings.calls_heard.get(what).copied().unwrap_or_default();
+        println!(
+            "calls={} answered={} unknown={} void={} failed={} repeated_calls={} lost_answers={}",
+            findings.calls,
+            heard("answered"),
+            heard("unknown"),
+            heard("void"),
+            heard("failed"),
+            findings.repeated_calls,
+            findings.lost_answers
+        );
         let Findings { fibers, finished_steps, repeated, lost, duplicates, .. } = findings;
         // A run in which nothing happened shows nothing.
         let good = finished && findings.faults.is_empty() && *fibers > 0 && self.deaths.all() > 0;

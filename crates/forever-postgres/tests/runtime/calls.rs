@@ -231,7 +231,8 @@ async fn call_that_is_late_or_whose_caller_is_gone_never_begins() {
     // One that has begun is not stopped, and its outcome is not known.
     world.permits.forget_permits(10);
     for handle in [by_a, b.agent::<Counter>("ada")] {
-        let error = in_time("it is late", async { handle.call::<char>("wait", ()).within(Duration::from_secs(1)).await }).await.unwrap_err();
+        let error =
+            in_time("it is late", async { handle.call::<char>("wait", ()).within(Duration::from_secs(1)).await }).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
         world.permits.add_permits(1);
     }
