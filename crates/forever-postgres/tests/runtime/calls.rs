@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever::{Agent, AgentHandle, BoxError, EndedFiber, Error, ErrorKind, Pushed};
+use forever_postgres::PostgresStore;
 use tokio::sync::Semaphore;
 
 use crate::{SOON, cluster, store, until};
@@ -93,9 +94,13 @@ async fn errand(name: String) -> Result<String, Error> {
 }
 
 async fn open(url: &str, schema: &str, worker: char, world: &World) -> Forever {
+    open_over(store(url, schema, LEASE).await, worker, world).await
+}
+
+async fn open_over(store: PostgresStore, worker: char, world: &World) -> Forever {
     let world = world.clone();
     let make = move |me: AgentHandle<Counter>| Counter { me, worker, world: world.clone() };
-    let builder = Forever::builder().store(store(url, schema, LEASE).await).agent(make).fiber::<errand>();
+    let builder = Forever::builder().store(store).agent(make).fiber::<errand>();
     let builder = builder.callable("add", Counter::add).callable("wait", Counter::wait).callable("fail", Counter::fail);
     let builder = builder.callable("itself", Counter::itself).callable("shout", Counter::shout);
     builder.idle_timeout(Duration::from_millis(100)).open().await.unwrap()
@@ -301,6 +306,32 @@ async fn connection_in_another_worker_receives_states_and_broadcasts() {
     awake.me.set_state(&8).await.unwrap();
     assert_eq!(text(in_time("b is shown the state", connection.recv()).await), "state 8");
     a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+/// As behind a pooler: no worker listens, and no lock shows that one lives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_and_looks_suffice() {
+    let (Some(url), schema, world) = (cluster::url(), cluster::schema(), World::new()) else { return };
+    let opened = async |worker| {
+        let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3)).sign_of_life(false);
+        open_over(builder.connect().await.unwrap(), worker, &world).await
+    };
+    let (a, b) = (opened('a').await, opened('b').await);
+    let awake = a.agent::<Counter>("ada").wake().await.unwrap();
+    let ada = b.agent::<Counter>("ada");
+    let mut connection = ada.connect().await.unwrap();
+    assert_eq!(ada.call::<u64>("add", 2).within(SOON).await.unwrap(), 2);
+    assert!(matches!(in_time("b is shown the state", connection.recv()).await, Some(Pushed::State(_))));
+    awake.me.broadcast("hello").unwrap();
+    assert!(matches!(in_time("b hears", connection.recv()).await, Some(Pushed::Broadcast(_))));
+    let begun = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
+    until("it has begun", async || world.begun() == ['a']).await;
+    drop((awake, a));
+    let error = in_time("the caller is told", begun).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    assert_eq!(ada.call::<u64>("add", 2).within(SOON).await.unwrap(), 4);
+    assert_eq!(*world.done.lock().unwrap(), [('a', 2), ('b', 4)]);
     b.close().await.unwrap();
 }
 
