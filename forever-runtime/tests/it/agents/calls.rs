@@ -88,6 +88,7 @@ async fn calls_of_one_agent_are_carried_out_one_at_a_time_in_their_order() {
     let desk = Desk::new(0);
     let forever = desk.open().await;
     let ada = forever.agent::<Scribe>("ada");
+    let _awake = ada.wake().await.unwrap();
     let calls: Vec<_> = ["a", "b", "c"].map(|word| tokio::spawn(ada.call::<usize>("write", word).into_future())).into();
     desk.until_begun(&["a"]).await;
     // Those of another agent do not wait for it.
