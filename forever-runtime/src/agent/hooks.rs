@@ -94,6 +94,6 @@ impl Classes {
 
 impl fmt::Debug for Classes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Classes").field("names", &self.names()).field("methods", &self.methods).finish()
+        f.debug_struct("Classes").field("by_name", &self.names()).field("methods", &self.methods).finish()
     }
 }

@@ -88,7 +88,7 @@ impl std::error::Error for ValueError {}
 
 impl Methods {
     /// Adds a method of a class, unless it has one of that name.
-    pub(crate) fn add<A, F, P, B, R, E>(&mut self, name: String, method: F) -> Result<()>
+    pub(crate) fn add<A, F, P, B, R, E>(&mut self, name: &str, method: F) -> Result<()>
     where
         A: Agent,
         F: Fn(Arc<A>, P) -> B + Send + Sync + 'static,
@@ -98,7 +98,7 @@ impl Methods {
         E: Into<BoxError> + 'static,
     {
         let refused = |why: String| Err(Error::new(ErrorKind::Setup, why));
-        if let Err(why) = check_name(&name) {
+        if let Err(why) = check_name(name) {
             return refused(format!("the name of a method of agent class `{}` {why}", A::CLASS));
         }
         if name.starts_with(RESERVED) {
@@ -117,7 +117,7 @@ impl Methods {
                 Ok(exact::to_string(&value).map_err(|why| ValueError(format!("its value cannot be saved: {why}")))?)
             })
         };
-        if self.0.entry(A::CLASS).or_default().insert(name.clone(), Arc::new(call)).is_some() {
+        if self.0.entry(A::CLASS).or_default().insert(name.to_owned(), Arc::new(call)).is_some() {
             return refused(format!("two methods of agent class `{}` are called `{name}`", A::CLASS));
         }
         Ok(())

@@ -257,6 +257,10 @@ impl Agents {
         let cluster = runtime.cluster().ok_or_else(Error::closed)?;
         loop {
             let turn = woken.hold.slot.calls.lock().await;
+            if runtime.is_closing() {
+                // They are for the next holder.
+                return Ok(());
+            }
             let Some(request) = cluster.begin_request(id.clone(), runtime.worker).await? else { return Ok(()) };
             if request.method == FIBER_COMPLETED {
                 // Hooks may run beside calls.

@@ -229,7 +229,8 @@ impl Builder {
         R: Serialize + 'static,
         E: Into<BoxError> + 'static,
     {
-        self.classes = self.classes.and_then(|mut classes| classes.methods.add(name.into(), method).map(|()| classes));
+        let name: String = name.into();
+        self.classes = self.classes.and_then(|mut classes| classes.methods.add(&name, method).map(|()| classes));
         self
     }
 

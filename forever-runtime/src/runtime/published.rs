@@ -123,7 +123,7 @@ impl Published {
     pub(crate) async fn set_listeners(&self, runtime: &Runtime, cluster: &dyn ClusterStore, others: bool, this: bool) -> Result<()> {
         self.relay(runtime, others);
         let listens = runtime.listeners.is_heard();
-        if listens != this { cluster.set_listens(runtime.worker, listens).await } else { Ok(()) }
+        if listens == this { Ok(()) } else { cluster.set_listens(runtime.worker, listens).await }
     }
 
     /// Reads what other workers have published since the last call: broadcasts of `agents`, and

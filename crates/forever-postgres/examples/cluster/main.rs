@@ -9,10 +9,11 @@
 //!
 //! The program starts itself as workers: processes that open the same database, start orders, and
 //! run them. An order picks its items in steps, charges a card in an effect, starts a child,
-//! sleeps, and waits for a message. All workers call the same three agents. The first process is the adversary. It kills workers with
-//! SIGKILL, pauses them with SIGSTOP for shorter and for longer than their lease, lets them
-//! close, with `--crashes` it crashes the server of the database, and with `--partitions` it cuts
-//! workers off from the server. Each worker that is gone is replaced by a new one.
+//! sleeps, and waits for a message. All workers call the same three agents. The first process is
+//! the adversary. It kills workers with SIGKILL, pauses them with SIGSTOP for shorter and for
+//! longer than their lease, lets them close, with `--crashes` it crashes the server of the
+//! database, and with `--partitions` it cuts workers off from the server. Each worker that is gone
+//! is replaced by a new one.
 //!
 //! Without `--url` it starts a Postgres server of its own in a temporary folder, from the
 //! installed programs.
