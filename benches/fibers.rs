@@ -9,7 +9,7 @@
 //! Measures steps per second against the floor of the same disk in the same run, the latency of
 //! checkpoints under that load, memory, sleeping and finished fibers, recovery of many fibers,
 //! bytes written, and effects. The parts are `steps`, `trivial`, `memory`, `sleeping`, `finished`,
-//! `recovery`, `bytes` and `effects`. Prints one `key=value` a line, as `checkpoint` does;
+//! `recovery`, `bytes`, `effects` and `history`. Prints one `key=value` a line, as `checkpoint` does;
 //! docs/guide/src/internals/performance.md explains each.
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ mod usage;
 use child::Work;
 use numbers::{median, print_load};
 use report::{Args, Children, Sum};
-use scale::{Figures, Scale};
+use scale::{Figures, Keep, Scale};
 
 fn main() -> anyhow::Result<()> {
     let Some(args) = Args::read()? else { return Ok(()) };
@@ -60,7 +60,7 @@ struct Bench<'a> {
 type Part<'a> = (&'static str, fn(&Bench<'a>) -> anyhow::Result<()>);
 
 impl<'a> Bench<'a> {
-    fn parts() -> [Part<'a>; 8] {
+    fn parts() -> [Part<'a>; 9] {
         [
             ("steps", Self::steps),
             ("trivial", Self::trivial),
@@ -70,6 +70,7 @@ impl<'a> Bench<'a> {
             ("recovery", Self::recovery),
             ("bytes", Self::bytes),
             ("effects", Self::effects),
+            ("history", Self::history),
         ]
     }
 
@@ -186,6 +187,30 @@ impl<'a> Bench<'a> {
             plain.print(&format!("plain_{fibers}"), "step");
             effect.print(&format!("effect_{fibers}"), "step");
             println!("effect_{fibers}_to_plain={:.2}", effect.each_second / plain.each_second);
+        }
+        Ok(())
+    }
+
+    /// What a kept history costs; the three kinds take turns.
+    fn history(&self) -> anyhow::Result<()> {
+        let kinds = [("off", Keep::Nothing), ("last_100", Keep::Last100), ("all", Keep::All)];
+        for (name, power, fibers, steps) in
+            [("power", true, 1, 5_000), ("process", false, 1, 20_000), ("power", true, 1_000, 100), ("process", false, 1_000, 100)]
+        {
+            let steps = self.some(steps);
+            let mut runs = [const { Vec::new() }; 3];
+            for _ in 0..self.rounds {
+                for (runs, (_, keep)) in runs.iter_mut().zip(kinds) {
+                    runs.push(self.children.measure(Work::Scale(Scale::History { fibers, steps, power, keep }))?);
+                }
+            }
+            let [off, kept @ ..] = runs.map(|runs| Sum::of(&runs, fibers * steps));
+            off.print(&format!("{name}_{fibers}_history_off"), "step");
+            for (kept, (kind, _)) in kept.iter().zip(&kinds[1..]) {
+                let name = format!("{name}_{fibers}_history_{kind}");
+                kept.print(&name, "step");
+                println!("{name}_to_off={:.2}", kept.each_second / off.each_second);
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use forever::prelude::*;
-use forever::{Builder, Clock, Log, Retention, SystemClock};
+use forever::{Builder, Clock, History, Log, Retention, SystemClock};
 use tokio::sync::{Semaphore, watch};
 
 use crate::child::{DATABASE, Probe, durability, payload, work};
@@ -34,9 +34,18 @@ pub(crate) enum Scale {
     Ballast { bytes: usize, steps: u64 },
     /// Concurrent fibers of `steps` steps each, which are effects or plain steps.
     Effects { fibers: u64, steps: u64, effect: bool },
+    /// Concurrent fibers of which the history is kept: nothing, the last hundred checkpoints, or all.
+    History { fibers: u64, steps: u64, power: bool, keep: Keep },
     /// A transcript in a `Log` that grows by a message of 170 bytes at each step; measures the last
     /// tenth of it.
     Transcript { messages: u64 },
+}
+
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Keep {
+    Nothing,
+    Last100,
+    All,
 }
 
 /// Figures by name.
@@ -54,6 +63,7 @@ pub(crate) async fn run(scale: Scale, dir: &Path) -> anyhow::Result<()> {
         Scale::Crowd { fibers } => crowd(dir, fibers).await,
         Scale::Ballast { bytes, steps } => ballast_fiber(dir, bytes, steps).await,
         Scale::Effects { fibers, steps, effect } => effects(dir, fibers, steps, effect).await,
+        Scale::History { fibers, steps, power, keep } => history(dir, fibers, steps, power, keep).await,
         Scale::Transcript { messages } => transcript_fiber(dir, messages).await,
     }
 }
@@ -352,6 +362,26 @@ async fn effects(dir: &Path, fibers: u64, steps: u64, effect: bool) -> anyhow::R
         tokio::spawn(async move {
             if effect { forever.run(effect_steps(number, steps)).await } else { forever.run(plain_steps(number, steps)).await }
         })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        run.await??;
+    }
+    tell(&begun.spent());
+    Ok(forever.close().await?)
+}
+
+async fn history(dir: &Path, fibers: u64, steps: u64, power: bool, keep: Keep) -> anyhow::Result<()> {
+    let history = match keep {
+        Keep::Nothing => History::off(),
+        Keep::Last100 => History::last(100),
+        Keep::All => History::all(),
+    };
+    let builder = builder(dir, power).history(history).resource(Probe::new(u64::MAX));
+    let forever = builder.fiber::<work>().open().await?;
+    let begun = Usage::now();
+    let runs = (0..fibers).map(|number| {
+        let forever = forever.clone();
+        tokio::spawn(async move { forever.run(work(number, steps)).await })
     });
     for run in runs.collect::<Vec<_>>() {
         run.await??;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever::testing::{Survived, World, crash_everywhere};
-use forever::{Builder, Log, OpState, Resolution};
+use forever::{Builder, History, Log, OpState, Resolution};
 
 /// How many times as many random runs there are as usual: `FOREVER_CRASHES`.
 fn wider() -> u32 {
@@ -87,6 +87,20 @@ async fn steps_loops_and_calls() {
     })
     .await;
     assert!(survived.deaths > 40, "{survived:?}");
+}
+
+#[tokio::test]
+async fn each_checkpoint_is_in_the_history() {
+    let setup = |world: &World| Forever::builder().resource(world.clone()).history(History::all()).fiber::<loops>().fiber::<doubled>();
+    let survived = comes_through(setup, async |forever: Forever| {
+        let handle = forever.spawn(loops(8)).key("once").await.unwrap();
+        let sum = handle.wait().await.unwrap();
+        let history = forever.history(handle.id()).await.unwrap();
+        (sum, history.into_iter().map(|entry| (entry.number, entry.at)).collect::<Vec<_>>())
+    })
+    .await;
+    let numbers: Vec<u64> = survived.outcome.1.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (1..=17).collect::<Vec<_>>());
 }
 
 /// Fails for good after some rounds.

@@ -12,5 +12,4 @@ mod panicking;
 mod retrying;
 mod select;
 mod support;
-mod ui;
 mod waiting;

@@ -90,6 +90,9 @@ async fn finish(copy: &Copy) {
     if version >= 8 {
         after::eight::finish(&forever).await;
     }
+    if version >= 9 {
+        after::nine::finish(&forever).await;
+    }
     let mut left = programs::left(version);
     left.sort_unstable();
     assert_eq!(desk.done(), left, "what was finished is not done again, and the rest is done once");
@@ -168,6 +171,16 @@ async fn a_database_of_version_7_is_opened_and_finished() {
     finish(&Copy::of(7)).await;
 }
 
+#[tokio::test]
+async fn a_database_of_version_8_is_opened_and_finished() {
+    finish(&Copy::of(8)).await;
+}
+
+#[tokio::test]
+async fn a_database_of_version_9_is_opened_and_finished() {
+    finish(&Copy::of(9)).await;
+}
+
 /// What SQLite writes before and in front of each page in the log.
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
@@ -208,10 +221,10 @@ async fn killed_while_it_is_opened(version: u32) {
         (before - 1..commits[1]).flat_map(|n| [log[n].0, usize::midpoint(log[n].0, log[n + 1].0)]).chain([log[commits[1]].0]).collect();
     let copies: Vec<Copy> = cuts.iter().map(|at| whole.cut(*at)).collect();
     drop(forever);
-    // Versions 6 to 8 have changed little of what the ones before have.
+    // Versions 6 to 9 have changed little of what the ones before have.
     let pages = match version {
         VERSION => 0,
-        5..=7 => 2,
+        5..=8 => 2,
         _ => 5,
     };
     assert!(commits[0] > before + pages || version == VERSION, "bringing it up to date is a transaction of several pages");
@@ -255,4 +268,9 @@ async fn a_process_that_dies_while_it_brings_version_6_up_to_date_has_changed_no
 #[tokio::test]
 async fn a_process_that_dies_while_it_opens_version_7_has_changed_nothing() {
     killed_while_it_is_opened(7).await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_it_opens_version_8_has_changed_nothing() {
+    killed_while_it_is_opened(8).await;
 }

@@ -56,7 +56,7 @@ pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState
 pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};
-pub use streams::{StreamAppend, StreamBatch, StreamStore};
+pub use streams::{HISTORY, StreamAppend, StreamBatch, StreamStore};
 
 /// The types of `rusqlite` that a closure with a [`Tx`] needs. Use them in place of a dependency of
 /// your own, so that the two are one version. A new version of `rusqlite` is a breaking change of

@@ -18,6 +18,9 @@ pub struct StreamBatch {
     pub stored_ms: i64,
 }
 
+/// Name of the stream of a fiber to which most checkpoints append: its history.
+pub const HISTORY: &str = "history";
+
 /// Items to append to a stream of a fiber, which is created with its first item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamAppend {

@@ -3,8 +3,8 @@ use crate::api::forever::Forever;
 use crate::api::view::{FrameView, Stored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
-use crate::history::{HistoryEntry, Past, STREAM};
-use crate::store::{Seq, StreamBatch};
+use crate::history::{HistoryEntry, Past};
+use crate::store::{HISTORY, Seq, StreamBatch};
 
 /// Number of batches that are read at once.
 const PAGE: u32 = 64;
@@ -57,7 +57,7 @@ async fn past(exec: &Executor, fiber: Seq, number: u64) -> Result<Past> {
     let mut batches: Vec<StreamBatch> = Vec::new();
     loop {
         let from = batches.last().map_or(0, |batch| batch.first + batch.count);
-        let page = exec.runtime.store.stream(fiber, STREAM.to_owned(), from, PAGE).await?;
+        let page = exec.runtime.store.stream(fiber, HISTORY.to_owned(), from, PAGE).await?;
         let before = batches.len();
         batches.extend(page.into_iter().filter(|batch| batch.first >= from));
         if batches.len() == before {

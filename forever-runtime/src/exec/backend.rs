@@ -50,7 +50,8 @@ pub(super) struct StoreBackend {
     /// Whether this run has made a checkpoint.
     pub(super) progress: AtomicBool,
     ledger: StoredLedger,
-    history: Option<Mutex<Recorder>>,
+    /// On the heap: most fibers have none.
+    history: Option<Box<Mutex<Recorder>>>,
     /// Held by a suspect until it has made progress.
     suspect: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -77,7 +78,7 @@ impl StoreBackend {
             stays_in_memory: AtomicBool::new(false),
             progress: AtomicBool::new(false),
             ledger: StoredLedger::new(&exec.runtime, claim, Some(&alive.control)),
-            history: exec.runtime.settings.history.recorder(exec.runtime.now_ms()).map(Mutex::new),
+            history: exec.runtime.settings.history.recorder(exec.runtime.now_ms()).map(|recorder| Box::new(Mutex::new(recorder))),
             suspect: Mutex::new(None),
         }
     }

@@ -1,7 +1,8 @@
 //! History: the checkpoints that a fiber has made, with the values of its locals at each.
 //!
-//! `recorder` writes one item per checkpoint to the stream [`STREAM`] of the fiber, in the
-//! transaction of the checkpoint; `item` is the format of an item, and `past` reads them back.
+//! `recorder` writes one item per checkpoint to the stream [`HISTORY`](crate::store::HISTORY) of
+//! the fiber, in the transaction of the checkpoint; `item` is the format of an item, and `past`
+//! reads them back.
 mod item;
 mod past;
 mod recorder;
@@ -12,9 +13,6 @@ mod tests;
 pub use past::HistoryEntry;
 pub(crate) use past::{Past, Stood};
 pub(crate) use recorder::Recorder;
-
-/// Name of the stream of a fiber that its history is.
-pub(crate) const STREAM: &str = "history";
 
 /// How many checkpoints of a fiber are kept: [`Builder::history`](crate::Builder::history).
 ///
@@ -32,7 +30,8 @@ enum Depth {
 }
 
 impl History {
-    /// Keeps none. This is the default: a checkpoint with history writes about three times as much.
+    /// Keeps none. This is the default: a checkpoint with history writes about twice as much, and
+    /// a thousand fibers that only make checkpoints make a third as many.
     pub const fn off() -> Self {
         History(Depth::Off)
     }

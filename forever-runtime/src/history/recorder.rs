@@ -3,10 +3,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::STREAM;
 use super::item::{MOST_CHANGES, local_name};
 use crate::frame::snapshot::{json_string, push_json_string};
-use crate::store::{Epoch, SnapshotDelta, SnapshotRows, StreamAppend};
+use crate::store::{Epoch, HISTORY, SnapshotDelta, SnapshotRows, StreamAppend};
 
 /// Records the checkpoints of one activation.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ impl Recorder {
         self.last = new;
         // Those before the oldest whole item that is kept cannot be read.
         let keep = self.keep.map(|keep| u64::from(keep) + u64::from(MOST_CHANGES) + 1);
-        StreamAppend { name: STREAM.into(), count: 1, data: item, keep }
+        StreamAppend { name: HISTORY.into(), count: 1, data: item, keep }
     }
 }
 

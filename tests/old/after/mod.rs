@@ -2,6 +2,7 @@
 pub(crate) mod eight;
 pub(crate) mod five;
 pub(crate) mod four;
+pub(crate) mod nine;
 pub(crate) mod one;
 pub(crate) mod seven;
 pub(crate) mod six;

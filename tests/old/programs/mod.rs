@@ -4,6 +4,7 @@
 pub(crate) mod eight;
 pub(crate) mod five;
 pub(crate) mod four;
+pub(crate) mod nine;
 pub(crate) mod one;
 pub(crate) mod seven;
 pub(crate) mod six;
@@ -16,17 +17,30 @@ use crate::desk::Desk;
 
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS, seven::HOLDS, eight::HOLDS])
+    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS, seven::HOLDS, eight::HOLDS, nine::HOLDS])
 }
 
 /// What has to be so at the end of which life.
 pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
     let mut all = upto(
         version,
-        [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED, eight::SETTLED],
+        [
+            one::SETTLED,
+            two::SETTLED,
+            three::SETTLED,
+            four::SETTLED,
+            five::SETTLED,
+            six::SETTLED,
+            seven::SETTLED,
+            eight::SETTLED,
+            nine::SETTLED,
+        ],
     );
     if version == 6 {
         all.extend(six::SETTLED_BESIDE);
+    }
+    if version == 8 {
+        all.extend(eight::SETTLED_BESIDE);
     }
     // The table of branch results had another name.
     let table = if version < 6 { "arrived" } else { "branch_results" };
@@ -38,17 +52,17 @@ pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
 
 /// What is left to be done of such a database, each once.
 pub(crate) fn left(version: u32) -> Vec<&'static str> {
-    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT, seven::LEFT, eight::LEFT])
+    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT, seven::LEFT, eight::LEFT, nine::LEFT])
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 8]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 9]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    let builder = eight::registered(builder);
+    let builder = nine::registered(eight::registered(builder));
     let builder = seven::registered(six::registered(builder, desk));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
@@ -63,7 +77,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         five::start(forever).await?;
         six::start(forever).await?;
         seven::start(forever).await?;
-        eight::start(forever).await
+        eight::start(forever).await?;
+        nine::start(forever).await
     } else {
         three::resolve(forever).await
     }

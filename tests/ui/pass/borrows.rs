@@ -38,6 +38,6 @@ async fn search(text: &str) -> anyhow::Result<usize> {
     Ok(text.len())
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = research(Plan { title: String::new(), notes: vec![], best: None });
 }

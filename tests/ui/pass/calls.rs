@@ -27,6 +27,6 @@ async fn work(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = checkout(vec![]);
 }

@@ -192,7 +192,7 @@ async fn derived_name(order: Order) -> anyhow::Result<u32> {
     Ok(step!(effect, was = "old", |op: &forever::Op| charge(op.id(), receipt).await?))
 }
 
-fn main() {
+pub(crate) fn main() {
     let order = Order { id: "1".into(), items: vec![1] };
     let _ = without_conversion(order.clone());
     let _ = with_conversion(order.clone());

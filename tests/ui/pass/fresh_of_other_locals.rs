@@ -101,7 +101,7 @@ async fn child(n: u32) -> anyhow::Result<u32> {
     Ok(n)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = coerced(String::new(), Vec::new(), Box::new(1), Config { url: String::new(), sizes: Vec::new() });
     let _ = of_an_arm(None, Vec::new());
 }

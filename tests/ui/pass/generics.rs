@@ -20,6 +20,6 @@ async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = repeat::<u32, 3>(1, (2, String::new()));
 }

@@ -90,6 +90,6 @@ async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = (checkout(vec![1]), behind(), Conn, Door(1));
 }

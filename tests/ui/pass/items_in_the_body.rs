@@ -28,6 +28,6 @@ async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = checkout(1);
 }

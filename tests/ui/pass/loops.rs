@@ -61,7 +61,7 @@ async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = checkout(vec![]);
     let _ = renewed(Order { id: 1, lines: vec![] });
 }

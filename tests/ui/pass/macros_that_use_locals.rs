@@ -19,6 +19,6 @@ async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = checkout(1, vec![]);
 }

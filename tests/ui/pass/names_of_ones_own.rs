@@ -1,4 +1,5 @@
 //! A program whose own names come by a glob import, beside the prelude's.
+#![deny(warnings)]
 mod bank {
     #[derive(Clone, serde::Serialize, serde::Deserialize)]
     pub(crate) struct Log(pub(crate) Vec<String>);
@@ -41,7 +42,7 @@ async fn tell(_: &Log) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = checkout(Log(Vec::new()));
     let _: Builder = Builder;
 }

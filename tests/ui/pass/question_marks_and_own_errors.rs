@@ -32,6 +32,6 @@ async fn checkout(order: u32) -> Result<(), Declined> {
     Ok(())
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = checkout(1);
 }

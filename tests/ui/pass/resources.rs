@@ -23,6 +23,6 @@ async fn research(ctx: &FiberContext, model: Res<Model>, topic: String) -> anyho
     Ok(found + client)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = research(String::new());
 }

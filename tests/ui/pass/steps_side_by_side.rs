@@ -8,7 +8,9 @@ async fn side(urls: Vec<String>, fiber: String, n: u32) -> anyhow::Result<String
         {
             let mut sum = n;
             for i in 0..3 {
-                if i == n { break; }
+                if i == n {
+                    break;
+                }
                 sum += i;
             }
             sum
@@ -73,6 +75,6 @@ async fn consumed(text: String) -> usize {
     text.len()
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = (side(Vec::new(), String::new(), 1), own_error(Vec::new(), 1), Broken);
 }

@@ -72,6 +72,6 @@ async fn family(n: u32) -> anyhow::Result<u32> {
     Ok(one + known + last + all.len() as u32)
 }
 
-fn main() {
+pub(crate) fn main() {
     let _ = (timers(1, SystemTime::now(), String::new()), messages(String::new(), true), family(1));
 }

@@ -1,7 +1,7 @@
 //! Streams of fibers.
 use super::claims::is_lost;
 use super::{accept, snapshot};
-use crate::{Claim, Deletion, End, FiberQuery, FiberState, NewSnapshot, Store, StreamAppend};
+use crate::{Claim, Deletion, End, FiberQuery, FiberState, HISTORY, NewSnapshot, Store, StreamAppend};
 
 fn appended(name: &'static str, lines: &[String], keep: Option<u64>) -> Vec<StreamAppend> {
     vec![StreamAppend { name: name.into(), count: lines.len() as u64, data: lines.join("\n"), keep }]
@@ -25,47 +25,64 @@ async fn told(store: &impl Store, fiber: i64, name: &str, from: u64) -> Vec<(u64
 }
 
 pub(super) async fn keep_their_items_with_the_checkpoints_that_append_them(store: &impl Store) {
-    let (claim, other) = (accept(store, "streams a").await, accept(store, "streams b").await);
-    assert_eq!(store.stream(claim.fiber, "log".into(), 0, 9).await.unwrap(), []);
+    for name in ["log", HISTORY] {
+        keeps_its_items(store, name).await;
+    }
+}
+
+async fn keeps_its_items(store: &impl Store, name: &'static str) {
+    let (claim, other) = (accept(store, &format!("{name} a")).await, accept(store, &format!("{name} b")).await);
+    assert_eq!(store.stream(claim.fiber, name.into(), 0, 9).await.unwrap(), []);
     let lines = |of: &str, n: u64| -> Vec<String> { (0..=n % 3).map(|k| format!(r#"{{"{of}":"{n}.{k}"}}"#)).collect() };
     let mut expected = [Vec::new(), Vec::new()];
     for n in 1..=40 {
         for (of, claim) in [claim, other].into_iter().enumerate() {
             let lines = lines(&of.to_string(), n);
-            store.checkpoint(claim, NewSnapshot { appended: appended("log", &lines, None), ..snapshot(n) }).await.unwrap();
+            store.checkpoint(claim, NewSnapshot { appended: appended(name, &lines, None), ..snapshot(n) }).await.unwrap();
             expected[of].extend(lines);
         }
     }
-    let refused = NewSnapshot { appended: appended("log", &["0".to_owned()], None), ..snapshot(99) };
+    let refused = NewSnapshot { appended: appended(name, &["0".to_owned()], None), ..snapshot(99) };
     store.checkpoint(claim, refused).await.unwrap_err();
     let lost = Claim { epoch: claim.epoch + 1, ..claim };
-    let fenced = NewSnapshot { appended: appended("log", &["0".to_owned()], None), ..snapshot(41) };
+    let fenced = NewSnapshot { appended: appended(name, &["0".to_owned()], None), ..snapshot(41) };
     assert!(is_lost(store.checkpoint(lost, fenced).await));
 
     for (claim, expected) in [claim, other].into_iter().zip(&expected) {
         let all: Vec<_> = (0..).zip(expected.iter().cloned()).collect();
         for from in [0, 1, 30, all.len()] {
-            assert_eq!(told(store, claim.fiber, "log", from as u64).await, all[from..], "from {from}");
+            assert_eq!(told(store, claim.fiber, name, from as u64).await, all[from..], "from {from}");
         }
     }
     assert_eq!(told(store, claim.fiber, "other", 0).await, []);
 
+    let failed = accept(store, &format!("{name} failed")).await;
+    store.checkpoint(failed, NewSnapshot { appended: appended(name, &["1".to_owned()], None), ..snapshot(1) }).await.unwrap();
+    store.end(failed, End::Failed("why".into()), Vec::new(), 9).await.unwrap();
+    assert_eq!(told(store, failed.fiber, name, 0).await, [(0, "1".to_owned())]);
+
     store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
-    assert_eq!(told(store, claim.fiber, "log", 0).await.len(), expected[0].len(), "it stays with its fiber");
+    assert_eq!(told(store, claim.fiber, name, 0).await.len(), expected[0].len(), "it stays with its fiber");
     let query = FiberQuery { states: vec![FiberState::Completed], ..FiberQuery::default() };
     store.delete(Deletion { query, limit: 9, ..Deletion::default() }).await.unwrap();
-    assert_eq!(told(store, claim.fiber, "log", 0).await, []);
-    store.checkpoint(other, NewSnapshot { appended: appended("log", &["\"last\"".to_owned()], None), ..snapshot(41) }).await.unwrap();
-    assert_eq!(told(store, other.fiber, "log", 0).await.len(), expected[1].len() + 1);
+    assert_eq!(told(store, claim.fiber, name, 0).await, []);
+    store.checkpoint(other, NewSnapshot { appended: appended(name, &["\"last\"".to_owned()], None), ..snapshot(41) }).await.unwrap();
+    assert_eq!(told(store, other.fiber, name, 0).await.len(), expected[1].len() + 1);
 }
 
 pub(super) async fn keep_the_newest_items(store: &impl Store) {
-    let claim = accept(store, "streams kept").await;
+    for name in ["log", HISTORY] {
+        keeps_the_newest(store, name).await;
+    }
+}
+
+async fn keeps_the_newest(store: &impl Store, name: &'static str) {
+    let claim = accept(store, &format!("{name} kept")).await;
     let line = |n: u64| format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(200));
     for n in 1..=500 {
-        store.checkpoint(claim, NewSnapshot { appended: appended("log", &[line(n)], Some(100)), ..snapshot(n) }).await.unwrap();
+        store.checkpoint(claim, NewSnapshot { appended: appended(name, &[line(n)], Some(100)), ..snapshot(n) }).await.unwrap();
     }
-    let kept = told(store, claim.fiber, "log", 0).await;
+    let kept = told(store, claim.fiber, name, 0).await;
     assert!((100..=250).contains(&kept.len()), "{}", kept.len());
     let (first, _) = kept[0];
     assert_eq!(first + kept.len() as u64, 500, "the newest are there");

@@ -21,20 +21,25 @@ use crate::error::{Error, ErrorKind, Result};
 /// SQLite's own limit: 1000 pages of its default size.
 const BYTES: u32 = 1000 * 4096;
 
+/// How many times that long it may be where it is copied beside the commits. Only large commits
+/// make it so long before there are [`most_commits`]. Then copies follow each other, and commits
+/// wait for the disk that they use.
+const LONGER_BESIDE: u32 = 4;
+
 /// Number of commits after which the log is copied although it is short. Where commits do not sync,
 /// the syncs of a copy are most of their cost, so the log is kept only as short as SQLite itself
 /// would. A copy beside the commits costs more syncs, but no commit waits for them.
-fn most_commits(durability: Durability, longest: u32, beside: bool) -> u32 {
+fn most_commits(durability: Durability, page_bytes: u32, beside: bool) -> u32 {
     match durability {
         Durability::Power if beside => 1024,
         Durability::Power => 256,
-        Durability::Process => longest,
+        Durability::Process => BYTES / page_bytes,
     }
 }
 
 /// If the log grows to so many times its limit while it is copied, the writer waits for the copy:
 /// the disk does not keep up.
-const OVERLONG: u32 = 4;
+const OVERLONG: u32 = 2;
 
 /// The log of one connection that writes.
 #[derive(Debug)]
@@ -83,10 +88,11 @@ impl Log {
         let page_bytes: u32 = conn
             .pragma_query_value(None, "page_size", |r| r.get(0))
             .map_err(|e| Error::new(ErrorKind::Store, "failed to read the size of a page").with_source(e))?;
-        let longest = BYTES / page_bytes.max(1);
+        let page_bytes = page_bytes.max(1);
         let syncs = durability == Durability::Power;
         let copier = beside.and_then(|conn| Copier::new(conn, &pages));
-        let most_commits = most_commits(durability, longest, copier.is_some());
+        let most_commits = most_commits(durability, page_bytes, copier.is_some());
+        let longest = BYTES / page_bytes * if copier.is_some() { LONGER_BESIDE } else { 1 };
         Ok(Log { pages, copied: 0, longest, most_commits, commits: 0, seen: 0, syncs, begins_anew: true, began, copier, copying: false })
     }
 
@@ -233,7 +239,8 @@ mod tests {
         {
             let longest = *lengths(commits, bytes, durability, true).iter().max().unwrap();
             // Behind the limit is what is committed while the copy is made.
-            assert!(longest > limit && longest < u64::from(OVERLONG + 1) * 4_200_000, "{durability:?} {longest}");
+            let most = u64::from(OVERLONG * LONGER_BESIDE + 1) * 4_200_000;
+            assert!(longest > limit && longest < most, "{durability:?} {longest}");
         }
     }
 

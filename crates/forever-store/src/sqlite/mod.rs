@@ -28,6 +28,7 @@ mod past;
 mod plans;
 #[cfg(test)]
 mod reads;
+mod recent_items;
 mod recent_ops;
 mod rows;
 mod schema;
@@ -49,14 +50,15 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use job::Scope;
 pub use open::Durability;
+use recent_items::{Destination, Lengths};
 use worker::{Held, Opened, Worker};
 pub use worker::{Pages, Witness};
 
 use super::{
     AcceptResult, AdminStore, AgentId, AgentRow, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberCount,
     FiberQuery, FiberRef, FiberRow, FiberStore, FiberTombstone, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpsDelta,
-    PendingMessage, ReadySender, Restart, RestartResult, Runnable, ScheduleRow, Seq, StoredClaim, Suspension, UnfinishedGroup, Wait,
-    WaitResult, WorkerId,
+    PendingMessage, ReadySender, Restart, RestartResult, Runnable, ScheduleRow, Seq, StoredClaim, StreamBatch, StreamStore, Suspension,
+    UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 use crate::error::{Error, Result};
 use crate::future::BoxFuture;
@@ -86,6 +88,8 @@ pub struct Sqlite {
     lock: Weak<lock::Lock>,
     is_in_memory: bool,
     ownership: Ownership,
+    /// Lengths of the histories in snapshot rows.
+    lengths: Lengths,
 }
 
 /// Ownership of a database, as the tasks of the runtime that has it open see it.
@@ -175,7 +179,7 @@ impl Sqlite {
         let writer = if durability == Durability::Process { writer.with_inline_jobs() } else { writer };
         let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader, answers_on: None });
         let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
-        Ok(Sqlite { reader, writer, ready: OnceLock::new(), lock: of_store, is_in_memory: false, ownership })
+        Ok(Sqlite { reader, writer, ready: OnceLock::new(), lock: of_store, is_in_memory: false, ownership, lengths: Lengths::default() })
     }
 
     /// Opens a database in memory. One with a name lives as long as any connection to it.
@@ -186,7 +190,15 @@ impl Sqlite {
         let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept, answers_on: None });
         let writer = Worker::start("forever-writer", seen_by, open)?;
         let writer = opened(writer).await?;
-        Ok(Sqlite { reader: None, writer, ready: OnceLock::new(), lock: Weak::new(), is_in_memory: true, ownership })
+        Ok(Sqlite {
+            reader: None,
+            writer,
+            ready: OnceLock::new(),
+            lock: Weak::new(),
+            is_in_memory: true,
+            ownership,
+            lengths: Lengths::default(),
+        })
     }
 
     fn read<T, F>(&self, what: &'static str, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
@@ -340,14 +352,19 @@ impl FiberStore for Sqlite {
     }
 
     fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
-        let alone = new.delta.is_empty()
+        let item = rows::history_of(&new);
+        let destination = |item| self.lengths.destination(claim.fiber, &new, item, self.writer.callers());
+        let item_to = item.map_or(Destination::Row, destination);
+        let alone = new.appended.len() == usize::from(item.is_some())
+            && item_to == Destination::Row
+            && new.delta.is_empty()
             && new.layouts.is_none()
             && new.ops == OpsDelta::default()
             && new.received.is_none()
             && !new.joined
             && new.children.is_empty();
         let scope = if alone { Scope::One } else { Scope::Many };
-        Box::pin(self.write_short("store a checkpoint", scope, move |c| rows::checkpoint(c, claim, &new)))
+        Box::pin(self.write_short("store a checkpoint", scope, move |c| rows::checkpoint(c, claim, &new, item_to)))
     }
 
     fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
@@ -401,6 +418,7 @@ impl FiberStore for Sqlite {
     }
 
     fn end(&self, claim: Claim, how: End, settled: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+        self.lengths.forget(claim.fiber);
         Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::end(c, claim, &how, &settled, now_ms, ready)))
     }
 
@@ -433,6 +451,13 @@ impl FiberStore for Sqlite {
 
     fn abandon(&self) {
         self.stop();
+    }
+}
+
+impl StreamStore for Sqlite {
+    fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
+        // On the writer's connection, which knows the rows that are not copied yet.
+        Box::pin(self.write("read a stream", Scope::Read, move |c| recent_items::read(c, fiber, &name, from, limit)))
     }
 }
 

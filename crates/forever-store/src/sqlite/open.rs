@@ -11,7 +11,7 @@ use super::{schema, streams, user};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A log that one huge snapshot has made long is truncated to this many bytes.
-const LOG_LIMIT: i64 = 16 << 20;
+const LOG_LIMIT: i64 = 32 << 20;
 
 /// Page size of a new database. A commit writes whole pages, and most rows are shorter than one of
 /// these, so half of SQLite's default halves the bytes written.

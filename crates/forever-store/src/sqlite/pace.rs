@@ -45,6 +45,11 @@ impl Pace {
         Pace { begun: now(), callers: AtomicUsize::new(0), answered: zero(), expected: zero(), spun: zero() }
     }
 
+    /// Number of callers that wait for an answer.
+    pub(super) fn callers(&self) -> usize {
+        self.callers.load(Ordering::Relaxed)
+    }
+
     /// Whether other tasks should get a turn; checked before each spin.
     pub(super) fn has_spun_long(&self) -> bool {
         let long = self.spun.load(Ordering::Relaxed) >= ns(LONGEST_SPIN);

@@ -20,7 +20,7 @@ use crate::{Claim, LayoutRow, OpKind, OpOutcome, OpRecord, OpState, Seq};
 
 /// Maximum length in bytes of all texts of a row with effects. With the numbers beside them the row
 /// stays on one page of 2 KiB, of which SQLite gives 2 013 bytes to a row.
-const ROW_BYTES: usize = 1980;
+pub(super) const ROW_BYTES: usize = 1980;
 
 /// Whether one of the effects in a snapshot row `s` of a fiber `f` is in doubt. The end of a fiber
 /// moves them out, so any that are still there cannot be read.

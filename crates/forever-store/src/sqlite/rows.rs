@@ -5,14 +5,15 @@ use std::sync::Arc;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
+use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
 use super::{claims, layouts, ops, past, snapshot_rows, streams};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
-    AcceptResult, BranchResult, Claim, CommandResult, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber,
-    NewFiber, NewMessage, NewSnapshot, OpOutcome, OpRetry, PendingMessage, Restart, RestartResult, Runnable, Seq, Suspension,
-    UnfinishedGroup, Wait, WaitResult,
+    AcceptResult, BranchResult, Claim, CommandResult, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, HISTORY,
+    LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpRetry, PendingMessage, Restart, RestartResult, Runnable, Seq,
+    StreamAppend, Suspension, UnfinishedGroup, Wait, WaitResult,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
@@ -175,8 +176,10 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
         // SQLite needs the condition spelled out.
         let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
         terms.push(format!("f.state IN ({})", words.join(", ")));
-        if !which.states.contains(&FiberState::Completed) {
-            terms.push("f.state <> 'completed'".to_owned());
+        for left_out in [FiberState::Completed, FiberState::Running] {
+            if !which.states.contains(&left_out) {
+                terms.push(format!("f.state <> '{left_out}'"));
+            }
         }
     }
     for (column, value) in [("name", &which.name), ("class", &which.class), ("agent", &which.agent)] {
@@ -261,7 +264,12 @@ fn contains(text: &str) -> String {
 
 /// Counts all fibers by function and state.
 pub(super) fn counts(conn: &Connection) -> rusqlite::Result<Vec<FiberCount>> {
-    let mut statement = conn.prepare_cached("SELECT name, state, count(*) AS fibers FROM fibers GROUP BY name, state")?;
+    // The running ones, which are few, are in another index.
+    let mut statement = conn.prepare_cached(
+        "SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'running' GROUP BY name, state
+         UNION ALL
+         SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'completed' AND state = 'running' GROUP BY name",
+    )?;
     let mut rows = statement.query(())?;
     let mut counts = Vec::new();
     while let Some(row) = rows.next()? {
@@ -269,6 +277,7 @@ pub(super) fn counts(conn: &Connection) -> rusqlite::Result<Vec<FiberCount>> {
         let (Ok(name), Ok(state)) = (row.get("name"), state(row)) else { continue };
         counts.push(FiberCount { name, state, fibers: row.get::<_, i64>("fibers")?.unsigned_abs() });
     }
+    counts.sort_by(|a, b| (&a.name, a.state.as_str()).cmp(&(&b.name, b.state.as_str())));
     Ok(counts)
 }
 
@@ -510,7 +519,13 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
     })
 }
 
-pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> rusqlite::Result<Vec<Claim>> {
+/// The item of the history that comes with a checkpoint.
+pub(super) fn history_of(new: &NewSnapshot) -> Option<&StreamAppend> {
+    new.appended.iter().find(|append| append.name == HISTORY)
+}
+
+/// The item of the history goes to `item_to`.
+pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot, item_to: Destination) -> rusqlite::Result<Vec<Claim>> {
     let seq = claim.fiber;
     if let Some(layouts) = &new.layouts {
         layouts::save(conn, layouts.iter().map(|layout| &**layout))?;
@@ -524,23 +539,8 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
     }
     // If the claim is lost, this is rolled back with the rest.
     let column = recent_ops::pass(conn, seq, new.number, &new.ops.settled, new.data.len(), new.now_ms)?;
-    let number = i64::try_from(new.number).unwrap_or(i64::MAX);
-    // The number must follow the stored one, unless a person has changed the row.
-    let replaced = match column {
-        Column::Same => conn
-            .prepare_cached(
-                "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5
-                 WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6",
-            )?
-            .execute(params![seq, number, new.now_ms, new.at, new.data, claim.epoch])?,
-        Column::New(ops) => conn
-            .prepare_cached(
-                "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5, ops = ?7
-                 WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6",
-            )?
-            .execute(params![seq, number, new.now_ms, new.at, new.data, claim.epoch, ops])?,
-    };
-    if replaced == 0 {
+    let replaced = replace_snapshot(conn, claim, new, column, history_of(new).filter(|_| item_to != Destination::Stream))?;
+    if !replaced {
         claims::check(conn, claim)?;
         return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
     }
@@ -548,7 +548,14 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
         ops::forget_temporary(conn, seq, new.number - 1)?;
     }
     snapshot_rows::change(conn, seq, &new.delta)?;
-    new.appended.iter().try_for_each(|append| streams::append_of_fiber(conn, seq, append, new.now_ms))?;
+    for append in &new.appended {
+        match item_to {
+            _ if append.name != HISTORY => streams::append_of_fiber(conn, seq, append, new.now_ms)?,
+            Destination::Row => {}
+            Destination::Stream => streams::append_of_fiber(conn, seq, append, new.now_ms)?,
+            Destination::StreamAfterRow => recent_items::fold(conn, seq, append.keep, new.now_ms)?,
+        }
+    }
     if let Some(message) = new.received {
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
     }
@@ -565,6 +572,41 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot) -> 
         insert(conn, new)?.ok_or_else(taken)
     };
     new.children.iter().map(child).collect()
+}
+
+/// Replaces the main text of a fiber, and appends to the history in the same row.
+///
+/// Returns `false`, having done nothing, if the number does not follow the stored one, which only a
+/// person can have changed, or if the claim is lost.
+fn replace_snapshot(
+    conn: &Connection,
+    claim: Claim,
+    new: &NewSnapshot,
+    ops: Column,
+    history: Option<&StreamAppend>,
+) -> rusqlite::Result<bool> {
+    macro_rules! replace {
+        ($columns:literal) => {
+            concat!(
+                "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5",
+                $columns,
+                " WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6"
+            )
+        };
+    }
+    let number = i64::try_from(new.number).unwrap_or(i64::MAX);
+    let snapshot = params![claim.fiber, number, new.now_ms, new.at, new.data, claim.epoch];
+    let replaced = match (ops, history) {
+        (Column::Same, None) => conn.prepare_cached(replace!(""))?.execute(snapshot)?,
+        (Column::New(ops), None) => conn.prepare_cached(replace!(", ops = ?7"))?.execute(&*[snapshot, params![ops]].concat())?,
+        (Column::Same, Some(items)) => conn
+            .prepare_cached(replace!(", history = coalesce(history || char(10), '') || ?7"))?
+            .execute(&*[snapshot, params![items.data]].concat())?,
+        (Column::New(ops), Some(items)) => conn
+            .prepare_cached(replace!(", history = coalesce(history || char(10), '') || ?7, ops = ?8"))?
+            .execute(&*[snapshot, params![items.data, ops]].concat())?,
+    };
+    Ok(replaced > 0)
 }
 
 fn checkpoints(conn: &Connection, seq: Seq) -> rusqlite::Result<u64> {
@@ -604,7 +646,7 @@ pub(super) fn finish(
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<Option<End>> {
     // Most fibers leave nothing but a snapshot, so one query is cheaper than a statement per table.
-    let (asked, left, waited_for, has_ops, has_streams): (Option<String>, bool, bool, bool, bool) = conn
+    let (asked, left, waited_for, has_ops, has_items, has_streams): (Option<String>, bool, bool, bool, bool, bool) = conn
         .prepare_cached(
             "SELECT cancel,
                     EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND kind IN ('step', 'transaction') AND number =
@@ -614,10 +656,11 @@ pub(super) fn finish(
                     OR EXISTS (SELECT 1 FROM branch_results WHERE fiber = ?1),
                     EXISTS (SELECT 1 FROM joins WHERE child = ?1),
                     EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND ops IS NOT NULL),
+                    EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND history IS NOT NULL),
                     EXISTS (SELECT 1 FROM streams WHERE fiber = ?1)
              FROM fibers WHERE seq = ?1",
         )?
-        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)))?;
+        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?)))?;
     let end = match asked {
         Some(reason) => End::Cancelled(reason),
         None => end.clone(),
@@ -638,7 +681,10 @@ pub(super) fn finish(
     if has_ops {
         recent_ops::fold_readable(conn, seq)?;
     }
-    if has_streams {
+    if has_items {
+        recent_items::fold(conn, seq, None, now_ms)?;
+    }
+    if has_items || has_streams {
         streams::close_of_fiber(conn, seq)?;
     }
     ops::settle(conn, seq, settled, now_ms)?;

@@ -28,6 +28,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { script: include_str!("schema_6.sql"), fill: chat::mark_interactions },
     script(include_str!("schema_7.sql")),
     script(include_str!("schema_8.sql")),
+    script(include_str!("schema_9.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.

@@ -15,11 +15,10 @@ use std::ops::RangeInclusive;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::Sqlite;
-use super::job::Scope;
-use crate::error::Result;
-use crate::future::BoxFuture;
-use crate::{Seq, StreamAppend, StreamBatch, StreamStore, TurnSeq};
+use crate::{Seq, StreamAppend, StreamBatch, TurnSeq};
+
+/// Number of items after which those that need not be kept are deleted.
+const TRIMMED: u64 = 64;
 
 /// Number of a stream.
 pub(super) type StreamSeq = i64;
@@ -120,10 +119,36 @@ pub(super) fn append_of_turn(conn: &Connection, turn: TurnSeq, new: &StreamBatch
 
 /// Appends to a stream of a fiber, and deletes items that need not be kept.
 pub(super) fn append_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
+    append_to(conn, fiber, new, now_ms, append_at)
+}
+
+/// As [`append_of_fiber`], with items that are long enough for a row of their own.
+pub(super) fn append_whole_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
+    append_to(conn, fiber, new, now_ms, |conn, stream, end, batch| {
+        if !end.is_copied {
+            return append_at(conn, stream, end, batch);
+        }
+        // Old items are deleted some at a time: each deletion writes the pages around it.
+        put(conn, stream, batch).map(|()| batch.first / TRIMMED != (batch.first + batch.count) / TRIMMED)
+    })
+}
+
+fn append_to(
+    conn: &Connection,
+    fiber: Seq,
+    new: &StreamAppend,
+    now_ms: i64,
+    // Returns whether this is the time to delete old items.
+    append: impl Fn(&Connection, StreamSeq, &End, &StreamBatch) -> rusqlite::Result<bool>,
+) -> rusqlite::Result<()> {
     let stream = of_fiber(conn, fiber, &new.name)?.map_or_else(|| created(conn, Some(fiber), None, &new.name), Ok)?;
     let end = end(conn, stream)?;
+    if end.items < 0 {
+        let why = format!("the last item of stream {} has no valid number", new.name);
+        return Err(rusqlite::Error::ToSqlConversionFailure(why.into()));
+    }
     let batch = StreamBatch { first: end.items.cast_unsigned(), count: new.count, data: new.data.clone(), stored_ms: now_ms };
-    if append_at(conn, stream, &end, &batch)?
+    if append(conn, stream, &end, &batch)?
         && let Some(keep) = new.keep
     {
         trim(conn, stream, (batch.first + batch.count).saturating_sub(keep).cast_signed())?;
@@ -131,11 +156,13 @@ pub(super) fn append_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend,
     Ok(())
 }
 
-/// Items of a stream of a fiber, from a row on that has number `from` in it.
-pub(super) fn read_of_fiber(conn: &Connection, fiber: Seq, name: &str, from: u64, limit: u32) -> rusqlite::Result<Vec<StreamBatch>> {
-    let Some(stream) = of_fiber(conn, fiber, name)? else { return Ok(Vec::new()) };
+/// Items of a stream of a fiber, from a row on that has number `from` in it; and the number of the
+/// next item.
+pub(super) fn read_of_fiber(conn: &Connection, fiber: Seq, name: &str, from: u64, limit: u32) -> rusqlite::Result<(Vec<StreamBatch>, u64)> {
+    let Some(stream) = of_fiber(conn, fiber, name)? else { return Ok((Vec::new(), 0)) };
     let kept: i64 = conn.prepare_cached("SELECT kept FROM streams WHERE seq = ?1")?.query_row([stream], |r| r.get(0))?;
-    read(conn, stream, from.max(u64::try_from(kept).unwrap_or(0)), limit)
+    let log = read(conn, stream, from.max(u64::try_from(kept).unwrap_or(0)), limit)?;
+    Ok((log, end(conn, stream)?.items.max(0).cast_unsigned()))
 }
 
 /// Copies the streams of a fiber that has ended.
@@ -378,12 +405,6 @@ fn close(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
 /// Its rows in the tail belong to no stream from now on.
 fn delete(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
     conn.prepare_cached("DELETE FROM streams WHERE seq = ?1")?.execute([stream]).map(drop)
-}
-
-impl StreamStore for Sqlite {
-    fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
-        Box::pin(self.write("read a stream", Scope::Read, move |c| read_of_fiber(c, fiber, &name, from, limit)))
-    }
 }
 
 #[cfg(test)]

@@ -208,6 +208,11 @@ impl Worker {
         self
     }
 
+    /// Number of callers that wait for an answer.
+    pub(crate) fn callers(&self) -> usize {
+        self.pace.callers()
+    }
+
     /// Runs `work` on the thread; `what` completes "failed to ..". The job is queued when the
     /// future is first polled.
     pub(crate) fn call<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>

@@ -1,0 +1,1 @@
+//! What the compiler says: the tests are in `main.rs`, the cases in `fail` and `pass`.
