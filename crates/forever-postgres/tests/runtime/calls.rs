@@ -57,6 +57,7 @@ impl Agent for Counter {
     }
 }
 
+#[allow(clippy::unused_async, reason = "methods of agents are async")]
 impl Counter {
     /// Reads, lets others run, and writes.
     async fn add(self: Arc<Self>, n: u64) -> Result<u64, BoxError> {
@@ -177,7 +178,7 @@ async fn failures_of_a_call_reach_the_caller_in_another_worker_as_in_its_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_that_has_begun_in_a_worker_that_dies_is_not_repeated() {
     let world = World::new();
-    let Some((a, b, _awake)) = two(&world).await else { return };
+    let Some((a, b, awake)) = two(&world).await else { return };
     let ada = b.agent::<Counter>("ada");
     let call = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
     until("it has begun", async || world.begun() == ['a']).await;
@@ -185,7 +186,7 @@ async fn call_that_has_begun_in_a_worker_that_dies_is_not_repeated() {
     let behind = tokio::spawn(ada.call::<u64>("add", 5).within(SOON).into_future());
     tokio::time::sleep(Duration::from_millis(300)).await;
     // As if the process had died.
-    drop((a, _awake));
+    drop((a, awake));
     let error = in_time("the caller is told", call).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
     assert!(error.to_string().contains("has begun, and the worker that carried it out is gone"), "{error}");

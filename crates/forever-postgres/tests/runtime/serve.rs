@@ -36,6 +36,7 @@ impl ChatAgent for Room {
     }
 }
 
+#[allow(clippy::unused_async, reason = "methods of agents are async")]
 impl Room {
     async fn add(self: Arc<Self>, (a, b): (u64, u64)) -> Result<u64, BoxError> {
         self.added.lock().unwrap().push(self.worker);
