@@ -14,7 +14,6 @@ pub use past::HistoryEntry;
 pub(crate) use past::{Past, Stood};
 pub(crate) use recorder::Recorder;
 
-
 /// How many checkpoints of a fiber are kept: [`Builder::history`](crate::Builder::history).
 ///
 /// A kept checkpoint says which values changed, so that the locals of every kept one can be read

@@ -24,7 +24,17 @@ pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
 pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
     let mut all = upto(
         version,
-        [one::SETTLED, two::SETTLED, three::SETTLED, four::SETTLED, five::SETTLED, six::SETTLED, seven::SETTLED, eight::SETTLED, nine::SETTLED],
+        [
+            one::SETTLED,
+            two::SETTLED,
+            three::SETTLED,
+            four::SETTLED,
+            five::SETTLED,
+            six::SETTLED,
+            seven::SETTLED,
+            eight::SETTLED,
+            nine::SETTLED,
+        ],
     );
     if version == 6 {
         all.extend(six::SETTLED_BESIDE);
