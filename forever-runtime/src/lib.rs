@@ -31,7 +31,7 @@ pub mod store;
 pub mod testing;
 
 pub use agent::{
-    Agent, AgentHandle, Awake, BoxError, Connection, Due, KeepAlive, Message, NewSchedule, Pushed, Schedule, ScheduleKind, When,
+    Agent, AgentCall, AgentHandle, Awake, BoxError, Connection, Due, KeepAlive, Message, NewSchedule, Pushed, Schedule, ScheduleKind, When,
 };
 pub use api::admin::{Cursor, FiberFilter, Fibers, Page};
 pub use api::builder::Builder;

@@ -24,12 +24,13 @@ pub use forever_store::conformance;
 pub(crate) use forever_store::sqlite;
 #[doc(inline)]
 pub use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, Changes, ChatStore,
-    Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteCursor, DeleteResult, Deletion, Durability, End, Epoch,
-    FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, FiberStore, FiberTombstone, HISTORY, IncidentRow,
-    IncidentState, InteractionCursor, InteractionKind, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, LogItem,
-    MessageRole, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpKind, OpOutcome,
-    OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta, PendingMessage, QueuePolicy, ReadySender, ResolveOpResult, Restart,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult, Changes,
+    ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteCursor, DeleteResult, Deletion, Durability, End,
+    Epoch, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, FiberStore, FiberTombstone, HISTORY,
+    IncidentRow, IncidentState, InteractionCursor, InteractionKind, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber,
+    LogItem, MessageRole, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow,
+    Notification, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta, PendingMessage, Publication,
+    PublishedItem, PublishedPage, PublishedQuery, QueuePolicy, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, Restart,
     RestartResult, RunResult, Runnable, ScheduleRow, ScheduleTiming, Seq, SnapshotDelta, SnapshotRows, Sqlite, Store, StoredClaim,
     StreamAppend, StreamBatch, StreamStore, Suspension, TurnFilter, TurnKind, TurnProgress, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
     TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch, WorkerId, WorkerRow,

@@ -5,7 +5,7 @@ use forever_store::{AgentId, Changes, Claim, DeclineResult, End, FiberState, Seq
 use crate::notify::READY;
 use crate::sql::{Done, Row, Tx, args};
 use crate::workers::ALIVE;
-use crate::{chat, claims, fibers};
+use crate::{chat, claims, fibers, requests};
 
 /// Condition: the worker `$1` has declined fiber `f` with snapshot `s`, and another worker that
 /// is alive has not.
@@ -82,6 +82,14 @@ pub(crate) async fn changes(tx: &Tx, watch: &Watch) -> Done<Changes> {
     }
     changes.chats = versions(tx, "@chats", "agent", &watch.chats).await?;
     changes.agents = versions(tx, "@agents", "name", &watch.agents).await?;
+    if !watch.requests.is_empty() {
+        changes.requests = requests::ended(tx, &watch.requests).await?;
+    }
+    changes.requested = requests::requested(tx, watch.worker).await?;
+    let listening = "SELECT coalesce(bool_or(listens AND id <> $1), FALSE) AS others, coalesce(bool_or(listens AND id = $1), FALSE) AS this
+                     FROM @workers";
+    let listening = tx.one(listening, args![watch.worker]).await?;
+    (changes.listeners, changes.listens) = (listening.flag("others")?, listening.flag("this")?);
     Ok(changes)
 }
 
@@ -148,29 +156,25 @@ pub(crate) async fn workers(tx: &Tx) -> Done<Vec<WorkerRow>> {
 
 pub(crate) async fn hold_agent(tx: &Tx, agent: &AgentId, worker: WorkerId) -> Done<Option<WorkerRow>> {
     // The row of a worker that counts as dead is deleted by the take-over, and the hold with it.
-    let held = tx
-        .run(
-            &format!(
-                "INSERT INTO @agent_holders AS h (class, name, worker) SELECT $1, $2, id FROM @workers WHERE id = $3
-                 ON CONFLICT (class, name) DO UPDATE SET worker = $3
-                 WHERE h.worker = $3 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = h.worker AND {ALIVE})"
-            ),
-            args![&agent.class, &agent.name, worker],
-        )
-        .await?;
-    if held > 0 {
-        return Ok(None);
-    }
-    let sql = format!(
+    let hold = format!(
+        "INSERT INTO @agent_holders AS h (class, name, worker) SELECT $1, $2, id FROM @workers WHERE id = $3
+         ON CONFLICT (class, name) DO UPDATE
+         SET worker = $3, epoch = CASE WHEN h.worker = $3 THEN h.epoch ELSE excluded.epoch END
+         WHERE h.worker = $3 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = h.worker AND {ALIVE})"
+    );
+    let holder = format!(
         "{WORKER}, 0::bigint AS running FROM @agent_holders h JOIN @workers w ON w.id = h.worker WHERE h.class = $1 AND h.name = $2"
     );
-    match tx.row(&sql, args![&agent.class, &agent.name]).await? {
-        Some(row) => worker_row(&row).map(Some),
-        // Its holder has let go at this moment, or this worker is taken for dead: it is not held.
-        None => crate::sql::refused(format!(
-            "worker {worker} is not registered at this moment, or the holder of agent `{agent}` has just left it"
-        )),
+    // A holder that lets go in between is neither in the way nor found.
+    for _ in 0..3 {
+        if tx.run(&hold, args![&agent.class, &agent.name, worker]).await? > 0 {
+            return Ok(None);
+        }
+        if let Some(row) = tx.row(&holder, args![&agent.class, &agent.name]).await? {
+            return worker_row(&row).map(Some);
+        }
     }
+    crate::sql::refused(format!("worker {worker} is not registered at this moment, or holders of agent `{agent}` change"))
 }
 
 pub(crate) async fn release_agent(tx: &Tx, agent: &AgentId, worker: WorkerId) -> Done<()> {

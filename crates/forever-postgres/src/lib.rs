@@ -30,6 +30,8 @@ mod ops;
 mod options;
 mod places;
 mod pool;
+mod published;
+mod requests;
 mod schema;
 mod snapshot_rows;
 mod sql;

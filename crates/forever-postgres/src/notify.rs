@@ -17,6 +17,8 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) const CHANGED: u8 = 1;
 /// A fiber is ready, and no worker was notified of it.
 pub(crate) const READY: u8 = 2;
+/// A request to an agent, or its outcome, was stored.
+pub(crate) const REQUESTED: u8 = 4;
 
 /// Notifications to send, and those received.
 #[derive(Debug, Default)]
@@ -67,7 +69,7 @@ impl Notices {
         loop {
             let kinds = self.incoming.swap(0, Ordering::AcqRel);
             if kinds != 0 {
-                return Notification { ready: kinds & READY != 0 };
+                return Notification { ready: kinds & READY != 0, requested: kinds & REQUESTED != 0 };
             }
             self.received.notified().await;
         }
@@ -108,9 +110,11 @@ mod tests {
         }
         assert_eq!(notices.incoming.load(Ordering::Relaxed), 0);
         notices.receive("8 1", 7);
-        assert_eq!(notices.notified().await, Notification { ready: false });
+        assert_eq!(notices.notified().await, Notification::default());
         notices.receive("8 1", 7);
         notices.receive("9 2", 7);
-        assert_eq!(notices.notified().await, Notification { ready: true });
+        assert_eq!(notices.notified().await, Notification { ready: true, requested: false });
+        notices.receive("8 5", 7);
+        assert_eq!(notices.notified().await, Notification { ready: false, requested: true });
     }
 }

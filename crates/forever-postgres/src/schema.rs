@@ -8,7 +8,12 @@ use crate::sql::{Done, Fail, Tx, args};
 
 /// Scripts, one for each version. The version of a schema is the number of scripts that have run.
 /// Released scripts never change.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2_cluster.sql"), include_str!("schema_3_places.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema_1.sql"),
+    include_str!("schema_2_cluster.sql"),
+    include_str!("schema_3_places.sql"),
+    include_str!("schema_4_requests.sql"),
+];
 
 /// The version that this code reads and writes.
 pub(crate) fn version() -> i64 {

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, Changes, ChatStore,
-    Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery,
-    FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
-    KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification,
-    OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, Restart, RestartResult, Result,
-    RunResult, Runnable, ScheduleRow, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult, Changes,
+    ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberCount,
+    FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery,
+    InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow,
+    NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, Publication, PublishedPage,
+    PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable,
+    ScheduleRow, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
+    TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -20,7 +21,7 @@ use crate::options::Builder;
 use crate::pool::Access;
 use crate::sql::args;
 use crate::workers::{Become, Watch};
-use crate::{admin, agents, chat, claims, cluster, fibers, notify, ops, streams, turns, waits, workers};
+use crate::{admin, agents, chat, claims, cluster, fibers, notify, ops, published, requests, streams, turns, waits, workers};
 
 /// Store in a Postgres database, which any number of workers share.
 ///
@@ -352,6 +353,40 @@ impl ClusterStore for PostgresStore {
         self.write_one("store that an agent has left memory", (agent, worker), |tx, args| {
             Box::pin(cluster::release_agent(tx, &args.0, args.1))
         })
+    }
+
+    fn request(&self, request: NewAgentRequest) -> BoxFuture<'_, Result<()>> {
+        self.write_one("store a request to an agent", request, |tx, request| Box::pin(requests::request(tx, request)))
+    }
+
+    fn begin_request(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<Option<AgentRequest>>> {
+        self.write("begin a request to an agent", (agent, worker), |tx, args| Box::pin(requests::begin(tx, &args.0, args.1)))
+    }
+
+    fn end_request(&self, id: String, worker: WorkerId, outcome: RequestOutcome) -> BoxFuture<'_, Result<bool>> {
+        self.write("store the outcome of a request to an agent", (id, worker, outcome), |tx, args| {
+            Box::pin(requests::end(tx, &args.0, args.1, &args.2))
+        })
+    }
+
+    fn take_request(&self, id: String) -> BoxFuture<'_, Result<RequestProgress>> {
+        self.write("take the outcome of a request to an agent", id, |tx, id| Box::pin(requests::take(tx, id)))
+    }
+
+    fn withdraw_request(&self, id: String) -> BoxFuture<'_, Result<bool>> {
+        self.write_one("withdraw a request to an agent", id, |tx, id| Box::pin(requests::withdraw(tx, id)))
+    }
+
+    fn publish(&self, worker: WorkerId, first: u64, items: Vec<Publication>) -> BoxFuture<'_, Result<()>> {
+        self.write("publish items", (worker, first, items), |tx, args| Box::pin(published::publish(tx, args.0, args.1, &args.2)))
+    }
+
+    fn published(&self, query: PublishedQuery) -> BoxFuture<'_, Result<PublishedPage>> {
+        self.read("read what other workers have published", query, |tx, query| Box::pin(published::published(tx, query)))
+    }
+
+    fn set_listens(&self, worker: WorkerId, listens: bool) -> BoxFuture<'_, Result<()>> {
+        self.write_one("store that a worker listens", (worker, listens), |tx, args| Box::pin(published::set_listens(tx, args.0, args.1)))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::call::{Kind, Shared};
 use crate::notify::CHANGED;
 use crate::pool::{Access, Connection, backoff};
 use crate::sql::{Arg, Done, Tx, args};
-use crate::{agents, fibers, notify, turns};
+use crate::{agents, fibers, notify, published, requests, turns};
 
 /// Identifies one start of a server on one timeline.
 const SERVER: &str = "(SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
@@ -233,6 +233,12 @@ impl Watch {
             if thorough {
                 next_thorough = Instant::now() + self.lease / 4;
             }
+            if thorough {
+                let cleaned = self.shared.carry_out("delete what no worker needs", Kind::Write, &(), |tx, ()| Box::pin(clean(tx)));
+                if let Err(error) = cleaned.await {
+                    tracing::debug!(%error, "old requests and published items could not be deleted");
+                }
+            }
             let args = (self.worker, thorough);
             let looked =
                 self.shared.carry_out("look for workers that are gone", Kind::Read, &args, |tx, args| Box::pin(search(tx, args.0, args.1)));
@@ -323,6 +329,12 @@ impl Watch {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Lock { key, server });
         Ok((connection, key))
     }
+}
+
+/// Deletes requests to agents and published items that no worker needs any more.
+async fn clean(tx: &Tx) -> Done<()> {
+    requests::clean(tx).await?;
+    published::clean(tx).await
 }
 
 async fn take_over_all(tx: &Tx, by: WorkerId, strikes: u32) -> Done<u64> {

@@ -53,6 +53,8 @@ pub struct Watch {
     pub chats: Vec<AgentId>,
     /// Agents whose states it shows to connections.
     pub agents: Vec<AgentId>,
+    /// Ids of its requests to agents whose outcomes it waits for.
+    pub requests: Vec<String>,
 }
 
 /// What is stored of the things in a [`Watch`].
@@ -72,6 +74,15 @@ pub struct Changes {
     /// Versions of the states of the watched agents. A version is raised with every change of the
     /// state.
     pub agents: Vec<(AgentId, i64)>,
+    /// Ids of watched requests for which [`take_request`](ClusterStore::take_request) has a result.
+    pub requests: Vec<String>,
+    /// Agents with requests that have not begun, and that this worker carries out: it holds the
+    /// agent, or no living worker does and the request is its own.
+    pub requested: Vec<AgentId>,
+    /// Whether another worker listens to events of fibers.
+    pub listeners: bool,
+    /// Whether it is stored that this worker listens to them.
+    pub listens: bool,
     /// Whether the worker counted as dead since the last call. Then it has lost its claims and the
     /// agents that it held.
     pub fenced: bool,
@@ -108,6 +119,105 @@ pub enum DeclineResult {
 pub struct Notification {
     /// Whether a fiber may be ready of which no worker was notified.
     pub ready: bool,
+    /// Whether a request to an agent, or its outcome, was stored.
+    pub requested: bool,
+}
+
+/// Call of a method of an agent that another worker holds, to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAgentRequest {
+    /// Id, unique in the store.
+    pub id: String,
+    /// The agent.
+    pub agent: AgentId,
+    /// Name of the method.
+    pub method: String,
+    /// Arguments, JSON.
+    pub args: String,
+    /// The worker that waits for the outcome. With its row the request is deleted.
+    pub caller: WorkerId,
+    /// Time from now after which the request does not begin any more.
+    pub limit_ms: i64,
+}
+
+/// Request that a worker has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentRequest {
+    /// Id.
+    pub id: String,
+    /// Name of the method.
+    pub method: String,
+    /// Arguments, JSON.
+    pub args: String,
+}
+
+/// Outcome of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestOutcome {
+    /// The method has returned this value, JSON.
+    Answered(String),
+    /// The call has failed, with this text.
+    Failed(String),
+}
+
+/// Result of [`ClusterStore::take_request`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestProgress {
+    /// It has not begun.
+    Waiting,
+    /// The holder of the agent has begun it.
+    Begun,
+    /// It has ended, and is deleted.
+    Ended(RequestOutcome),
+    /// It does not exist, or the worker that has begun it does not hold the agent any more. It is
+    /// deleted, and its outcome stays unknown.
+    Lost,
+}
+
+/// Item that a worker publishes to the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publication {
+    /// The agent that broadcasts; `None` for an event of a fiber.
+    pub agent: Option<AgentId>,
+    /// The broadcast or the event, JSON.
+    pub data: String,
+}
+
+/// Published item, as another worker reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedItem {
+    /// The worker that has published it.
+    pub worker: WorkerId,
+    /// Its number among the items of that worker.
+    pub number: u64,
+    /// The agent that broadcasts; `None` for an event of a fiber.
+    pub agent: Option<AgentId>,
+    /// The broadcast or the event; `None` where it was not asked for.
+    pub data: Option<String>,
+}
+
+/// Query for published items.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PublishedQuery {
+    /// The worker that asks. It does not get its own items.
+    pub worker: WorkerId,
+    /// Numbers of the last items that it has read, by worker. 0 for all others.
+    pub after: Vec<(WorkerId, u64)>,
+    /// Agents whose broadcasts it asks for.
+    pub agents: Vec<AgentId>,
+    /// Whether it asks for events of fibers.
+    pub events: bool,
+}
+
+/// Result of [`ClusterStore::published`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PublishedPage {
+    /// The items, by worker and number. Where the query asks for nothing there are none.
+    pub items: Vec<PublishedItem>,
+    /// The other workers that count as alive, with the numbers of their last items.
+    pub workers: Vec<(WorkerId, u64)>,
+    /// Whether there may be more items.
+    pub more: bool,
 }
 
 /// Ability of a store that several workers share.
@@ -140,4 +250,36 @@ pub trait ClusterStore: Send + Sync {
 
     /// Ends the hold of a worker on an agent.
     fn release_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<()>>;
+
+    /// Stores a request to an agent.
+    fn request(&self, request: NewAgentRequest) -> BoxFuture<'_, Result<()>>;
+
+    /// Begins the oldest request to an agent that has not begun, if `worker` holds the agent.
+    ///
+    /// A request begins once at most, and not after its time limit, by the clock of the store.
+    fn begin_request(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<Option<AgentRequest>>>;
+
+    /// Stores the outcome of a request that `worker` has begun; gives whether it was stored.
+    ///
+    /// It is not where the worker has ceased to hold the agent since the begin, also if it holds it
+    /// again, nor where the caller has withdrawn the request.
+    fn end_request(&self, id: String, worker: WorkerId, outcome: RequestOutcome) -> BoxFuture<'_, Result<bool>>;
+
+    /// Gives the progress of a request, and deletes it if it has ended or is lost.
+    fn take_request(&self, id: String) -> BoxFuture<'_, Result<RequestProgress>>;
+
+    /// Deletes a request; gives whether it is certain that it has not begun and never will.
+    fn withdraw_request(&self, id: String) -> BoxFuture<'_, Result<bool>>;
+
+    /// Stores items for other workers, numbered from `first`.
+    ///
+    /// An item that is stored stays as it is.
+    /// Items are kept for a minute at least, and not durably: a crash of the store may lose them.
+    fn publish(&self, worker: WorkerId, first: u64, items: Vec<Publication>) -> BoxFuture<'_, Result<()>>;
+
+    /// Reads the items that other workers have published.
+    fn published(&self, query: PublishedQuery) -> BoxFuture<'_, Result<PublishedPage>>;
+
+    /// Stores whether a worker listens to events of fibers.
+    fn set_listens(&self, worker: WorkerId, listens: bool) -> BoxFuture<'_, Result<()>>;
 }

@@ -12,7 +12,8 @@ pub enum ErrorKind {
     Store,
     /// The commit of a write failed, so the write may or may not be stored when the database is
     /// opened again. A call that names an id or a key is safe to repeat: see
-    /// [`Error::is_outcome_unknown`].
+    /// [`Error::is_outcome_unknown`]. Or a call of an agent has begun, and its outcome did not
+    /// arrive.
     OutcomeUnknown,
     /// A file of the database was removed or replaced while the runtime had it open. Nothing more
     /// is read or stored. Close the runtime, put the files back, and open the database again.
@@ -21,7 +22,8 @@ pub enum ErrorKind {
     DatabaseLost,
     /// A value could not be saved or restored exactly.
     Value,
-    /// A step took longer than its `timeout`.
+    /// A step took longer than its `timeout`, or a call of an agent has not begun within its time
+    /// limit, and never will.
     Timeout,
     /// The database is owned by a live process.
     Busy,
@@ -30,7 +32,7 @@ pub enum ErrorKind {
     Format,
     /// The builder was configured wrongly: no database, a missing resource, two fibers of one name.
     Setup,
-    /// A fiber of this name was not registered with the builder.
+    /// A fiber, a class of agents or a method of this name was not registered with the builder.
     NotRegistered,
     /// The id or key belongs to a fiber with another function or other arguments.
     Conflict,
@@ -47,9 +49,10 @@ pub enum ErrorKind {
     /// The code cannot resume all stored fibers, and the builder was configured to refuse to open
     /// then.
     Incompatible,
-    /// An agent could not be woken.
+    /// An agent could not be woken, or a method of it failed.
     Agent,
-    /// An agent is in the memory of another worker, where it can be called.
+    /// An agent is in the memory of another worker: its methods can be called by name, and it
+    /// cannot be woken here.
     AgentElsewhere,
     /// An operation is in doubt: it was started, and its outcome is unknown.
     OpUnknown,

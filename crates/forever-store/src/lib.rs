@@ -40,7 +40,10 @@ pub use chat::{
     MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
     TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
-pub use cluster::{Changes, ClusterStore, DeclineResult, Notification, TurnProgress, Watch, WorkerRow};
+pub use cluster::{
+    AgentRequest, Changes, ClusterStore, DeclineResult, NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage,
+    PublishedQuery, RequestOutcome, RequestProgress, TurnProgress, Watch, WorkerRow,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,

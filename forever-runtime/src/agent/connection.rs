@@ -1,8 +1,10 @@
 //! Connections to an agent, which receive its state and its broadcasts.
 use std::fmt;
+use std::sync::Arc;
 
+use super::hooks::Hooks;
 use super::pushed::{Message, Pushed};
-use super::registry::{Agents, Hold, Woken};
+use super::registry::{Agents, Hold};
 use crate::error::{Error, Result};
 use crate::fanout;
 use crate::runtime::link::Link;
@@ -11,7 +13,7 @@ use crate::runtime::race::race;
 /// Number of messages that are kept for a slow connection.
 pub(super) const KEPT: usize = 256;
 
-/// Connection to an agent, which keeps it awake.
+/// Connection to an agent, which keeps it awake if it is in the memory of this worker.
 ///
 /// State and broadcasts arrive in the order in which they were set and sent. For a slow connection
 /// 256 messages are kept; beyond that the oldest are lost, and [`Pushed::Missed`] has their number.
@@ -19,22 +21,26 @@ pub(super) const KEPT: usize = 256;
 pub struct Connection {
     /// Keeps the runtime open, if the handle did.
     _link: Link<Agents>,
-    woken: Woken,
+    hold: Hold,
+    /// The agent, unless another worker has it in memory.
+    _agent: Option<Arc<dyn Hooks>>,
     first: Option<Pushed>,
     pushes: fanout::Receiver<Pushed>,
 }
 
 impl Connection {
-    pub(super) async fn open(link: Link<Agents>, woken: Woken) -> Result<Self> {
-        let hold = &woken.hold;
+    pub(super) async fn open(link: Link<Agents>, hold: Hold, agent: Option<Arc<dyn Hooks>>) -> Result<Self> {
         let runtime = hold.runtime().ok_or_else(Error::closed)?;
         let slot = &hold.slot;
+        // What other workers have broadcast until now is not for this connection.
+        runtime.read_published().await?;
         // No state is stored or pushed between the first one and those that follow.
         let mut state = slot.state.lock().await;
         let first = super::state::known(&runtime, slot, &mut state).await?;
         let pushes = slot.pushes.get_or_init(|| fanout::Sender::new(KEPT)).subscribe();
         drop(state);
-        Ok(Connection { _link: link, woken, first: first.map(|text| Pushed::State(Message(text))), pushes })
+        let first = first.map(|text| Pushed::State(Message(text)));
+        Ok(Connection { _link: link, hold, _agent: agent, first, pushes })
     }
 
     /// The next message; `None` after the last one once the runtime is closed.
@@ -44,7 +50,7 @@ impl Connection {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
-        if let Some(runtime) = self.hold().runtime()
+        if let Some(runtime) = self.hold.runtime()
             && let Some(taken) = race(self.pushes.recv(), runtime.closing()).await
         {
             return Some(taken.into());
@@ -59,14 +65,10 @@ impl Connection {
         }
         self.pushes.try_recv().map(Pushed::from)
     }
-
-    fn hold(&self) -> &Hold {
-        &self.woken.hold
-    }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("agent", &self.hold().slot.id).finish_non_exhaustive()
+        f.debug_struct("Connection").field("agent", &self.hold.slot.id).finish_non_exhaustive()
     }
 }

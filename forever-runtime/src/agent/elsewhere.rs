@@ -2,20 +2,23 @@
 //! state shown in all of them, and schedules and keep-alives of workers that are gone.
 //!
 //! Agents of chat classes are not held by one worker: a client may connect to any of them, and
-//! what a chat is made of is in the database.
+//! what a chat is made of is in the database. Their calls are carried out by one of them, which
+//! holds the agent for that.
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tracing::{debug, warn};
 
 use super::cached::CachedState;
 use super::pushed::{Message, Pushed};
-use super::registry::Agents;
+use super::registry::{Agents, Woken};
 use super::{keep_alive, schedule};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::future::BoxFuture;
 use crate::runtime::cluster::Watcher;
+use crate::runtime::published::Inbound;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::sync::sleep;
@@ -32,6 +35,37 @@ impl Agents {
         self.shared.contains(&*id.class)
     }
 
+    fn held_for_calls(&self) -> MutexGuard<'_, HashSet<AgentId>> {
+        self.held_for_calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes an agent in the worker that carries out its calls.
+    ///
+    /// # Errors
+    /// As [`wake`](Agents::wake), and of kind [`ErrorKind::AgentElsewhere`] also for an agent of a
+    /// chat class whose calls another worker carries out.
+    pub(super) async fn wake_for_calls(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<Woken> {
+        let woken = self.wake(runtime, id).await?;
+        if self.is_shared(id) && runtime.cluster().is_some() && !self.held_for_calls().contains(id) {
+            let _alone = self.lock_of(id).lock().await;
+            self.hold_agent(runtime, id).await?;
+            self.held_for_calls().insert(id.clone());
+        }
+        Ok(woken)
+    }
+
+    /// Stores that this worker holds an agent.
+    async fn hold_agent(&self, runtime: &Runtime, id: &AgentId) -> Result<()> {
+        let Some(cluster) = runtime.cluster() else { return Ok(()) };
+        match cluster.hold_agent(id.clone(), runtime.worker).await? {
+            None => Ok(()),
+            Some(holder) => {
+                let way = "call a method there with `AgentHandle::call`, or send a message to one of its fibers";
+                Err(Error::new(ErrorKind::AgentElsewhere, format!("agent `{id}` is in the memory of {holder}: {way}")))
+            }
+        }
+    }
+
     fn lock_of(&self, id: &AgentId) -> &tokio::sync::Mutex<()> {
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
@@ -45,20 +79,17 @@ impl Agents {
     /// Of kind [`ErrorKind::AgentElsewhere`] when another worker has it in memory.
     pub(super) async fn become_holder(&self, id: &AgentId) -> Result<()> {
         let runtime = self.runtime()?;
-        let Some(cluster) = runtime.cluster().filter(|_| !self.is_shared(id)) else { return Ok(()) };
-        let _alone = self.lock_of(id).lock().await;
-        match cluster.hold_agent(id.clone(), runtime.worker).await? {
-            None => Ok(()),
-            Some(holder) => {
-                let why = format!("agent `{id}` is in the memory of {holder}: call it there, or send a message to one of its fibers");
-                Err(Error::new(ErrorKind::AgentElsewhere, why))
-            }
+        if runtime.cluster().is_none() || self.is_shared(id) {
+            return Ok(());
         }
+        let _alone = self.lock_of(id).lock().await;
+        self.hold_agent(&runtime, id).await
     }
 
     /// Lets other workers hold an agent that has left memory.
     pub(super) fn release(&self, runtime: &Arc<Runtime>, id: AgentId) {
-        if runtime.cluster().is_none() || self.is_shared(&id) {
+        let is_held = !self.is_shared(&id) || self.held_for_calls().remove(&id);
+        if runtime.cluster().is_none() || !is_held {
             return;
         }
         let (agents, of_task) = (self.weak(), Arc::clone(runtime));
@@ -66,7 +97,7 @@ impl Agents {
         let _ = runtime.start(async move {
             let (Some(agents), Some(cluster)) = (agents.upgrade(), of_task.cluster()) else { return };
             let _alone = agents.lock_of(&id).lock().await;
-            if agents.is_in_memory(&id) {
+            if agents.is_in_memory(&id) && (!agents.is_shared(&id) || agents.held_for_calls().contains(&id)) {
                 return;
             }
             if let Err(error) = cluster.release_agent(id.clone(), of_task.worker).await
@@ -80,6 +111,8 @@ impl Agents {
     /// Becomes the holder again of all agents in memory, after this worker counted as dead. Those
     /// that another worker holds by now leave memory.
     async fn hold_again(self: &Arc<Self>) {
+        // Those of chat classes are held again at their next call.
+        self.held_for_calls().clear();
         for id in self.in_memory() {
             if let Err(error) = self.become_holder(&id).await
                 && error.kind() == ErrorKind::AgentElsewhere
@@ -112,6 +145,7 @@ impl Watcher for AgentWatcher {
     fn watch(&self, watch: &mut Watch) {
         if let Some(agents) = self.0.upgrade() {
             watch.agents = agents.connected();
+            watch.requests = agents.requests.ids();
         }
     }
 
@@ -121,6 +155,12 @@ impl Watcher for AgentWatcher {
             let Ok(runtime) = agents.runtime() else { return };
             if changes.fenced {
                 agents.hold_again().await;
+            }
+            for id in &changes.requests {
+                agents.requests.news(id);
+            }
+            for id in &changes.requested {
+                agents.serve_requests(&runtime, id);
             }
             for (id, version) in &changes.agents {
                 if !agents.is_new_version(id, *version) {
@@ -132,13 +172,27 @@ impl Watcher for AgentWatcher {
             }
         })
     }
+
+    fn published(&self, inbound: &Inbound) {
+        let Some(agents) = self.0.upgrade() else { return };
+        match inbound {
+            Inbound::Broadcast(id, text) => {
+                if let Some(slot) = agents.slot(id) {
+                    slot.push(Pushed::Broadcast(Message(text.as_str().into())));
+                }
+            }
+            Inbound::Missed(missed) => agents.push_to_all(&Pushed::Missed(*missed)),
+        }
+    }
 }
 
 /// Begins to take in what other workers do with agents.
-pub(super) fn begin(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Result<()> {
+pub(super) async fn begin(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Result<()> {
     if runtime.cluster().is_none() {
         return Ok(());
     }
+    // What was published before is not for this process.
+    runtime.read_published().await?;
     runtime.watchers.add(Arc::new(AgentWatcher(Arc::downgrade(agents))));
     let (agents, of_task) = (Arc::clone(agents), Arc::clone(runtime));
     runtime.start(async move {

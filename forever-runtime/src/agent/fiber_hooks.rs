@@ -6,6 +6,7 @@ use tracing::warn;
 
 use super::class::BoxError;
 use super::registry::Agents;
+use super::requests;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::agent_hooks::{AgentHooks, EndedFiber, RecoveredFiber, Recovery};
 use crate::future::BoxFuture;
@@ -48,7 +49,13 @@ impl AgentHooks for Agents {
     fn ended<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: EndedFiber) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let told = async {
-                let woken = self.wake(runtime, agent).await?;
+                let woken = match self.wake(runtime, agent).await {
+                    Err(error) if error.kind() == ErrorKind::AgentElsewhere => {
+                        let agents = self.weak().upgrade().ok_or_else(Error::closed)?;
+                        return requests::tell_of_end(&agents, runtime, agent, &fiber).await;
+                    }
+                    woken => woken?,
+                };
                 woken.agent.ended(&fiber).await.map_err(|why| failed("on_fiber_completed", agent, why))
             };
             if let Err(why) = told.await

@@ -7,7 +7,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::call::AgentCall;
 use super::class::Agent;
 use super::connection::Connection;
 use super::keep_alive::KeepAlive;
@@ -145,25 +147,101 @@ impl<A: Agent> AgentHandle<A> {
         state::save(&*self.agents()?, &self.id, text).await
     }
 
-    /// Sends a value to all current connections. It is not stored.
+    /// Sends a value to all current connections, in all workers. It is not stored durably.
     ///
     /// # Errors
     /// When it cannot be written as JSON, or the runtime is gone.
     pub fn broadcast<V: Serialize + ?Sized>(&self, value: &V) -> Result<()> {
         let text = exact::to_string(value)
             .map_err(|why| Error::new(ErrorKind::Value, format!("what agent `{}` broadcasts cannot be saved: {why}", self.id)))?;
-        if let Some(slot) = self.agents()?.slot(&self.id) {
-            slot.push(Pushed::Broadcast(Message(text.into())));
+        let (agents, text): (_, Arc<str>) = (self.agents()?, text.into());
+        if let Some(slot) = agents.slot(&self.id) {
+            slot.push(Pushed::Broadcast(Message(Arc::clone(&text))));
+        }
+        if let Ok(runtime) = agents.runtime()
+            && runtime.cluster().is_some()
+        {
+            runtime.watchers.published.broadcast(&self.id, &text);
         }
         Ok(())
     }
 
-    /// Wakes the agent, keeps it awake, and receives its state and its broadcasts.
+    /// Calls a method of the agent by name, from any worker.
+    ///
+    /// The method is registered with [`Builder::callable`](crate::Builder::callable). The arguments
+    /// and the value are JSON. The calls of one agent are carried out one at a time, in the order
+    /// in which they arrive, by the worker that has the agent in memory. If there is none, this
+    /// worker wakes it. A call of an agent that another worker has in memory is a stored request:
+    /// it is carried out once at most, whatever dies.
+    ///
+    /// Dropping the future of a call that has not begun voids it.
+    ///
+    /// # Errors
+    /// - Of kind [`Timeout`](ErrorKind::Timeout) when it has not begun within the
+    ///   [time limit](AgentCall::within): then it never will.
+    /// - Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when it has begun, and its worker died
+    ///   or it did not end within the time limit. It is not repeated.
+    /// - Of kind [`Agent`](ErrorKind::Agent) when the method fails or panics, or the agent cannot be
+    ///   woken; also when a method calls its own agent, which would wait for itself.
+    /// - Of kind [`NotRegistered`](ErrorKind::NotRegistered) when the class or the method is not
+    ///   registered, and of kind [`Value`](ErrorKind::Value) when the arguments or the value cannot
+    ///   be saved or read.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use std::sync::Arc;
+    /// use forever::{Agent, AgentHandle, BoxError, Forever};
+    ///
+    /// struct Counter {
+    ///     me: AgentHandle<Counter>,
+    /// }
+    ///
+    /// impl Agent for Counter {
+    ///     const CLASS: &'static str = "counter";
+    ///     type State = u64;
+    /// }
+    ///
+    /// impl Counter {
+    ///     async fn add(self: Arc<Self>, n: u64) -> Result<u64, BoxError> {
+    ///         // No other call of this agent is in between.
+    ///         let sum = self.me.state().await? + n;
+    ///         self.me.set_state(&sum).await?;
+    ///         Ok(sum)
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// let builder = Forever::builder().in_memory().agent(|me| Counter { me }).callable("add", Counter::add);
+    /// let forever = builder.open().await?;
+    /// let visits = forever.agent::<Counter>("visits");
+    /// assert_eq!(visits.call::<u64>("add", 2).await?, 2);
+    /// assert_eq!(visits.call::<u64>("add", 3).await?, 5);
+    /// forever.close().await
+    /// # }
+    /// ```
+    pub fn call<R: DeserializeOwned>(&self, method: impl Into<String>, args: impl Serialize) -> AgentCall<R> {
+        let args = exact::to_string(&args).map_err(|why| why.to_string());
+        AgentCall::new(self.link.clone(), Arc::clone(&self.id), method.into(), args)
+    }
+
+    /// Receives the agent's state and its broadcasts.
+    ///
+    /// Wakes the agent and keeps it awake, unless another worker has it in memory: then the
+    /// connection receives the same, and does not keep it there.
     ///
     /// # Errors
     /// Those of [`wake`](AgentHandle::wake), or when the store cannot be read.
     pub async fn connect(&self) -> Result<Connection> {
-        Connection::open(self.link.clone(), self.request().await?).await
+        match self.request().await {
+            Ok(woken) => Connection::open(self.link.clone(), woken.hold, Some(woken.agent)).await,
+            Err(error) if error.kind() == ErrorKind::AgentElsewhere => {
+                let agents = self.agents()?;
+                let hold = agents.hold(&agents.runtime()?, &self.id);
+                Connection::open(self.link.clone(), hold, None).await
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Wakes the agent and keeps it awake until the guard is dropped or released.

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 
 use super::class::{Agent, BoxError};
 use super::due::Due;
+use super::method::Methods;
 use super::registry::Agents;
 use crate::error::{Result, chain};
 use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
@@ -54,7 +55,7 @@ impl<A: Agent> Hooks for A {
 }
 
 /// Result of a hook; a panic is an error.
-async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
+pub(super) async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
     let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_text(payload)));
     let hook = catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?;
     AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload))).map_err(shown)
@@ -76,20 +77,23 @@ pub(crate) trait Class: Send + Sync {
 
 /// The classes of the builder, by name.
 #[derive(Default)]
-pub(crate) struct Classes(pub(super) BTreeMap<&'static str, Arc<dyn Class>>);
+pub(crate) struct Classes {
+    pub(super) by_name: BTreeMap<&'static str, Arc<dyn Class>>,
+    pub(crate) methods: Methods,
+}
 
 impl Classes {
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Class>> {
-        self.0.get(name)
+        self.by_name.get(name)
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        self.0.keys().map(ToString::to_string).collect()
+        self.by_name.keys().map(ToString::to_string).collect()
     }
 }
 
 impl fmt::Debug for Classes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_struct("Classes").field("by_name", &self.names()).field("methods", &self.methods).finish()
     }
 }

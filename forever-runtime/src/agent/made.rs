@@ -38,7 +38,7 @@ impl Classes {
         if name.contains('/') {
             return refused(format!("the name of an agent class must not have a `/`: `{name}`"));
         }
-        if self.0.insert(name, Arc::new(Made { make, agent: PhantomData::<fn() -> A> })).is_some() {
+        if self.by_name.insert(name, Arc::new(Made { make, agent: PhantomData::<fn() -> A> })).is_some() {
             return refused(format!("two agent classes are called `{name}`"));
         }
         Ok(())

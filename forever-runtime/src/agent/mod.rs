@@ -3,11 +3,14 @@
 //!
 //! `hooks` puts all classes behind one trait. `registry` holds the agents in memory, wakes them and
 //! unloads them. `keep_alive`, `state` and `schedule` are the operations on an agent, in memory or
-//! not. `schedule_runner` runs what is due, and `fiber_hooks` is the interface for fibers.
+//! not. `method` has the methods that are called by name, `call` calls them, and `requests` does so
+//! where another worker holds the agent. `schedule_runner` runs what is due, and `fiber_hooks` is
+//! the interface for fibers.
 //! Invariants: each class and name has at most one instance in memory, for which `elsewhere` cares
 //! where several workers share a database, and no other hook runs before its `on_start` has
 //! succeeded.
 mod cached;
+mod call;
 mod class;
 mod connection;
 mod cron;
@@ -18,12 +21,15 @@ mod handle;
 mod hooks;
 mod keep_alive;
 mod made;
+mod method;
 mod pushed;
 mod registry;
+mod requests;
 mod schedule;
 mod schedule_runner;
 mod state;
 
+pub use call::AgentCall;
 pub use class::{Agent, BoxError};
 pub use connection::Connection;
 pub use due::Due;

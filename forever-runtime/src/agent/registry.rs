@@ -12,6 +12,7 @@ use super::cached::{CachedState, Heartbeat};
 use super::class::BoxError;
 use super::hooks::{Class, Classes, Hooks};
 use super::pushed::Pushed;
+use super::requests::Requests;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::agent_hooks::check_name;
 use crate::exec::executor::Executor;
@@ -63,6 +64,11 @@ pub(crate) struct Agents {
     /// Held while a worker becomes the holder of an agent or ceases to be it; one of them for each
     /// agent, by its hash.
     pub(super) holding: Vec<tokio::sync::Mutex<()>>,
+    /// Agents of [shared](Self::shared) classes that this worker holds all the same, because it
+    /// carries out their calls.
+    pub(super) held_for_calls: Mutex<HashSet<AgentId>>,
+    /// Calls between workers.
+    pub(super) requests: Requests,
     /// Schedules whose run has been handed to their agent, by id, until the outcome is stored.
     begun: Mutex<HashSet<String>>,
 }
@@ -111,6 +117,8 @@ pub(super) struct Slot {
     /// The stored state, as far as it is known. Locked while it is written, so that it is pushed in
     /// the order of storing.
     pub(super) state: Arc<tokio::sync::Mutex<CachedState>>,
+    /// Locked while a call of the agent is carried out: one at a time, in the order of arrival.
+    pub(super) calls: tokio::sync::Mutex<()>,
     /// Sender to the connections; made with the first one.
     pub(super) pushes: OnceLock<fanout::Sender<Pushed>>,
     /// Version of the stored state at the last look, where other workers may set it.
@@ -179,6 +187,7 @@ impl Slot {
             inner: Mutex::new(inner),
             heart: tokio::sync::Mutex::default(),
             state: Arc::default(),
+            calls: tokio::sync::Mutex::default(),
             pushes: OnceLock::new(),
             version: AtomicI64::new(-1),
         }
@@ -275,6 +284,8 @@ impl Agents {
             slots: Mutex::default(),
             shared,
             holding: (0..STRIPES).map(|_| tokio::sync::Mutex::default()).collect(),
+            held_for_calls: Mutex::default(),
+            requests: Requests::default(),
             begun: Mutex::default(),
         })
     }
@@ -344,6 +355,14 @@ impl Agents {
     pub(super) fn connected(&self) -> Vec<AgentId> {
         let connected = |slot: &&Arc<Slot>| slot.pushes.get().is_some_and(|pushes| pushes.receiver_count() > 0);
         self.slots().by_id.values().filter(connected).map(|slot| slot.id.clone()).collect()
+    }
+
+    /// Sends a message to the connections of all agents.
+    pub(super) fn push_to_all(&self, pushed: &Pushed) {
+        let slots: Vec<Arc<Slot>> = self.slots().by_id.values().map(Arc::clone).collect();
+        for slot in slots {
+            slot.push(pushed.clone());
+        }
     }
 
     /// Notes the version of an agent's stored state; says whether it is another one than before.

@@ -52,7 +52,7 @@ impl Agents {
             );
         }
         keep_alive::revive(self, runtime).await?;
-        elsewhere::begin(self, runtime)?;
+        elsewhere::begin(self, runtime).await?;
         schedule::arm(runtime, self).await?;
         // The clock may have been set back while no process was running.
         let (agents, of_task) = (Arc::clone(self), Arc::clone(runtime));

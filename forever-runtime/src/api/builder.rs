@@ -3,7 +3,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::{Agent, AgentHandle, Agents, Classes};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::agent::{Agent, AgentHandle, Agents, BoxError, Classes};
 use crate::api::forever::Forever;
 use crate::chat::{AgentLoop, Answer, ChatAgent, ChatClasses, ChatWatcher, Chats, ChildLoop};
 use crate::clock::{Clock, SystemClock};
@@ -205,6 +208,30 @@ impl Builder {
     pub fn chat_agent<A: ChatAgent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
         self.chat_classes.add::<A>();
         self.agent(make)
+    }
+
+    /// Registers a method of a class of agents, to be called by name from any worker with
+    /// [`AgentHandle::call`].
+    ///
+    /// `method` gets the agent and the arguments, which are read from JSON: one value, or a tuple.
+    /// A method of the type itself can be given by its path, as in
+    /// [`AgentHandle::call`]: `.callable("add", Counter::add)`.
+    ///
+    /// An error reaches the caller as its text, with the texts of its causes: the caller may be
+    /// another process. Clients of a server cannot call it, unless
+    /// [`Server::expose`](crate::serve::Server::expose) lets them.
+    pub fn callable<A, F, P, B, R, E>(mut self, name: impl Into<String>, method: F) -> Self
+    where
+        A: Agent,
+        F: Fn(Arc<A>, P) -> B + Send + Sync + 'static,
+        P: DeserializeOwned + Send + 'static,
+        B: Future<Output = Result<R, E>> + Send + 'static,
+        R: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+    {
+        let name: String = name.into();
+        self.classes = self.classes.and_then(|mut classes| classes.methods.add(&name, method).map(|()| classes));
+        self
     }
 
     /// Adds the model and tools of [`Turn::run_agent_loop`](crate::chat::Turn::run_agent_loop).

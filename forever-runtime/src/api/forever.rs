@@ -413,8 +413,12 @@ impl Forever {
     }
 
     /// Stream of the events of all fibers from now on.
+    ///
+    /// Events of fibers that other workers run come through the database; see [`Events`].
     pub fn events(&self) -> Events {
-        self.runtime().listeners.listen()
+        let events = self.runtime().listeners.listen();
+        self.runtime().watchers.look_soon();
+        events
     }
 
     /// Runs a closure as a fiber: no macro, no arguments, no resume in the middle.

@@ -193,6 +193,18 @@ pub struct EndedFiber {
 }
 
 impl EndedFiber {
+    /// As JSON, for another worker.
+    pub(crate) fn json(&self) -> String {
+        let state = self.state.to_string();
+        serde_json::json!({ "id": self.id, "name": self.name, "state": state, "text": &*self.text }).to_string()
+    }
+
+    pub(crate) fn from_json(text: &str) -> Result<Self, String> {
+        let row: serde_json::Value = serde_json::from_str(text).map_err(|why| why.to_string())?;
+        let of = |name: &str| row[name].as_str().ok_or_else(|| format!("an ended fiber has no `{name}`"));
+        Ok(EndedFiber { id: of("id")?.to_owned(), name: of("name")?.to_owned(), state: of("state")?.parse()?, text: of("text")?.into() })
+    }
+
     /// Id of the fiber.
     pub fn id(&self) -> &str {
         &self.id

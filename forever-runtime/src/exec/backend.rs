@@ -1,5 +1,6 @@
 //! Backend of a running fiber: stores its checkpoints, and answers its requests from the store.
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -156,7 +157,7 @@ impl StoreBackend {
         }
         self.progressed();
         debug!(at, number, bytes, "checkpoint");
-        self.tell(EventKind::StepFinished { step: at, checkpoint: number });
+        self.tell(EventKind::StepFinished { step: at.into(), checkpoint: number });
         if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
     }
 }
@@ -237,8 +238,8 @@ impl RunBackend for StoreBackend {
         if let (EventKind::StepRetried { failed, error, .. }, Some(mut history)) = (&what, self.history()) {
             history.attempt_failed(*failed, error);
         }
-        let step = match what {
-            EventKind::StepStarted { step } => Some(Some((step, self.exec.runtime.clock.now()))),
+        let step = match &what {
+            EventKind::StepStarted { step: Cow::Borrowed(step) } => Some(Some((*step, self.exec.runtime.clock.now()))),
             EventKind::StepFinished { .. } => Some(None),
             _ => None,
         };

@@ -205,7 +205,7 @@ impl Frame {
             return Restore(None);
         }
         self.reach(cut);
-        self.run.backend.tell(EventKind::StepStarted { step: spec.name });
+        self.run.backend.tell(EventKind::StepStarted { step: spec.name.into() });
         Restore(Some(()))
     }
 

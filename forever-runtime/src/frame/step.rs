@@ -164,7 +164,7 @@ impl<E> Attempts<E> {
         warn!(step, failed, error = shown, wait_ms = wait.as_millis(), "step failed and is retried");
         let next_ms = sink.now_ms().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
         self.op.record_failed(failed, Some(OpRetry { error: error.clone(), next_ms })).await;
-        sink.tell(EventKind::StepRetried { step, failed, error: error.into() });
+        sink.tell(EventKind::StepRetried { step: step.into(), failed, error: error.into() });
         sink.sleep(wait).await;
     }
 }

@@ -443,7 +443,7 @@ impl<E> Effect<E> {
     /// Begins an attempt.
     fn begin<T>(&self) -> Next<T, Trouble<E>> {
         let op = self.op();
-        op.shared.run.backend.tell(EventKind::StepStarted { step: op.step() });
+        op.shared.run.backend.tell(EventKind::StepStarted { step: op.step().into() });
         Next::Run
     }
 

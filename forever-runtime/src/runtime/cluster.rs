@@ -6,10 +6,12 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::error::{Result, chain};
 use crate::future::BoxFuture;
+use crate::runtime::published::{self, Inbound, Published};
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::sync::{Mutex, sleep};
@@ -32,11 +34,21 @@ pub(crate) trait Watcher: Send + Sync {
 
     /// Takes in what is stored of them.
     fn changed<'a>(&'a self, changes: &'a Changes) -> BoxFuture<'a, ()>;
+
+    /// Takes in what another worker has published.
+    fn published(&self, inbound: &Inbound) {
+        let _ = inbound;
+    }
 }
 
 /// The watchers of a runtime.
 #[derive(Default)]
-pub(crate) struct Watchers(Mutex<Vec<Arc<dyn Watcher>>>);
+pub(crate) struct Watchers {
+    all: Mutex<Vec<Arc<dyn Watcher>>>,
+    pub(crate) published: Published,
+    /// Rung for a look before the next one is due.
+    look: Notify,
+}
 
 impl std::fmt::Debug for Watchers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -46,11 +58,16 @@ impl std::fmt::Debug for Watchers {
 
 impl Watchers {
     pub(crate) fn add(&self, watcher: Arc<dyn Watcher>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
+    }
+
+    /// Lets the next look come at once.
+    pub(crate) fn look_soon(&self) {
+        self.look.notify_one();
     }
 
     fn all(&self) -> Vec<Arc<dyn Watcher>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -67,6 +84,18 @@ impl Runtime {
             watcher.watch(&mut watch);
         }
         watch
+    }
+
+    /// Takes in what other workers have published.
+    pub(crate) async fn read_published(&self) -> Result<()> {
+        let Some(cluster) = self.cluster() else { return Ok(()) };
+        let inbound = self.watchers.published.read(self, cluster, self.watched().agents).await?;
+        for inbound in &inbound {
+            for watcher in self.watchers.all() {
+                watcher.published(inbound);
+            }
+        }
+        Ok(())
     }
 
     /// Takes in what other workers have changed.
@@ -91,27 +120,37 @@ impl Runtime {
 }
 
 /// Whether something in this process waits for more than cancels.
-fn is_busy(watch: &Watch) -> bool {
-    let Watch { worker: _, fibers, receivers, turns, chats, agents } = watch;
-    !(fibers.is_empty() && receivers.is_empty() && turns.is_empty() && chats.is_empty() && agents.is_empty())
+fn is_busy(runtime: &Runtime) -> bool {
+    let watch = &runtime.watched();
+    let Watch { worker: _, fibers, receivers, turns, chats, agents, requests } = watch;
+    let waits =
+        !(fibers.is_empty() && receivers.is_empty() && turns.is_empty() && chats.is_empty() && agents.is_empty() && requests.is_empty());
+    waits || runtime.listeners.is_heard()
 }
 
 /// Looks for changes of other workers until the runtime closes. `on_ready` is called when fibers
 /// may be ready that this worker was not told of.
 pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready: impl Fn() -> F) {
     let mut failed = false;
+    // A runtime that closes publishes nothing.
+    let _ = runtime.start(published::run(Arc::clone(&runtime)));
     loop {
         let Some(cluster) = runtime.cluster() else { return };
-        let pause = if is_busy(&runtime.watched()) { LOOK } else { IDLE_LOOK };
+        let pause = if is_busy(&runtime) { LOOK } else { IDLE_LOOK };
         let notified = async {
             let notification = cluster.notified().await;
-            // Those that follow closely are taken in together with it.
-            sleep(PAUSE).await;
+            if !notification.requested {
+                // Those that follow closely are taken in together with it.
+                sleep(PAUSE).await;
+            }
             notification
         };
-        let waited = race(race(notified, sleep(pause)), runtime.closing()).await;
+        let sooner = async {
+            race(sleep(pause), runtime.watchers.look.notified()).await;
+        };
+        let waited = race(race(notified, sooner), runtime.closing()).await;
         let Some(notification) = waited else { return };
-        if let Some(Notification { ready: true }) = notification {
+        if let Some(Notification { ready: true, .. }) = notification {
             on_ready().await;
         }
         match look(&runtime, cluster).await {
@@ -129,5 +168,6 @@ pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready:
 async fn look(runtime: &Runtime, cluster: &dyn ClusterStore) -> Result<()> {
     let changes = cluster.changes(runtime.watched()).await?;
     runtime.take_in(&changes).await;
-    Ok(())
+    runtime.watchers.published.set_listeners(runtime, cluster, changes.listeners, changes.listens).await?;
+    runtime.read_published().await
 }

@@ -1,4 +1,5 @@
 //! Events of fibers, broadcast to listeners. A fiber never waits for a listener.
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -38,19 +39,19 @@ pub enum EventKind {
     /// The body of a step begins.
     StepStarted {
         /// The stored name of the step.
-        step: &'static str,
+        step: Cow<'static, str>,
     },
     /// A cut point is complete: its checkpoint is stored.
     StepFinished {
         /// The stored name of the cut point.
-        step: &'static str,
+        step: Cow<'static, str>,
         /// Number of checkpoints of the fiber, including this one.
         checkpoint: u64,
     },
     /// An attempt of a step failed, and another one will follow.
     StepRetried {
         /// The stored name of the step.
-        step: &'static str,
+        step: Cow<'static, str>,
         /// Number of failed attempts.
         failed: u32,
         /// Text of the error, with its causes.
@@ -96,14 +97,31 @@ pub enum EventKind {
 pub enum Told {
     /// An event.
     Event(Event),
-    /// Number of events that were dropped because the listener was too slow.
+    /// Number of events that were dropped because the listener was too slow, or that another
+    /// worker could not pass on. For a worker that is gone it is 1: what it had not passed on is
+    /// not known.
     Missed(u64),
 }
+
+/// Passes events on to other workers.
+type Relay = Box<dyn Fn(&Event) + Send + Sync>;
 
 /// The listeners of a runtime.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    all: Mutex<Vec<Weak<Queue>>>,
+    all: Mutex<All>,
+}
+
+#[derive(Default)]
+struct All {
+    queues: Vec<Weak<Queue>>,
+    relay: Option<Relay>,
+}
+
+impl fmt::Debug for All {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("All").field("queues", &self.queues).finish_non_exhaustive()
+    }
 }
 
 impl Listeners {
@@ -120,27 +138,56 @@ impl Listeners {
 
     fn add(&self, capacity: usize) -> Events {
         let queue = Arc::new(Queue { capacity, state: Mutex::default() });
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|listener| listener.strong_count() > 0);
-        all.push(Arc::downgrade(&queue));
+        let mut all = self.all();
+        all.queues.retain(|listener| listener.strong_count() > 0);
+        all.queues.push(Arc::downgrade(&queue));
         Events { queue }
     }
 
-    /// Sends an event to all listeners; it is made only if there are any.
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is a listener.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.all().queues.iter().any(|listener| listener.strong_count() > 0)
+    }
+
+    /// Passes events of this process on from now on, or ceases to.
+    pub(crate) fn set_relay(&self, relay: Option<impl Fn(&Event) + Send + Sync + 'static>) {
+        self.all().relay = relay.map(|relay| Box::new(relay) as Relay);
+    }
+
+    /// Whether events of this process are passed on.
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.all().relay.is_some()
+    }
+
+    /// Sends an event of this process to all listeners; it is made only if there are any.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.is_empty() {
+        let all = self.all();
+        if all.queues.is_empty() && all.relay.is_none() {
             return;
         }
         let event = event();
-        for listener in all.iter().filter_map(Weak::upgrade) {
-            listener.push(event.clone());
+        if let Some(relay) = &all.relay {
+            relay(&event);
+        }
+        for listener in all.queues.iter().filter_map(Weak::upgrade) {
+            listener.push(Told::Event(event.clone()));
+        }
+    }
+
+    /// Sends what another worker has passed on to all listeners.
+    pub(crate) fn tell_of_others(&self, told: &Told) {
+        for listener in self.all().queues.iter().filter_map(Weak::upgrade) {
+            listener.push(told.clone());
         }
     }
 
     /// Ends all streams.
     pub(crate) fn close(&self) {
-        for listener in self.all.lock().unwrap_or_else(PoisonError::into_inner).drain(..).filter_map(|l| l.upgrade()) {
+        for listener in self.all().queues.drain(..).filter_map(|l| l.upgrade()) {
             listener.end();
         }
     }
@@ -161,8 +208,15 @@ struct State {
 }
 
 impl Queue {
-    fn push(&self, event: Event) {
+    fn push(&self, told: Told) {
         let mut state = self.state();
+        let event = match told {
+            Told::Event(event) => event,
+            Told::Missed(missed) => {
+                state.missed = state.missed.saturating_add(missed);
+                return wake(state);
+            }
+        };
         if state.events.len() == self.capacity {
             state.events.pop_front();
             state.missed += 1;
@@ -191,6 +245,10 @@ fn wake(mut state: MutexGuard<'_, State>) {
 }
 
 /// Stream of events, from the call of [`Forever::events`](crate::Forever::events) on.
+///
+/// Where several workers share a database, these are the events of all of them. Another worker
+/// passes its events on once it knows that there is a listener here, within a second; they arrive
+/// later than those of this process, in the order of each worker.
 ///
 /// It is a [`Stream`], and has [`next`](Events::next). For a slow listener it keeps 1024 events;
 /// beyond that the oldest are dropped and counted ([`Told::Missed`]). A fiber never waits for a
@@ -259,7 +317,7 @@ mod tests {
         let listeners = Listeners::default();
         drop(listeners.listen());
         listeners.listen();
-        listeners.all.lock().unwrap().retain(|l| l.strong_count() > 0);
+        listeners.all().queues.retain(|l| l.strong_count() > 0);
         listeners.tell(|| unreachable!());
     }
 }

@@ -286,6 +286,27 @@ impl Server {
         self
     }
 
+    /// Lets clients call a method that is registered with
+    /// [`Builder::callable`](crate::Builder::callable), as `agent.call(name, args)`.
+    ///
+    /// It is carried out by the worker that carries out the calls of the agent, whichever worker
+    /// the client is connected to ([`AgentHandle::call`]). A single argument is passed as it is,
+    /// several as a tuple, and none as `()`. A client that is gone voids calls that have not begun.
+    /// If the call fails, the client receives only that it did.
+    pub fn expose<A: ChatAgent>(self, name: impl Into<String>) -> Self {
+        let name: String = name.into();
+        let method = name.clone();
+        self.callable(name, move |agent: AgentHandle<A>, mut args: Vec<Value>| {
+            let args = match args.len() {
+                0 => Value::Null,
+                1 => args.remove(0),
+                _ => Value::Array(args),
+            };
+            let call = agent.call::<Value>(method.clone(), args);
+            async move { Ok(call.await?) }
+        })
+    }
+
     /// Returns the routes, to be served by the program.
     ///
     /// Serve them with `into_make_service_with_connect_info::<SocketAddr>()`: clients without a

@@ -39,7 +39,8 @@ pub(crate) enum Until {
     Time(Duration),
 }
 
-/// How long the orders that are left may take when nothing is killed any more.
+/// How long the log may stay as it is, when nothing is killed any more, before orders that have not
+/// ended count as lost. On a busy machine they end late.
 const LAST: Duration = Duration::from_secs(120);
 
 /// How often the log is read.
@@ -331,11 +332,14 @@ impl Stage<'_> {
         println!("nothing is killed any more; the orders that are left end");
         self.go_on(Instant::now() + Duration::from_secs(3600))?;
         fs::write(last_call(self.dir), "")?;
-        let begun = Instant::now();
+        let (mut changed, mut known) = (Instant::now(), 0);
         let mut finished = false;
-        while !finished && begun.elapsed() < LAST {
+        while !finished && changed.elapsed() < LAST {
             std::thread::sleep(LOOK);
             self.follow()?;
+            if self.story.lines.len() > std::mem::replace(&mut known, self.story.lines.len()) {
+                changed = Instant::now();
+            }
             finished = self.story.lines.iter().rev().take(100).any(|line| line.what == "all-ended");
         }
         for place in &mut self.places {
@@ -375,6 +379,17 @@ impl Stage<'_> {
             ms(part(50)),
             ms(part(99)),
             ms(takeovers.last())
+        );
+        let heard = |what: &str| findings.calls_heard.get(what).copied().unwrap_or_default();
+        println!(
+            "calls={} answered={} unknown={} void={} failed={} repeated_calls={} lost_answers={}",
+            findings.calls,
+            heard("answered"),
+            heard("unknown"),
+            heard("void"),
+            heard("failed"),
+            findings.repeated_calls,
+            findings.lost_answers
         );
         let Findings { fibers, finished_steps, repeated, lost, duplicates, .. } = findings;
         // A run in which nothing happened shows nothing.

@@ -16,6 +16,15 @@ pub(crate) struct Findings {
     /// Bodies that a worker began although another one had finished their steps, and whose results
     /// were refused.
     pub(crate) late_bodies: usize,
+    /// Calls of agents that were carried out.
+    pub(crate) calls: usize,
+    /// What their callers heard, by the word in the log.
+    pub(crate) calls_heard: BTreeMap<String, usize>,
+    /// Calls that were carried out more than once.
+    pub(crate) repeated_calls: usize,
+    /// Calls that were answered without being carried out, or carried out although the caller heard
+    /// that they never begin.
+    pub(crate) lost_answers: usize,
     /// Results that were waited for in another worker.
     pub(crate) heard: usize,
     /// What is not as promised.
@@ -39,11 +48,38 @@ struct Order {
     begun: BTreeMap<(u32, String), bool>,
 }
 
+/// Compares the calls of agents that were carried out with what their callers heard.
+fn audit_calls(lines: &[Line], findings: &mut Findings) {
+    let mut carried_out: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in lines.iter().filter(|line| line.what == "carried-out") {
+        *carried_out.entry(&line.about).or_default() += 1;
+    }
+    findings.calls = carried_out.len();
+    for (call, times) in carried_out.iter().filter(|(_, times)| **times > 1) {
+        findings.repeated_calls += 1;
+        findings.faults.push(format!("call `{call}` was carried out {times} times"));
+    }
+    for line in lines.iter().filter(|line| ["answered", "unknown", "void", "failed"].contains(&line.what.as_str())) {
+        *findings.calls_heard.entry(line.what.clone()).or_default() += 1;
+        let is_carried_out = carried_out.contains_key(line.about.as_str());
+        let is_wrong = match line.what.as_str() {
+            "answered" => !is_carried_out || line.detail != line.about,
+            "void" => is_carried_out,
+            _ => false,
+        };
+        if is_wrong {
+            findings.lost_answers += 1;
+            findings.faults.push(format!("call `{}` is {}, and carried out: {is_carried_out}", line.about, line.what));
+        }
+    }
+}
+
 pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>) -> Findings {
     let mut findings = Findings::default();
     let mut orders: BTreeMap<&str, Order> = BTreeMap::new();
     let mut died: BTreeMap<u32, u64> = BTreeMap::new();
     let (mut accepted, mut ended, mut heard) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+    audit_calls(lines, &mut findings);
     for line in lines {
         let (about, process) = (line.about.as_str(), line.process);
         let detail = || line.detail.clone();

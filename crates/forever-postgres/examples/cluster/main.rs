@@ -9,10 +9,11 @@
 //!
 //! The program starts itself as workers: processes that open the same database, start orders, and
 //! run them. An order picks its items in steps, charges a card in an effect, starts a child,
-//! sleeps, and waits for a message. The first process is the adversary. It kills workers with
-//! SIGKILL, pauses them with SIGSTOP for shorter and for longer than their lease, lets them
-//! close, with `--crashes` it crashes the server of the database, and with `--partitions` it cuts
-//! workers off from the server. Each worker that is gone is replaced by a new one.
+//! sleeps, and waits for a message. All workers call the same three agents. The first process is
+//! the adversary. It kills workers with SIGKILL, pauses them with SIGSTOP for shorter and for
+//! longer than their lease, lets them close, with `--crashes` it crashes the server of the
+//! database, and with `--partitions` it cuts workers off from the server. Each worker that is gone
+//! is replaced by a new one.
 //!
 //! Without `--url` it starts a Postgres server of its own in a temporary folder, from the
 //! installed programs.
@@ -22,6 +23,7 @@
 //! reads the log without the library:
 //!
 //! ```text
+//! calls=N answered=N unknown=N void=N repeated_calls=0 lost_answers=0
 //! deaths=N fibers=N finished_steps=N repeated_finished_steps=0 lost_fibers=0 duplicate_effects=0
 //! audit=ok
 //! ```
@@ -33,6 +35,10 @@
 //!   stored once more.
 //! - `lost_fibers`: accepted orders that have not ended, or have a wrong result; the same for
 //!   results that another worker has waited for.
+//! - `calls`: calls of agents that were carried out, most of them by another worker than the
+//!   caller's. `answered`, `unknown` and `void` are what callers heard. `repeated_calls` were
+//!   carried out more than once. `lost_answers` were answered without being carried out, or carried
+//!   out although the caller heard that they never begin.
 //! - `duplicate_effects`: charges of an order beyond its first.
 //!
 //! A worker that is paused while others take over its orders does not know, when it goes on, that
@@ -55,6 +61,7 @@ mod partition;
 #[path = "../../tests/it/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the store use more of it")]
 mod server;
+mod till;
 #[path = "../../../../examples/support/victim.rs"]
 mod victim;
 mod worker;

@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::journal::Reader;
 use crate::orders::{Desk, ITEMS, PAID, PRICE, order, parcel};
+use crate::till::{self, Till};
 use crate::victim::end_with_the_first;
 
 /// Arguments of a worker.
@@ -34,6 +35,9 @@ pub(crate) fn last_call(dir: &std::path::Path) -> PathBuf {
 
 /// Most orders of a life that are under way at a time.
 const OPEN: usize = 12;
+
+/// How long a till stays in memory without a call.
+const TILL_IDLE: Duration = Duration::from_millis(300);
 
 /// Time between two orders.
 const PACE: Duration = Duration::from_millis(60);
@@ -64,7 +68,9 @@ async fn open(orders: &Orders) -> anyhow::Result<Forever> {
     loop {
         let opened = async {
             let store = PostgresStore::builder(&orders.url).schema(&orders.schema).lease(orders.lease).connect().await?;
+            let dir = orders.dir.clone();
             let builder = Forever::builder().store(store).fiber::<order>().fiber::<parcel>();
+            let builder = builder.agent(move |_| Till::new(&dir)).callable("ring", Till::ring).idle_timeout(TILL_IDLE);
             builder.resource(Desk::new(&orders.dir).map_err(|why| forever::Error::new(ErrorKind::Setup, format!("{why:#}")))?).open().await
         };
         match opened.await {
@@ -84,12 +90,18 @@ struct Shop {
 impl Shop {
     async fn trade(self: Arc<Self>) -> anyhow::Result<()> {
         let mut reader = Reader::open(&self.orders.dir)?;
-        let (mut unpaid, mut accepted, mut made) = (Vec::new(), BTreeMap::new(), 0_u32);
+        let (mut unpaid, mut accepted, mut made, mut rung) = (Vec::new(), BTreeMap::new(), 0_u32, 0_u32);
         while !last_call(&self.orders.dir).exists() {
             for line in reader.next()? {
                 if line.what == "accepted" {
                     accepted.insert(line.about, line.process);
                 }
+            }
+            // A till that is called without a pause stays where it is.
+            if made % 32 < 28 {
+                let call = format!("c{}-{}-{rung}", self.orders.worker, self.orders.life);
+                tokio::spawn(till::ring(self.forever.clone(), self.orders.dir.clone(), call, rung));
+                rung += 1;
             }
             if unpaid.len() < OPEN {
                 let id = format!("o{}-{}-{made}", self.orders.worker, self.orders.life);

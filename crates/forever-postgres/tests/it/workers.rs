@@ -23,7 +23,7 @@ async fn joined(builder: Builder) -> (PostgresStore, i64) {
 }
 
 /// Two workers over a schema of their own, with a lease of so many seconds; `None` without a server.
-async fn two_workers(lease: u64) -> Option<[(PostgresStore, i64); 2]> {
+pub(crate) async fn two_workers(lease: u64) -> Option<[(PostgresStore, i64); 2]> {
     let builder = PostgresStore::builder(cluster::url()?).schema(cluster::schema()).lease(Duration::from_secs(lease));
     Some([joined(builder.clone()).await, joined(builder).await])
 }
@@ -63,7 +63,7 @@ async fn fibers_of_a_dead_worker_are_ready_elsewhere_before_its_lease_runs_out()
 }
 
 /// Waits until a worker holds its lock.
-async fn shows_life(store: &PostgresStore, worker: i64) {
+pub(crate) async fn shows_life(store: &PostgresStore, worker: i64) {
     let begun = Instant::now();
     while !store.shows_life(worker).await.unwrap() {
         assert!(begun.elapsed() < SOON);

@@ -1,9 +1,12 @@
 //! Whole runtimes over the store: one worker that is killed and opened again, and two that share a database.
 mod agents;
+mod calls;
 #[path = "../it/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the store alone use more of it")]
 mod cluster;
 mod elsewhere;
+mod events;
+mod serve;
 mod versions;
 
 use std::sync::{Arc, Mutex};

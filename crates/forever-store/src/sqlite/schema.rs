@@ -32,7 +32,7 @@ const MIGRATIONS: &[Migration] = &[
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 58] = [
+pub(super) const NAMES: [&str; 59] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -45,6 +45,7 @@ pub(super) const NAMES: [&str; 58] = [
     "fibers_agent",
     "fibers_ended",
     "fibers_function",
+    "fibers_key",
     "fibers_open",
     "fibers_parent",
     "incidents",
@@ -111,7 +112,10 @@ pub(crate) fn migrate(conn: &mut Connection, from: i32) -> rusqlite::Result<()> 
     // A damaged row may refer to one that there is not. It is moved with the others.
     let checks: bool = conn.pragma_query_value(None, "foreign_keys", |r| r.get(0))?;
     conn.pragma_update(None, "foreign_keys", false)?;
+    // A view of the program may read a table that is replaced. It is not checked meanwhile.
+    conn.pragma_update(None, "legacy_alter_table", true)?;
     let migrated = run(conn, missing);
+    conn.pragma_update(None, "legacy_alter_table", false)?;
     conn.pragma_update(None, "foreign_keys", checks)?;
     conn.pragma_update(None, "ignore_check_constraints", false)?;
     migrated

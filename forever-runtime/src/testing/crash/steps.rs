@@ -1,5 +1,6 @@
 //! Events of a run: how often the bodies of steps began and may have begun, and whether reported
 //! events were stored.
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::image::{Image, Names};
@@ -32,8 +33,8 @@ impl Steps {
         let mut open: BTreeMap<String, (u64, Vec<&'static str>)> = BTreeMap::new();
         for event in events {
             let id = &*event.fiber;
-            match event.kind {
-                EventKind::StepStarted { step } => {
+            match &event.kind {
+                EventKind::StepStarted { step: Cow::Borrowed(step) } => {
                     self.begun.entry((id.to_owned(), step)).or_default().begun += 1;
                     let after = passed.get(id).copied().unwrap_or_default();
                     let open = open.entry(id.to_owned()).or_insert_with(|| (after, Vec::new()));
@@ -42,7 +43,7 @@ impl Steps {
                     }
                     open.1.push(step);
                 }
-                EventKind::StepFinished { checkpoint, .. } => drop(passed.insert(id.to_owned(), checkpoint)),
+                EventKind::StepFinished { checkpoint, .. } => drop(passed.insert(id.to_owned(), *checkpoint)),
                 _ => {}
             }
         }

@@ -1,4 +1,5 @@
 //! Agents: waking and leaving, state, keep-alive, schedules. Time is virtual.
+mod calls;
 mod dying;
 mod fibers;
 mod given_up;
