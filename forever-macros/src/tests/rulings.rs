@@ -191,6 +191,10 @@ fn a_closure_is_made_again_from_what_it_captures() {
     let is_checked = |made: &str| expansion(&format!("let f = {made}; step!(\"s\", b()); c(f(1));")).contains("p_0_is_copied");
     assert_eq!([is_checked("move |q| g(q, p.0)"), is_checked("move |q| g(q, &p.0)")], [true, false], "a field that is moved");
     assert_eq!(at_s("for x in &a { let f = |q| q + x; step!(\"s\", b()); c(f(1)); }"), "a, a at");
+    let of_a_field = |rest: &str| expansion(&format!("let r = e(); let f = move |q| q + r.0; {rest} step!(\"s\", b()); c(r.1);"));
+    assert!(of_a_field("c(f(1));").contains("remains::"), "a closure that no step keeps takes the field");
+    let kept_on = of_a_field("step!(\"t\", b()); c(f(1));");
+    assert!(!kept_on.contains("remains::"), "one that is kept borrows it, so that `r` stays whole: {kept_on}");
     let changing = "let mut m = e(); m.push(1);";
     let over_an_item = format!("{changing} for x in &m {{ let f = |q| q + x; step!(\"s\", b()); c(f(1)); }}");
     assert_eq!(at_s(&over_an_item), "m, m at", "an item is what it is for the whole round");
