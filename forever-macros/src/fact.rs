@@ -7,7 +7,7 @@ use proc_macro2::{Ident, Span};
 /// File and line make it the only one of its name in a crate: the compiler shows such a name
 /// without the path to the generated module that it is in.
 pub(crate) fn name(what: &str, is: &str, span: Span) -> Ident {
-    let place = proc_macro::is_available().then(|| place(span.unwrap())).unwrap_or_default();
+    let place = if proc_macro::is_available() { place(span.unwrap()) } else { String::new() };
     Ident::new(&format!("{}{place}_{is}", word(what)), span)
 }
 

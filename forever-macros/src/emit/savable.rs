@@ -277,7 +277,6 @@ pub(super) fn stored_by(body: &Body) -> BTreeMap<VarId, (CutId, &'static str)> {
     fn walk(block: &Block, body: &Body, found: &mut BTreeMap<VarId, (CutId, &'static str)>) {
         for stmt in &block.stmts {
             match &stmt.kind {
-                StmtKind::Plain(_) => {}
                 StmtKind::Cut { cut, bind: Bind::Let { pat, .. } } => {
                     let is_name = crate::scan::simple_name(pat).is_some() && !matches!(pat, Pat::Type(_));
                     let required = match &body.cuts[*cut].body {
@@ -289,7 +288,7 @@ pub(super) fn stored_by(body: &Body) -> BTreeMap<VarId, (CutId, &'static str)> {
                     let own = stmt.declares.iter().filter(|_| stmt.remainders.is_empty());
                     found.extend(own.map(|var| (*var, (*cut, required))));
                 }
-                StmtKind::Cut { .. } => {}
+                StmtKind::Plain(_) | StmtKind::Cut { .. } => {}
                 StmtKind::Control { control, .. } => match control {
                     Control::Branch(branch) => branch.arms.iter().for_each(|arm| walk(&arm.block, body, found)),
                     Control::Loop { body: inner, .. } | Control::Scope { body: inner, .. } => walk(inner, body, found),

@@ -20,9 +20,7 @@ impl Emit<'_> {
             CutBody::Spawn(invocation) => {
                 let invocation = self.rewrite_expr(invocation);
                 let it = Ident::new("invocation", Span::mixed_site().located_at(invocation.span()));
-                let private = self.cx.private;
-                // Asked first, so that its error is the trait's alone.
-                quote_spanned!(span=> { let #it = #invocation; #private::Fiber::__is_fiber(&#it); #fiber.spawn(#it).await })
+                quote_spanned!(span=> { let #it = #invocation; #fiber.spawn(#it).await })
             }
             CutBody::Sleep(End::In(duration)) => self.given(span, duration, |it| quote_spanned!(span=> #fiber.deadline_in(#it))),
             CutBody::Sleep(End::At(time)) => self.given(span, time, |it| quote_spanned!(span=> #fiber.deadline_at(#it))),

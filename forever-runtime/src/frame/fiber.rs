@@ -30,9 +30,6 @@ pub trait Fiber: Send + Sized + 'static {
     const MACHINE: &'static Machine;
 
     #[doc(hidden)]
-    fn __is_fiber(&self) {}
-
-    #[doc(hidden)]
     fn needs(needs: &mut Needs<'_>);
 
     /// Saves the arguments, or reads an invocation. It is one function so that a type that cannot
