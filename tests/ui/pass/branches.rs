@@ -34,13 +34,11 @@ async fn checkout(order: Option<u32>, way: Result<String, u32>) -> anyhow::Resul
 #[fiber]
 async fn endings(order: Option<u32>) -> anyhow::Result<u32> {
     unsafe { step!("unsafe", pay(unchecked(1)).await?) };
-    {
-        step!("block", pay(1).await?)
-    };
+    { step!("block", pay(1).await?) };
     loop {
         step!("round", pay(1).await?);
         break 42;
-    }
+    };
     let Some(order) = order else {
         step!("missing", pay(0).await?);
         give_up()
@@ -52,11 +50,7 @@ async fn endings(order: Option<u32>) -> anyhow::Result<u32> {
         step!("small", pay(order).await?);
         give_up();
     }
-    if step!("sure", pay(part).await?) > 3 {
-        step!("more", pay(4).await?)
-    } else {
-        3
-    };
+    if step!("sure", pay(part).await?) > 3 { step!("more", pay(4).await?) } else { 3 };
     step!("all", pay(part).await?);
     Ok(part)
 }

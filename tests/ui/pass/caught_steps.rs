@@ -20,16 +20,9 @@ impl std::error::Error for Trouble {}
 #[fiber]
 pub async fn own(bank: Res<Bank>, n: u32) -> Result<u32, Trouble> {
     let a = step!("a", retry = Retry::times(2), timeout = Duration::from_secs(1), catch, bank.own(n).await?);
-    let b = match step!("b", effect, catch, |op| bank.own(op.attempt()).await?) {
-        Ok(n) => n,
-        Err(e) => e.attempts(),
-    };
+    let b = match step!("b", effect, catch, |op| bank.own(op.attempt()).await?) { Ok(n) => n, Err(e) => e.attempts() };
     let _ = step!("c", catch, effect, timeout = Duration::from_secs(1), retry = Retry::times(1), bank.own(1).await?);
-    while let Err(e) = step!("d", catch, bank.own(a.clone().unwrap_or(1)).await?) {
-        if e.is_timeout() {
-            break;
-        }
-    }
+    while let Err(e) = step!("d", catch, bank.own(a.clone().unwrap_or(1)).await?) { if e.is_timeout() { break } }
     Ok(a.unwrap_or(0) + b)
 }
 

@@ -20,11 +20,7 @@ pub async fn effects(bank: Res<Bank>, mut names: Vec<String>, plan: Plan) -> any
     step!("moved", effect, bank.send(body).await?);
     let title = plan.title;
     // Partly moved before.
-    step!("parts", effect, {
-        let mut text = title;
-        text.push('!');
-        bank.send(plan.lines.concat() + &text).await?
-    });
+    step!("parts", effect, { let mut text = title; text.push('!'); bank.send(plan.lines.concat() + &text).await? });
     let first = &names[0];
     step!("borrowed", effect, key = first, on_unknown = OnUnknown::check(async |_| Some(names.len() as u32)), |op| {
         let mut total = op.attempt();
@@ -35,11 +31,7 @@ pub async fn effects(bank: Res<Bank>, mut names: Vec<String>, plan: Plan) -> any
     });
     names.push(longest.unwrap_or_default());
     let mut count = 0;
-    let timed = step!("timed", timeout = Duration::from_secs(1), {
-        count += 1;
-        names.push("z".into());
-        names.len() as u32
-    });
+    let timed = step!("timed", timeout = Duration::from_secs(1), { count += 1; names.push("z".into()); names.len() as u32 });
     Ok(timed + count)
 }
 
@@ -54,10 +46,7 @@ pub async fn retries(bank: Res<Bank>, plan: Plan, pair: (String, Vec<String>)) -
     });
     #[fresh]
     let mut client = Client { calls: 0 };
-    let called = step!("client", retry = Retry::times(3), {
-        ask(&mut client)?;
-        client.ask()?
-    });
+    let called = step!("client", retry = Retry::times(3), { ask(&mut client)?; client.ask()? });
     Ok(found + called)
 }
 

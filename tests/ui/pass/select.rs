@@ -9,10 +9,7 @@ async fn child(n: u32) -> anyhow::Result<u32> {
 }
 
 #[fiber]
-async fn first<T: serde::Serialize + serde::de::DeserializeOwned + Send + Sync + 'static>(
-    due: SystemTime,
-    kept: T,
-) -> anyhow::Result<Option<T>> {
+async fn first<T: serde::Serialize + serde::de::DeserializeOwned + Send + Sync + 'static>(due: SystemTime, kept: T) -> anyhow::Result<Option<T>> {
     let one = spawn!("one", child(1));
     let mut rounds = 0_u32;
     let found = loop {

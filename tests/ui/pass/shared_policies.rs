@@ -27,7 +27,8 @@ pub async fn shared(settings: Res<Settings>, n: u32) -> anyhow::Result<u32> {
     let all = steps!(for i in 0..sum, retry = retry, get(i).await?);
     Ok(all.len() as u32)
 }
-pub async fn get(n: u32) -> anyhow::Result<u32> {
+pub 
+async fn get(n: u32) -> anyhow::Result<u32> {
     Ok(n)
 }
 

@@ -8,9 +8,7 @@ async fn side(urls: Vec<String>, fiber: String, n: u32) -> anyhow::Result<String
         {
             let mut sum = n;
             for i in 0..3 {
-                if i == n {
-                    break;
-                }
+                if i == n { break; }
                 sum += i;
             }
             sum
