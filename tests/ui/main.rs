@@ -1,8 +1,6 @@
 //! What the compiler says: every message of the macro, and bodies that it has nothing to say about.
 //!
 //! `TRYBUILD=overwrite cargo test -p forever-ui` writes the `.stderr` files anew; read what changed as a user would.
-// As users write them: rustfmt would take the `;` behind a loop away, which is a case of its own.
-#[rustfmt::skip]
 mod pass;
 
 use std::collections::BTreeSet;
