@@ -1,5 +1,5 @@
 //! Snapshots and arguments that do not fit the code: parked with a reason, untouched, resumed when they fit.
-use forever_runtime::__private::{Cut, CutKind, END, Frame, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::__private::{Arguments, Cut, CutKind, END, Frame, Machine, Needs, Unreadable};
 use forever_runtime::{Fiber, FiberContext, FiberErrorKind, FiberState, Forever, Snapshot};
 
 use crate::fibers::{Outer, Three, cut, local, machine, three};
@@ -226,11 +226,14 @@ impl<const MIGRATES: bool> Fiber for Renamed<MIGRATES> {
     type Error = String;
     const MACHINE: &'static Machine = if MIGRATES { &MIGRATING } else { &PLAIN };
     fn needs(_: &mut Needs<'_>) {}
-    fn save(&self, save: &mut Save<'_>) {
-        save.put("label", &String::new());
-    }
-    fn load(_: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(Renamed)
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        match access {
+            Arguments::Save(_, save) => {
+                save.put("label", &String::new());
+                Ok(None)
+            }
+            Arguments::Load(_) => Ok(Some(Renamed)),
+        }
     }
     async fn drive<'run>(_: Option<Self>, _: &'run FiberContext, frame: &'run mut Frame) -> Result<u64, String> {
         let total = frame.restore(|l| l.get::<u64>("total")).await;

@@ -1,7 +1,7 @@
 //! How fibers end: results, errors and panics, now and after a restart.
 use std::fmt;
 
-use forever_runtime::__private::{CutKind, END, Frame, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::__private::{Arguments, CutKind, END, Frame, Machine, Needs, Unreadable};
 use forever_runtime::{Fiber, FiberContext, FiberErrorKind, FiberState, Forever};
 use serde::{Deserialize, Serialize, Serializer, ser::Error as _};
 
@@ -156,9 +156,8 @@ impl Fiber for BadLocal {
     type Error = String;
     const MACHINE: &'static Machine = &BAD_LOCAL;
     fn needs(_: &mut Needs<'_>) {}
-    fn save(&self, _: &mut Save<'_>) {}
-    fn load(_: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(BadLocal)
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        Ok(matches!(access, Arguments::Load(_)).then_some(BadLocal))
     }
     async fn drive<'run>(_: Option<Self>, _: &'run FiberContext, frame: &'run mut Frame) -> Result<(), String> {
         frame.checkpoint(0, |save| save.put("odd", &Unwritten)).await;
@@ -176,9 +175,8 @@ impl Fiber for Calls {
     type Error = String;
     const MACHINE: &'static Machine = &CALLS;
     fn needs(_: &mut Needs<'_>) {}
-    fn save(&self, _: &mut Save<'_>) {}
-    fn load(_: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(Calls)
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        Ok(matches!(access, Arguments::Load(_)).then_some(Calls))
     }
     async fn drive<'run>(_: Option<Self>, ctx: &'run FiberContext, frame: &'run mut Frame) -> Result<(), String> {
         frame.call(0, Some(three("a")), ctx, None, |_| ()).await.map(drop)

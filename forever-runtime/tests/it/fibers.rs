@@ -1,7 +1,7 @@
 //! Fibers written by hand, the way the macro writes them.
 use std::future::Future;
 
-use forever_runtime::__private::{Cut, CutKind, END, Frame, Local, LocalRole, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::__private::{Arguments, Cut, CutKind, END, Frame, Local, LocalRole, Machine, Needs, Unreadable};
 use forever_runtime::{Fiber, FiberContext};
 
 use crate::support::Probe;
@@ -43,12 +43,14 @@ impl Fiber for Three {
         needs.resource::<Probe>("probe");
     }
 
-    fn save(&self, save: &mut Save<'_>) {
-        save.put("label", &self.label);
-    }
-
-    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(Three { label: arguments.get("label")? })
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        match access {
+            Arguments::Save(call, save) => {
+                save.put("label", &call.label);
+                Ok(None)
+            }
+            Arguments::Load(saved) => Ok(Some(Three { label: saved.get("label")? })),
+        }
     }
 
     fn drive<'run>(
@@ -113,12 +115,14 @@ impl Fiber for Outer {
         needs.resource::<Probe>("probe");
     }
 
-    fn save(&self, save: &mut Save<'_>) {
-        save.put("label", &self.label);
-    }
-
-    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(Outer { label: arguments.get("label")? })
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        match access {
+            Arguments::Save(call, save) => {
+                save.put("label", &call.label);
+                Ok(None)
+            }
+            Arguments::Load(saved) => Ok(Some(Outer { label: saved.get("label")? })),
+        }
     }
 
     fn drive<'run>(
@@ -183,12 +187,14 @@ impl Fiber for Big {
         needs.resource::<Probe>("probe");
     }
 
-    fn save(&self, save: &mut Save<'_>) {
-        save.put("bytes", &self.bytes);
-    }
-
-    fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(Big { bytes: arguments.get("bytes")? })
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        match access {
+            Arguments::Save(call, save) => {
+                save.put("bytes", &call.bytes);
+                Ok(None)
+            }
+            Arguments::Load(saved) => Ok(Some(Big { bytes: saved.get("bytes")? })),
+        }
     }
 
     fn drive<'run>(
@@ -232,12 +238,14 @@ macro_rules! plain {
 
             fn needs(_: &mut Needs<'_>) {}
 
-            fn save(&self, save: &mut Save<'_>) {
-                save.put(stringify!($arg), &self.$arg);
-            }
-
-            fn load(arguments: &mut Locals) -> Result<Self, Unreadable> {
-                Ok($type { $arg: arguments.get(stringify!($arg))? })
+            fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+                match access {
+                    Arguments::Save(call, save) => {
+                        save.put(stringify!($arg), &call.$arg);
+                        Ok(None)
+                    }
+                    Arguments::Load(saved) => Ok(Some($type { $arg: saved.get(stringify!($arg))? })),
+                }
             }
 
             fn drive<'run>(

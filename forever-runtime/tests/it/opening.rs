@@ -2,7 +2,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use forever_runtime::__private::{CutKind, END, Frame, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::__private::{Arguments, CutKind, END, Frame, Machine, Needs, Unreadable};
 use forever_runtime::{Durability, Error, ErrorKind, Fiber, FiberContext, Forever};
 
 use crate::child::Child;
@@ -296,9 +296,8 @@ impl Fiber for Impostor {
     type Error = String;
     const MACHINE: &'static Machine = &IMPOSTOR;
     fn needs(_: &mut Needs<'_>) {}
-    fn save(&self, _: &mut Save<'_>) {}
-    fn load(_: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(Impostor)
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        Ok(matches!(access, Arguments::Load(_)).then_some(Impostor))
     }
     async fn drive<'run>(_: Option<Self>, _: &'run FiberContext, _: &'run mut Frame) -> Result<(), String> {
         Ok(())

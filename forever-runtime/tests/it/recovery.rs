@@ -1,5 +1,5 @@
 //! What an earlier process has left goes on.
-use forever_runtime::__private::{Frame, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::__private::{Arguments, Frame, Machine, Needs, Unreadable};
 use forever_runtime::{Fiber, FiberContext, FiberState};
 
 use crate::fibers::{Outer, Three, machine, three};
@@ -161,9 +161,8 @@ impl Fiber for Once {
     type Error = String;
     const MACHINE: &'static Machine = &ONCE;
     fn needs(_: &mut Needs<'_>) {}
-    fn save(&self, _: &mut Save<'_>) {}
-    fn load(_: &mut Locals) -> Result<Self, Unreadable> {
-        Ok(Once)
+    fn arguments(access: Arguments<'_, '_, Self>) -> Result<Option<Self>, Unreadable> {
+        Ok(matches!(access, Arguments::Load(_)).then_some(Once))
     }
     async fn drive<'run>(_: Option<Self>, ctx: &'run FiberContext, _: &'run mut Frame) -> Result<(), String> {
         ctx.resource::<Probe>().step("once").await.map(drop)

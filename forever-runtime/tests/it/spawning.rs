@@ -2,7 +2,7 @@
 use std::future::IntoFuture;
 use std::task::Poll;
 
-use forever_runtime::__private::{Frame, Locals, Machine, Needs, Save, Unreadable};
+use forever_runtime::__private::{Arguments, Frame, Machine, Needs, Unreadable};
 use forever_runtime::{ErrorKind, Fiber, FiberContext, FiberErrorKind, FiberHandle, FiberState, Forever};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 

@@ -34,11 +34,11 @@ impl Scribe {
         if names.is_empty() {
             return Ok(self.me.name().to_owned());
         }
-        let next: AgentHandle<Scribe> = self.other(&names.remove(0));
+        let next: AgentHandle<Scribe> = Self::other(&names.remove(0));
         Ok(next.call("pass", names).await?)
     }
 
-    fn other(&self, name: &str) -> AgentHandle<Scribe> {
+    fn other(name: &str) -> AgentHandle<Scribe> {
         OTHERS.with_borrow(|forever| forever.as_ref().unwrap().agent(name))
     }
 }
