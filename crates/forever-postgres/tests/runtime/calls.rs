@@ -128,8 +128,9 @@ async fn call_from_another_worker_is_carried_out_where_the_agent_is() {
     assert_eq!(b.agent::<Counter>("tom").call::<u64>("add", 1).await.unwrap(), 1);
     assert_eq!(world.done.lock().unwrap().last(), Some(&('b', 1)));
     drop(awake);
-    // It leaves memory there, and is called here.
+    // It leaves memory there when it was not called for a while, and is called here.
     until("b carries it out", async || {
+        tokio::time::sleep(Duration::from_millis(500)).await;
         ada.call::<u64>("add", 1).await.unwrap();
         world.done.lock().unwrap().last().is_some_and(|(worker, _)| *worker == 'b')
     })
