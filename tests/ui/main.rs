@@ -1,6 +1,7 @@
 //! What the compiler says: every message of the macro, and bodies that it has nothing to say about.
 //!
 //! `TRYBUILD=overwrite cargo test -p forever-ui` writes the `.stderr` files anew; read what changed as a user would.
+#[rustfmt::skip]
 mod pass;
 
 use std::collections::BTreeSet;

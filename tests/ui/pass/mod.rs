@@ -1,52 +1,28 @@
 //! Functions that compile without a warning, and run. They are left as they are written: where a
 //! semicolon is, or a brace, is part of the case.
-#[rustfmt::skip]
 mod borrows;
-#[rustfmt::skip]
 mod branches;
-#[rustfmt::skip]
 mod calls;
-#[rustfmt::skip]
 mod caught_steps;
-#[rustfmt::skip]
 mod effects;
-#[rustfmt::skip]
 mod fresh_of_other_locals;
-#[rustfmt::skip]
 mod generics;
-#[rustfmt::skip]
 mod guards;
-#[rustfmt::skip]
 mod items_in_the_body;
-#[rustfmt::skip]
 mod loops;
-#[rustfmt::skip]
 mod macros_that_use_locals;
-#[rustfmt::skip]
 mod names_of_ones_own;
-#[rustfmt::skip]
 mod operands;
-#[rustfmt::skip]
 mod question_marks_and_own_errors;
-#[rustfmt::skip]
 mod resources;
-#[rustfmt::skip]
 mod sealed_bodies;
-#[rustfmt::skip]
 mod select;
-#[rustfmt::skip]
 mod set_later;
-#[rustfmt::skip]
 mod shadowing;
-#[rustfmt::skip]
 mod shared_policies;
-#[rustfmt::skip]
 mod step_options;
-#[rustfmt::skip]
 mod steps_side_by_side;
-#[rustfmt::skip]
 mod straight_line;
-#[rustfmt::skip]
 mod waits;
 
 #[test]
