@@ -142,7 +142,7 @@ async fn stream(kills: u32, seed: u64) -> anyhow::Result<()> {
 /// Number of chunks that a dead worker left in the database.
 fn stored(database: &Path) -> anyhow::Result<usize> {
     let database = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let count: u32 = database.query_row("SELECT count(*) FROM op_items", (), |row| row.get(0))?;
+    let count: u32 = database.query_row("SELECT coalesce(sum(count), 0) FROM stream_log WHERE name LIKE 'op/%'", (), |row| row.get(0))?;
     Ok(usize::try_from(count)?)
 }
 

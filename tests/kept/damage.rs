@@ -24,10 +24,10 @@ async fn parks(damage: &str, why: &str, mend: &str) {
     world.died();
     place
         .sql()
-        .execute_batch("CREATE TABLE parts_before AS SELECT * FROM parts; CREATE TABLE items_before AS SELECT * FROM log_items")
+        .execute_batch("CREATE TABLE parts_before AS SELECT * FROM parts; CREATE TABLE items_before AS SELECT * FROM stream_chunks")
         .unwrap();
     assert_eq!(place.change(damage), 1, "{damage}");
-    let all = "SELECT group_concat(name || data) || (SELECT coalesce(group_concat(n || data), '') FROM log_items) FROM
+    let all = "SELECT group_concat(name || data) || (SELECT coalesce(group_concat(first || data), '') FROM stream_chunks) FROM
                (SELECT name, data FROM parts UNION ALL SELECT 'main', data FROM snapshots)";
     let damaged = place.text(all);
     for _ in 0..2 {
@@ -64,18 +64,18 @@ async fn a_part_of_another_type_parks() {
 
 #[tokio::test]
 async fn a_missing_item_parks() {
-    let mend = "INSERT INTO log_items SELECT * FROM items_before WHERE n = ";
+    let mend = "INSERT INTO stream_chunks SELECT * FROM items_before WHERE first = ";
     let why = "local `log` saved at step `round` cannot be read as";
-    parks("DELETE FROM log_items WHERE n = 0", why, &format!("{mend}0")).await;
-    parks("DELETE FROM log_items WHERE n = 1", "of the 2 items of log 0 only 1 are stored", &format!("{mend}1")).await;
+    parks("DELETE FROM stream_chunks WHERE first = 0", why, &format!("{mend}0")).await;
+    parks("DELETE FROM stream_chunks WHERE first = 1", "of the 2 items of log 0 only 1 are stored", &format!("{mend}1")).await;
 }
 
 #[tokio::test]
 async fn an_item_that_is_not_json_parks() {
-    let mend = "UPDATE log_items SET data = '\"item 1\"' WHERE n = 1";
-    parks("UPDATE log_items SET data = '\"item' WHERE n = 1", "at `[1]`: string without an end", mend).await;
-    parks("UPDATE log_items SET data = '\"item 1\" 7' WHERE n = 1", "at `[1]`: more text than one value", mend).await;
-    parks("UPDATE log_items SET data = '{}' WHERE n = 1", "at `[1]`: invalid type", mend).await;
+    let mend = "UPDATE stream_chunks SET data = '\"item 1\"' WHERE first = 1";
+    parks("UPDATE stream_chunks SET data = '\"item' WHERE first = 1", "at `[1]`: string without an end", mend).await;
+    parks("UPDATE stream_chunks SET data = '\"item 1\" 7' WHERE first = 1", "at `[1]`: more text than one value", mend).await;
+    parks("UPDATE stream_chunks SET data = '{}' WHERE first = 1", "at `[1]`: invalid type", mend).await;
 }
 
 #[tokio::test]
@@ -87,8 +87,9 @@ async fn items_that_no_snapshot_names_are_not_seen() {
     drop(forever);
     world.died();
     // As if items and snapshot were not stored together.
-    place.change("INSERT INTO log_items SELECT fiber, log, 2, '\"from nowhere\"' FROM log_items LIMIT 1");
-    place.change("INSERT INTO log_items SELECT fiber, 7, 0, '\"of nobody\"' FROM log_items LIMIT 1");
+    place.change("INSERT INTO stream_chunks SELECT stream, 2, 1, '\"from nowhere\"', 0 FROM stream_chunks LIMIT 1");
+    place.change("INSERT INTO streams (seq, fiber, name) SELECT 1000, fiber, 'log/7' FROM streams LIMIT 1");
+    place.change("INSERT INTO stream_chunks VALUES (1000, 0, 1, '\"of nobody\"', 0)");
     let before = place.document();
     assert_eq!(before["locals"]["log"], serde_json::json!(["item 0", "item 1"]));
     let forever = place.open::<keeps>(&world).await;

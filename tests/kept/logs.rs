@@ -43,7 +43,7 @@ async fn a_checkpoint_writes_the_new_items_of_a_log_only() {
     assert_eq!(place.text("SELECT data ->> '$.locals.transcript' FROM snapshots"), r#"{"$log":0,"len":4}"#);
     assert_eq!(place.items(), 4);
     // An item that is not written again stays as somebody has changed it.
-    place.change("UPDATE log_items SET data = '{\"role\":\"user\",\"text\":\"kept\"}' WHERE n = 1");
+    place.change("UPDATE stream_chunks SET data = '{\"role\":\"user\",\"text\":\"kept\"}' WHERE first = 1");
     world.open(1);
     world.held().await;
     assert_eq!(place.items(), 5);
@@ -156,7 +156,7 @@ async fn a_log_moves_through_a_call_without_being_written_again() {
     forever.spawn(lends()).await.unwrap();
     world.held().await;
     for _ in 0..4 {
-        assert_eq!(place.texts("SELECT DISTINCT log || '' FROM log_items"), ["0"], "it is one log all the way");
+        assert_eq!(place.texts("SELECT name FROM streams"), ["log/0"], "it is one log all the way");
         world.open(1);
         world.held().await;
     }

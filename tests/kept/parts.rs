@@ -32,8 +32,14 @@ impl Watch {
                  CREATE TRIGGER part_new AFTER INSERT ON parts BEGIN INSERT INTO written VALUES ('new', new.name, length(new.data)); END;
                  CREATE TRIGGER part_changed AFTER UPDATE ON parts BEGIN INSERT INTO written VALUES ('changed', new.name, length(new.data)); END;
                  CREATE TRIGGER part_gone AFTER DELETE ON parts BEGIN INSERT INTO written VALUES ('gone', old.name, 0); END;
-                 CREATE TRIGGER item_new AFTER INSERT ON log_items BEGIN INSERT INTO written VALUES ('item', new.log || '.' || new.n, length(new.data)); END;
-                 CREATE TRIGGER item_gone AFTER DELETE ON log_items BEGIN INSERT INTO written VALUES ('item gone', old.log || '.' || old.n, 0); END;
+                 CREATE TRIGGER item_new AFTER INSERT ON stream_chunks BEGIN
+                     INSERT INTO written SELECT 'item', substr(name, 5) || '.' || (new.first + key), length(value)
+                     FROM streams, json_each('[' || replace(new.data, char(10), ',') || ']') WHERE seq = new.stream;
+                 END;
+                 CREATE TRIGGER item_gone BEFORE DELETE ON streams BEGIN
+                     INSERT INTO written SELECT 'item gone', substr(old.name, 5) || '.' || (first + key), 0
+                     FROM stream_chunks, json_each('[' || replace(data, char(10), ',') || ']') WHERE stream = old.seq;
+                 END;
                  CREATE TRIGGER main AFTER UPDATE OF data ON snapshots BEGIN INSERT INTO written VALUES ('main', new.at, length(new.data)); END;",
             )
             .unwrap();

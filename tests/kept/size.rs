@@ -30,8 +30,8 @@ async fn a_long_transcript_costs_the_same_at_every_step() {
         .execute_batch(
             "CREATE TABLE bound (bytes INTEGER);
              CREATE TRIGGER main AFTER UPDATE OF data ON snapshots BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 40; END;
-             CREATE TRIGGER item AFTER INSERT ON log_items BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 24; END;
-             CREATE TRIGGER again AFTER UPDATE ON log_items BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 24; END;
+             CREATE TRIGGER item AFTER INSERT ON stream_chunks BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 24; END;
+             CREATE TRIGGER again AFTER UPDATE ON stream_chunks BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 24; END;
              CREATE TRIGGER part AFTER INSERT ON parts BEGIN UPDATE bound SET bytes = bytes + length(CAST(new.data AS BLOB)) + 24; END;
              INSERT INTO bound VALUES (0);",
         )

@@ -115,7 +115,7 @@ impl Place {
     }
 
     pub(crate) fn items(&self) -> i64 {
-        self.number("SELECT count(*) FROM log_items")
+        self.number("SELECT coalesce(sum(count), 0) FROM stream_log WHERE name LIKE 'log/%'")
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) async fn run<F: Fiber>(call: F, kill: bool) -> Killed<F::Output> {
             biased;
             ended = handle.wait() => {
                 let value = ended.unwrap();
-                for table in ["snapshots", "parts", "log_items"] {
+                for table in ["snapshots", "parts", "streams", "stream_chunks"] {
                     assert_eq!(place.number(&format!("SELECT count(*) FROM {table}")), 0, "{table} of a fiber that has completed");
                 }
                 return Killed { value, documents, done: world.done() };

@@ -93,6 +93,9 @@ async fn finish(copy: &Copy) {
     if version >= 9 {
         after::nine::finish(&forever).await;
     }
+    if version >= 10 {
+        after::ten::finish(&forever).await;
+    }
     let mut left = programs::left(version);
     left.sort_unstable();
     assert_eq!(desk.done(), left, "what was finished is not done again, and the rest is done once");
@@ -101,7 +104,7 @@ async fn finish(copy: &Copy) {
 
     assert_eq!(copy.number("PRAGMA user_version"), i64::from(VERSION));
     assert_eq!(copy.number("SELECT count(*) FROM fibers WHERE state NOT IN ('completed', 'cancelled')"), 1, "one is parked");
-    for table in ["waits", "joins", "messages", "branch_results", "op_items"] {
+    for table in ["waits", "joins", "messages", "branch_results"] {
         assert_eq!(copy.number(&format!("SELECT count(*) FROM {table}")), 0, "{table}");
     }
     assert_eq!(copy.number("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL"), 0);

@@ -60,9 +60,7 @@ impl Queued {
 
     fn bytes(&self) -> usize {
         match self {
-            Queued::Checkpoint(job) => {
-                job.args.new.data.len() + job.args.new.appended.iter().map(|append| append.data.len()).sum::<usize>()
-            }
+            Queued::Checkpoint(job) => job.args.new.data.len() + job.args.new.streams.bytes(),
             Queued::Started(_) => 256,
             Queued::Chunks(job) => job.args.2.data.len(),
             Queued::Accept(job) => job.args.args.len() + job.args.metadata.as_ref().map_or(0, String::len),
@@ -97,7 +95,7 @@ impl Queue {
 
     /// Whether a checkpoint can share a statement.
     pub(crate) fn takes_checkpoint(new: &NewSnapshot) -> bool {
-        new.delta.is_empty() && new.received.is_none() && !new.joined && new.children.is_empty()
+        new.delta.is_empty() && new.streams.removed.is_empty() && new.received.is_none() && !new.joined && new.children.is_empty()
     }
 
     /// Whether the record of an operation can share a statement.

@@ -207,8 +207,8 @@ pub(crate) async fn append_chunks(tx: &Tx, claim: Claim, turn: TurnSeq, new: &St
     }
     let stored = tx
         .run(
-            "INSERT INTO @turn_chunks (turn, first, count, data, stored_ms) SELECT $1, $2, $3, $4, $5
-             WHERE $2 = coalesce((SELECT first + count FROM @turn_chunks WHERE turn = $1 ORDER BY first DESC LIMIT 1), 0)",
+            "INSERT INTO @stream_items (turn, name, first, count, data, stored_ms) SELECT $1, 'log', $2, $3, $4, $5
+             WHERE $2 = coalesce((SELECT first + count FROM @stream_items WHERE turn = $1 ORDER BY first DESC LIMIT 1), 0)",
             args![turn, new.first, new.count, &new.data, new.stored_ms],
         )
         .await?;
@@ -224,8 +224,8 @@ pub(crate) async fn chunks(tx: &Tx, turn: TurnSeq, from: u64, limit: u32) -> Don
     // The row that contains chunk `from` may begin with an earlier one.
     let rows = tx
         .rows(
-            "SELECT first, count, data, stored_ms FROM @turn_chunks
-             WHERE turn = $1 AND first >= coalesce((SELECT max(first) FROM @turn_chunks WHERE turn = $1 AND first <= $2), 0)
+            "SELECT first, count, data, stored_ms FROM @stream_items
+             WHERE turn = $1 AND first >= coalesce((SELECT max(first) FROM @stream_items WHERE turn = $1 AND first <= $2), 0)
              ORDER BY first LIMIT $3",
             args![turn, from, limit],
         )

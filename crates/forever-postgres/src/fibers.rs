@@ -313,7 +313,7 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
     }
     ops::pass(tx, seq, new.number - 1, &new.ops, new.now_ms).await?;
     snapshot_rows::change(tx, seq, &new.delta).await?;
-    streams::append(tx, seq, &new.appended, new.now_ms).await?;
+    streams::change(tx, seq, &new.streams, new.now_ms).await?;
     if let Some(message) = new.received {
         tx.run("DELETE FROM @messages WHERE seq = $1 AND fiber = $2", args![message, seq]).await?;
     }
@@ -375,8 +375,8 @@ pub(crate) const LEAVES: &str = "(EXISTS (SELECT 1 FROM @ops o JOIN @snapshots s
     OR EXISTS (SELECT 1 FROM @joins WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @branch_results WHERE fiber = f.seq))";
 
 /// Condition: fiber `f` has rows beside the main text of its snapshot.
-pub(crate) const HAS_ROWS: &str =
-    "(EXISTS (SELECT 1 FROM @parts WHERE fiber = f.seq) OR EXISTS (SELECT 1 FROM @log_items WHERE fiber = f.seq))";
+pub(crate) const HAS_ROWS: &str = "(EXISTS (SELECT 1 FROM @parts WHERE fiber = f.seq)
+    OR EXISTS (SELECT 1 FROM @stream_items WHERE fiber = f.seq AND name >= 'log/' AND name < 'log0'))";
 
 /// Ends a claimed fiber.
 pub(crate) async fn end(tx: &Tx, claim: Claim, how: &End, settled: &[OpOutcome], now_ms: i64) -> Done<End> {

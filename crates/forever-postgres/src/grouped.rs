@@ -67,7 +67,7 @@ impl<'a> Table<'a> {
 pub(crate) async fn checkpoints(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Option<String>>> {
     let changes_ops = jobs.iter().any(Checkpoint::changes_ops);
     let appends: Vec<_> =
-        jobs.iter().flat_map(|job| job.new.appended.iter().map(|append| (job.claim.fiber, job.new.now_ms, append))).collect();
+        jobs.iter().flat_map(|job| job.new.streams.appended.iter().map(|append| (job.claim.fiber, job.new.now_ms, append))).collect();
     let callees = column(jobs, |job| {
         let called = job.new.layouts.iter().flat_map(|layouts| layouts.iter().skip(1));
         called.map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ")
@@ -152,8 +152,9 @@ fn settling(at: usize) -> String {
              WHERE u.temporary AND o.fiber = u.fiber AND o.number = u.number - 1 AND o.kind IN ('step', 'transaction')
              RETURNING o.fiber, o.number, o.id),
          items AS (
-             DELETE FROM @op_items i USING (SELECT fiber, number, id FROM v UNION ALL SELECT fiber, number, id FROM temporary) g
-             WHERE i.fiber = g.fiber AND i.number = g.number AND i.op = g.id)"
+             DELETE FROM @stream_items i USING (SELECT fiber, number, id FROM v UNION ALL SELECT fiber, number, id FROM temporary) g
+             WHERE i.fiber = g.fiber AND i.name = {})",
+        ops::STREAM
     )
 }
 
@@ -280,9 +281,9 @@ pub(crate) async fn append_chunks(tx: &Tx, jobs: &[Chunks]) -> Done<Vec<Option<(
              {RUNNING}
              JOIN @turns t ON t.seq = u.turn AND t.fiber = u.fiber AND t.state = 'running' FOR NO KEY UPDATE OF s, t),
          stored AS (
-             INSERT INTO @turn_chunks (turn, first, count, data, stored_ms)
-             SELECT u.turn, u.first, u.count, u.data, u.stored_ms FROM u JOIN running USING (fiber)
-             WHERE u.first = coalesce((SELECT c.first + c.count FROM @turn_chunks c WHERE c.turn = u.turn ORDER BY c.first DESC LIMIT 1), 0)
+             INSERT INTO @stream_items (turn, name, first, count, data, stored_ms)
+             SELECT u.turn, 'log', u.first, u.count, u.data, u.stored_ms FROM u JOIN running USING (fiber)
+             WHERE u.first = coalesce((SELECT c.first + c.count FROM @stream_items c WHERE c.turn = u.turn ORDER BY c.first DESC LIMIT 1), 0)
              RETURNING turn),
          fibers AS MATERIALIZED (SELECT u.fiber FROM u JOIN stored USING (turn)),
          progress AS (UPDATE @snapshots s SET deaths = 0 FROM fibers WHERE s.fiber = fibers.fiber AND s.deaths > 0)

@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use forever_store::{
     Claim, CommandResult, FiberRef, FiberState, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpsDelta, ResolveOpResult, Seq,
+    StreamAppend, op_stream,
 };
 
 use crate::sql::{Done, Row, Tx, args};
-use crate::{claims, fibers, layouts};
+use crate::{claims, fibers, layouts, streams};
 
 const COLUMNS: &str =
     "o.id, o.kind, o.function, o.step, o.key, o.number, o.state, o.outcome, o.resolved, o.failed, o.stash, o.error, o.next_ms";
@@ -18,6 +19,9 @@ const BY_HAND: i64 = -1;
 pub(crate) fn at(number: Option<u64>) -> i64 {
     number.map_or(BY_HAND, |number| i64::try_from(number).unwrap_or(i64::MAX))
 }
+
+/// Name of the stream of an operation's log, by the columns of `g`: what [`op_stream`] returns.
+pub(crate) const STREAM: &str = "(CASE g.number WHEN -1 THEN 'op/' || g.id ELSE 'op/' || g.number || '/' || g.id END)";
 
 fn record(row: &Row) -> Done<OpRecord> {
     Ok(OpRecord {
@@ -77,28 +81,21 @@ async fn store(tx: &Tx, seq: Seq, op: &OpRecord, now_ms: i64) -> Done<()> {
 pub(crate) async fn append_log(tx: &Tx, claim: Claim, op: &OpRecord, items: &[String], now_ms: i64) -> Done<()> {
     claims::check_running(tx, claim).await?;
     store(tx, claim.fiber, op, now_ms).await?;
-    tx.run(
-        "INSERT INTO @op_items (fiber, number, op, n, data)
-         SELECT $1, $2, $3, u.n - 1 + coalesce((SELECT max(i.n) + 1 FROM @op_items i WHERE i.fiber = $1 AND i.number = $2 AND i.op = $3), 0), u.data
-         FROM unnest($4::text[]) WITH ORDINALITY u (data, n)",
-        args![claim.fiber, at(op.number), &op.id, items],
-    )
-    .await?;
+    if !items.is_empty() {
+        let name = op_stream(op.number, &op.id).into();
+        let append = StreamAppend { name, first: None, count: items.len() as u64, data: items.join("\n"), keep: None };
+        streams::append(tx, claim.fiber, &[append], now_ms).await?;
+    }
     fibers::forget_deaths(tx, claim.fiber).await
 }
 
 async fn forget_log(tx: &Tx, seq: Seq, number: Option<u64>, id: &str) -> Done<()> {
-    tx.run("DELETE FROM @op_items WHERE fiber = $1 AND number = $2 AND op = $3", args![seq, at(number), id]).await.map(drop)
+    streams::delete_one(tx, seq, &op_stream(number, id)).await
 }
 
 pub(crate) async fn load(tx: &Tx, seq: Seq, id: &str) -> Done<Option<OpRecord>> {
     let sql = format!("SELECT {COLUMNS} FROM @ops o WHERE o.fiber = $1 AND o.number = $2 AND o.id = $3");
     tx.row(&sql, args![seq, BY_HAND, id]).await?.as_ref().map(record).transpose()
-}
-
-pub(crate) async fn log(tx: &Tx, seq: Seq, number: Option<u64>, id: &str) -> Done<Vec<String>> {
-    let sql = "SELECT data FROM @op_items WHERE fiber = $1 AND number = $2 AND op = $3 ORDER BY n";
-    tx.rows(sql, args![seq, at(number), id]).await?.iter().map(|row| row.text("data")).collect()
 }
 
 pub(crate) async fn list(tx: &Tx, seq: Seq) -> Done<Vec<OpRow>> {
@@ -158,19 +155,16 @@ pub(crate) async fn in_doubt(tx: &Tx, seq: Seq) -> Done<Option<String>> {
 
 /// Deletes the operations that are stored only from checkpoint `number` to the next one.
 pub(crate) async fn forget_temporary(tx: &Tx, seq: Seq, number: u64) -> Done<()> {
-    tx.run(
-        "WITH gone AS (DELETE FROM @ops WHERE fiber = $1 AND number = $2 AND kind IN ('step', 'transaction') RETURNING id)
-         DELETE FROM @op_items WHERE fiber = $1 AND number = $2 AND op IN (SELECT id FROM gone)",
-        args![seq, at(Some(number))],
-    )
-    .await
-    .map(drop)
+    let sql = format!(
+        "WITH g AS (DELETE FROM @ops WHERE fiber = $1 AND number = $2 AND kind IN ('step', 'transaction') RETURNING number, id)
+         DELETE FROM @stream_items i USING g WHERE i.fiber = $1 AND i.name = {STREAM}"
+    );
+    tx.run(&sql, args![seq, at(Some(number))]).await.map(drop)
 }
 
-/// Deletes all operations of fibers.
+/// Deletes all operations of fibers. Their logs are streams of these.
 pub(crate) async fn delete(tx: &Tx, fibers: &[Seq]) -> Done<()> {
-    tx.run("DELETE FROM @ops WHERE fiber = ANY ($1)", args![fibers]).await?;
-    tx.run("DELETE FROM @op_items WHERE fiber = ANY ($1)", args![fibers]).await.map(drop)
+    tx.run("DELETE FROM @ops WHERE fiber = ANY ($1)", args![fibers]).await.map(drop)
 }
 
 pub(crate) async fn resolve(tx: &Tx, seq: Seq, how: &OpResolution, now_ms: i64) -> Done<CommandResult<ResolveOpResult>> {

@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_2_cluster.sql"),
     include_str!("schema_3_places.sql"),
     include_str!("schema_4_requests.sql"),
+    include_str!("schema_5_streams.sql"),
 ];
 
 /// The version that this code reads and writes.

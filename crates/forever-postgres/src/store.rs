@@ -462,10 +462,6 @@ impl OpStore for PostgresStore {
         })
     }
 
-    fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>> {
-        self.read("load the log of an operation", (seq, number, id), |tx, args| Box::pin(ops::log(tx, args.0, args.1, &args.2)))
-    }
-
     fn ops(&self, seq: Seq) -> BoxFuture<'_, Result<Vec<OpRow>>> {
         self.read("list the operations of a fiber", seq, |tx, seq| Box::pin(ops::list(tx, *seq)))
     }

@@ -477,7 +477,7 @@ pub(crate) async fn clear(tx: &Tx, chat: &AgentId, now_ms: i64) -> Done<Vec<Turn
     }
     let turns = tx.rows("UPDATE @turns SET compacted = TRUE WHERE chat = $1 AND NOT compacted RETURNING seq", args![seq]).await?;
     let turns: Vec<TurnSeq> = turns.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
-    tx.run("DELETE FROM @turn_chunks WHERE turn = ANY ($1)", args![turns]).await?;
+    tx.run("DELETE FROM @stream_items WHERE turn = ANY ($1)", args![turns]).await?;
     wake_parked(tx, &parked, now_ms).await?;
     Ok(ended)
 }
@@ -499,7 +499,7 @@ pub(crate) async fn compact(tx: &Tx, before_ms: i64, limit: u32) -> Done<u64> {
         )
         .await?;
     let over: Vec<TurnSeq> = over.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
-    tx.run("DELETE FROM @turn_chunks WHERE turn = ANY ($1)", args![&over]).await?;
+    tx.run("DELETE FROM @stream_items WHERE turn = ANY ($1)", args![&over]).await?;
     Ok(over.len() as u64)
 }
 
@@ -513,7 +513,7 @@ pub(crate) async fn delete(tx: &Tx, before_ms: i64, limit: u32) -> Done<u64> {
         )
         .await?;
     let gone: Vec<TurnSeq> = gone.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
-    tx.run("DELETE FROM @turn_chunks WHERE turn = ANY ($1)", args![&gone]).await?;
+    tx.run("DELETE FROM @stream_items WHERE turn = ANY ($1)", args![&gone]).await?;
     Ok(gone.len() as u64)
 }
 

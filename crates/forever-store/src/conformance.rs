@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::{
     AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState,
-    LayoutRow, LogItem, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpsDelta, ReadySender, Restart, RestartResult, Runnable, Seq,
-    SnapshotDelta, SnapshotRows, Store, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    LayoutRow, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpsDelta, ReadySender, Restart, RestartResult, Runnable, Seq,
+    SnapshotDelta, SnapshotRows, Store, StreamAppend, StreamsDelta, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId, log_stream,
 };
 #[cfg(test)]
 use super::{Durability, Sqlite};
@@ -161,7 +161,7 @@ pub(crate) fn snapshot(number: u64) -> NewSnapshot {
         layouts: None,
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
-        appended: Vec::new(),
+        streams: StreamsDelta::default(),
         received: None,
         joined: false,
         children: Vec::new(),
@@ -274,32 +274,36 @@ async fn keeps_each_layout_once(store: &impl Store) {
 
 async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
     let part = |name: &str, text: &str| (name.to_owned(), text.into());
-    let item = |log, n, text: &str| LogItem { log, n, text: text.to_owned() };
-    let first = SnapshotDelta {
-        parts: vec![part("a", "1"), part("1:a", "[2]"), part("b", "3")],
-        items: vec![item(0, 0, "\"x\""), item(0, 1, "\"y\""), item(4, 0, "7")],
-        ..SnapshotDelta::default()
+    let items = |log, first, texts: &[&str]| StreamAppend {
+        name: log_stream(log).into(),
+        first: Some(first),
+        count: texts.len() as u64,
+        data: texts.join("\n"),
+        keep: None,
     };
-    let second = SnapshotDelta {
-        parts: vec![part("b", "33"), part("c", "4")],
-        removed_parts: vec!["a".into(), "never".into()],
-        items: vec![item(0, 2, "\"z\""), item(5, 0, "null")],
-        removed_logs: vec![4, 9],
-    };
+    let first = (
+        SnapshotDelta { parts: vec![part("a", "1"), part("1:a", "[2]"), part("b", "3")], ..SnapshotDelta::default() },
+        StreamsDelta { appended: vec![items(0, 0, &["\"x\"", "\"y\""]), items(4, 0, &["7"])], ..StreamsDelta::default() },
+    );
+    let second = (
+        SnapshotDelta { parts: vec![part("b", "33"), part("c", "4")], removed_parts: vec!["a".into(), "never".into()] },
+        StreamsDelta { appended: vec![items(0, 2, &["\"z\""]), items(5, 0, &["null"])], removed: vec![log_stream(4), log_stream(9)] },
+    );
     let (claim, other) = (accept(store, "a").await, accept(store, "b").await);
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());
     let mut beside = SnapshotRows::default();
-    for (n, delta) in (1..).zip([first.clone(), second.clone()]) {
-        beside.apply(&delta);
-        store.checkpoint(claim, NewSnapshot { delta, ..snapshot(n) }).await.unwrap();
+    for (n, (delta, streams)) in (1..).zip([first.clone(), second.clone()]) {
+        beside.apply(&delta, &streams);
+        store.checkpoint(claim, NewSnapshot { delta, streams, ..snapshot(n) }).await.unwrap();
         assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
     }
     assert_eq!((beside.parts.len(), beside.logs[&0].len(), beside.logs.contains_key(&4)), (3, 3, false));
     // All or nothing, and of this fiber only.
-    store.checkpoint(claim, NewSnapshot { delta: second, ..snapshot(9) }).await.unwrap_err();
-    let lost = SnapshotDelta { removed_parts: vec!["b".into()], removed_logs: vec![0], ..first };
-    store.checkpoint(claim, NewSnapshot { delta: lost.clone(), ..snapshot(2) }).await.unwrap_err();
-    store.checkpoint(other, NewSnapshot { delta: lost, ..snapshot(1) }).await.unwrap();
+    let with = |(delta, streams): (SnapshotDelta, StreamsDelta), n| NewSnapshot { delta, streams, ..snapshot(n) };
+    store.checkpoint(claim, with(second, 9)).await.unwrap_err();
+    let lost = (SnapshotDelta { removed_parts: vec!["b".into()], ..first.0 }, StreamsDelta { removed: vec![log_stream(0)], ..first.1 });
+    store.checkpoint(claim, with(lost.clone(), 2)).await.unwrap_err();
+    store.checkpoint(other, with(lost, 1)).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
 
     store.end(claim, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
@@ -311,10 +315,10 @@ async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
     store.restart("a".into(), Restart::FromStart, 6).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());
     // The new run starts with no rows of the old one.
-    let delta = SnapshotDelta { items: vec![item(0, 0, "1")], ..SnapshotDelta::default() };
+    let streams = StreamsDelta { appended: vec![items(0, 0, &["1"])], ..StreamsDelta::default() };
     let number = store.load(claim.fiber).await.unwrap().number + 1;
     let claim = claimed(store, claim.fiber, FIRST).await;
-    store.checkpoint(claim, NewSnapshot { delta, ..snapshot(number) }).await.unwrap();
+    store.checkpoint(claim, NewSnapshot { streams, ..snapshot(number) }).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows.logs, [(0, vec!["1".into()])].into());
     store.end(claim, End::Completed("1".into()), Vec::new(), 7).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());

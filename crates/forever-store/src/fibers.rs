@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentId, ClusterStore, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta,
-    SnapshotRows, StreamAppend,
+    SnapshotRows, StreamsDelta,
 };
 use crate::error::Result;
 use crate::future::BoxFuture;
@@ -331,10 +331,10 @@ pub struct NewSnapshot {
     pub layouts: Option<Vec<Arc<LayoutRow>>>,
     /// Changes of the operations that began since the last checkpoint.
     pub ops: OpsDelta,
-    /// Changes of the rows beside the main text.
+    /// Changes of the parts beside the main text.
     pub delta: SnapshotDelta,
-    /// Items to append to streams of the fiber.
-    pub appended: Vec<StreamAppend>,
+    /// Changes of the streams of the fiber.
+    pub streams: StreamsDelta,
     /// Number of a received [`PendingMessage`], to be deleted.
     pub received: Option<i64>,
     /// Whether the stored branch results of the fiber are to be deleted.

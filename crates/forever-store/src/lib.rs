@@ -53,10 +53,10 @@ pub use fibers::{
 pub use future::BoxFuture;
 pub use interactions::{InteractionKind, has_pending_interaction};
 pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult};
-pub use snapshot::{LogItem, SnapshotDelta, SnapshotRows};
+pub use snapshot::{SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};
-pub use streams::{HISTORY, StreamAppend, StreamBatch, StreamStore};
+pub use streams::{HISTORY, LOGS, StreamAppend, StreamBatch, StreamStore, StreamsDelta, log_number, log_stream, op_stream};
 
 /// The types of `rusqlite` that a closure with a [`Tx`] needs. Use them in place of a dependency of
 /// your own, so that the two are one version. A new version of `rusqlite` is a breaking change of

@@ -221,15 +221,12 @@ pub trait OpStore {
     /// Returns a manual operation.
     fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>>;
 
-    /// Appends items to the log of an operation.
+    /// Appends items to the log of an operation: its stream [`op_stream`](crate::op_stream).
     ///
     /// Stores the operation as [`save_op`](Self::save_op) does.
     ///
     /// It is progress of the fiber, which sets its deaths to 0.
     fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
-
-    /// Gives the log of an operation, in the order of the appends.
-    fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>>;
 
     /// Lists the effects and manual operations of a fiber.
     ///

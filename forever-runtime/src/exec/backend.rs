@@ -252,7 +252,8 @@ impl RunBackend for StoreBackend {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
         let layouts = self.layouts_to_store(&checkpoint.callees);
         let stack = layouts.clone();
-        let (at, number, bytes) = (checkpoint.at, checkpoint.number, checkpoint.snapshot.len() + checkpoint.delta.bytes());
+        let (at, number) = (checkpoint.at, checkpoint.number);
+        let bytes = checkpoint.snapshot.len() + checkpoint.delta.bytes() + checkpoint.streams.bytes();
         let mut outbox = checkpoint.outbox;
         let mut children = Vec::new();
         let mut to_start = Vec::new();
@@ -266,6 +267,8 @@ impl RunBackend for StoreBackend {
         let recorded = self
             .history()
             .map(|mut history| history.record(number, at, &checkpoint.snapshot, &checkpoint.delta, self.claim().epoch, now_ms));
+        let mut streams = checkpoint.streams;
+        streams.appended.extend(recorded);
         let new = NewSnapshot {
             number,
             at,
@@ -274,7 +277,7 @@ impl RunBackend for StoreBackend {
             layouts,
             ops: checkpoint.ops,
             delta: checkpoint.delta,
-            appended: recorded.into_iter().collect(),
+            streams,
             received: outbox.received,
             joined: outbox.joined,
             children,

@@ -12,7 +12,7 @@ use crate::runtime::fence::Fence;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
-use crate::store::{BranchResult, LayoutRow, NewFiber, OpsDelta, PendingMessage, SnapshotDelta};
+use crate::store::{BranchResult, LayoutRow, NewFiber, OpsDelta, PendingMessage, SnapshotDelta, StreamsDelta};
 
 /// Backend of a run: the runtime, or a test.
 pub(crate) trait RunBackend: Send + Sync {
@@ -156,8 +156,10 @@ pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     /// Changes of the operations since the last checkpoint, in the same transaction.
     pub(crate) ops: OpsDelta,
-    /// Changes of the rows beside `snapshot`, in the same transaction.
+    /// Changes of the parts beside `snapshot`, in the same transaction.
     pub(crate) delta: SnapshotDelta,
+    /// Changes of its logs, in the same transaction.
+    pub(crate) streams: StreamsDelta,
     /// Other changes in the same transaction.
     pub(crate) outbox: Outbox,
 }

@@ -2,22 +2,23 @@
 //! changed.
 //!
 //! A local whose text is long is a *part*: a row of its own, referred to in the main text by
-//! `{"$part":"name"}`. The items of a [`Log`](crate::frame::log::Log) are rows of their own as
-//! well, referred to by `{"$log":N,"len":L}`. No value can look like either, because
+//! `{"$part":"name"}`. The items of a [`Log`](crate::frame::log::Log) are a stream of the fiber,
+//! referred to by `{"$log":N,"len":L}`. No value can look like either, because
 //! [`crate::exact`] escapes the keys of values that begin with `$`.
 //!
-//! [`SnapshotTracker`] knows which of these rows are stored, and computes the [`SnapshotDelta`] for
-//! a new main text, stored in the same transaction. [`SnapshotRows`] are the stored rows when they
-//! are read.
+//! [`SnapshotTracker`] knows which of these rows are stored, and computes the [`SnapshotDelta`] and
+//! [`StreamsDelta`] for a new main text, stored in the same transaction. [`SnapshotRows`] are the
+//! stored rows when they are read.
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::exact::logs::{Logs, PLACEHOLDER, StoredLogs};
+use crate::exact::logs::{LogItem, Logs, PLACEHOLDER, StoredLogs};
 use crate::frame::snapshot::{Snapshot, json_string};
-use crate::store::{SnapshotDelta, SnapshotRows};
+use crate::store::{SnapshotDelta, SnapshotRows, StreamAppend, StreamsDelta, log_stream};
 
 /// Minimum length in bytes of a local's text that becomes a part: from here on a second row is
 /// cheaper than writing the text again.
@@ -85,8 +86,8 @@ impl SnapshotTracker {
         Some(placeholder)
     }
 
-    /// Computes the delta for a main text with these references.
-    pub(crate) fn commit(&mut self, named: SnapshotRefs) -> SnapshotDelta {
+    /// Computes what changes with a main text that has these references.
+    pub(crate) fn commit(&mut self, named: SnapshotRefs) -> (SnapshotDelta, StreamsDelta) {
         let before = std::mem::replace(&mut self.parts, named.parts);
         let same = |name: &String, text: &Arc<str>| before.get(name).is_some_and(|there| Arc::ptr_eq(there, text) || there == text);
         let parts =
@@ -95,8 +96,28 @@ impl SnapshotTracker {
         let (items, removed_logs) = self.logs.commit(&named.logs);
         // A fiber that makes a checkpoint has restored all its logs.
         self.stored = Arc::default();
-        SnapshotDelta { parts, removed_parts, items, removed_logs }
+        let streams = StreamsDelta { removed: removed_logs.into_iter().map(log_stream).collect(), appended: appended(items) };
+        (SnapshotDelta { parts, removed_parts }, streams)
     }
+}
+
+/// The new items of each log, which come in order.
+fn appended(items: Vec<LogItem>) -> Vec<StreamAppend> {
+    let mut appended: BTreeMap<u64, StreamAppend> = BTreeMap::new();
+    for LogItem { log, n, text } in items {
+        match appended.entry(log) {
+            Entry::Vacant(new) => {
+                new.insert(StreamAppend { name: log_stream(log).into(), first: Some(n), count: 1, data: text, keep: None });
+            }
+            Entry::Occupied(mut more) => {
+                let append = more.get_mut();
+                append.count += 1;
+                append.data.push('\n');
+                append.data.push_str(&text);
+            }
+        }
+    }
+    appended.into_values().collect()
 }
 
 /// Name of the row of a local: `notes`, or `1:notes` in a called function.

@@ -78,7 +78,7 @@ impl Recorder {
         self.last = new;
         // Those before the oldest whole item that is kept cannot be read.
         let keep = self.keep.map(|keep| u64::from(keep) + u64::from(MOST_CHANGES) + 1);
-        StreamAppend { name: HISTORY.into(), count: 1, data: item, keep }
+        StreamAppend { name: HISTORY.into(), first: None, count: 1, data: item, keep }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::runtime::active::Control;
 use crate::runtime::fence::Fence;
 use crate::runtime::state::Runtime;
 use crate::store::sqlite::user::{TransactionFn, TransactionResult};
-use crate::store::{Claim, OpRecord};
+use crate::store::{Claim, OpRecord, op_stream};
 
 /// Ledger of a fiber in the store. Every write is conditional on a claim.
 #[derive(Debug)]
@@ -49,7 +49,11 @@ impl Ledger for StoredLedger {
     }
 
     fn log<'a>(&'a self, op: &'a OpRecord) -> BoxFuture<'a, Result<Vec<String>>> {
-        self.runtime.store.op_log(self.claim().fiber, op.number, op.id.clone())
+        let stream = self.runtime.store.stream(self.claim().fiber, op_stream(op.number, &op.id), 0, u32::MAX);
+        Box::pin(async move {
+            let batches = stream.await?;
+            Ok(batches.iter().flat_map(|batch| batch.data.lines().map(str::to_owned)).collect())
+        })
     }
 
     fn transact(&self, record: Option<OpRecord>, work: TransactionFn) -> BoxFuture<'_, Result<TransactionResult>> {

@@ -282,7 +282,7 @@ impl RunBackend for Tape {
         }
         let mut kept = locked(&self.kept);
         let mut beside = locked(&self.beside);
-        beside.apply(&checkpoint.delta);
+        beside.apply(&checkpoint.delta, &checkpoint.streams);
         let whole = crate::frame::tracker::fill(&beside, &checkpoint.snapshot);
         kept.made.insert(whole.clone(), Made { number: checkpoint.number, text: checkpoint.snapshot, beside: beside.clone() });
         kept.ledger.pass(&checkpoint.ops);

@@ -79,6 +79,7 @@ mod store {
         pub(crate) mod rows;
         #[path = "../../../../forever-runtime/tests/schedules/sync.rs"]
         pub(crate) mod sync;
+        pub(crate) mod witness;
         pub(crate) mod worker;
 
         /// No fiber has effects here.
@@ -101,7 +102,7 @@ mod store {
                     std::sync::Arc::default()
                 }
 
-                pub(crate) fn pages(&self) -> super::worker::Pages {
+                pub(crate) fn pages(&self) -> super::witness::Pages {
                     0
                 }
 

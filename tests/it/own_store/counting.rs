@@ -256,7 +256,6 @@ impl OpStore for Counting {
         fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> ();
         fn load_op(&self, seq: Seq, id: String) -> Option<OpRecord>;
         fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> ();
-        fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> Vec<String>;
         fn ops(&self, seq: Seq) -> Vec<OpRow>;
         fn find_op(&self, id: String) -> Option<(Seq, OpRecord)>;
         fn resolve_op(&self, seq: Seq, resolution: OpResolution, now_ms: i64) -> CommandResult<ResolveOpResult>;

@@ -6,6 +6,7 @@ pub(crate) mod nine;
 pub(crate) mod one;
 pub(crate) mod seven;
 pub(crate) mod six;
+pub(crate) mod ten;
 pub(crate) mod three;
 pub(crate) mod two;
 

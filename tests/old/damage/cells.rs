@@ -80,9 +80,32 @@ impl Cell {
         moved
     }
 
-    /// The same cell in the schema of now: the logs of turns are streams since version 8.
-    pub(crate) fn migrated(&self) -> Cell {
+    /// The same cell in the schema of now: the logs of turns are streams since version 8, those of fibers and operations since version 10.
+    pub(crate) fn migrated(&self, sql: &Connection) -> Cell {
         let mut cell = self.clone();
+        let name = match (cell.column.table.as_str(), &*cell.key) {
+            ("log_items", [_, Value::Integer(log), _]) => format!("log/{log}"),
+            ("op_items", [_, Value::Integer(-1), Value::Text(op), _]) => format!("op/{op}"),
+            ("op_items", [_, Value::Integer(number), Value::Text(op), _]) => format!("op/{number}/{op}"),
+            _ => String::new(),
+        };
+        if let ([fiber, .., n], false) = (&*self.key, name.is_empty()) {
+            let stream =
+                sql.query_row("SELECT seq FROM streams WHERE fiber = ?1 AND name = ?2", rusqlite::params![fiber, name], |r| r.get(0));
+            "stream_chunks".clone_into(&mut cell.column.table);
+            cell.column.key = vec!["stream".to_owned(), "first".to_owned()];
+            cell.key = vec![stream.unwrap_or(Value::Null), n.clone()];
+            match cell.column.name.as_str() {
+                "n" => "first".clone_into(&mut cell.column.name),
+                "data" => {}
+                // It is in the name of the stream.
+                of_stream => {
+                    let column = if of_stream == "fiber" { "fiber" } else { "name" };
+                    cell.column = Column { table: "streams".to_owned(), name: column.to_owned(), key: vec!["seq".to_owned()] };
+                    cell.key.pop();
+                }
+            }
+        }
         if cell.column.table == "turn_chunks" {
             "stream_chunks".clone_into(&mut cell.column.table);
             for name in cell.column.key.iter_mut().chain([&mut cell.column.name]).filter(|name| *name == "turn") {

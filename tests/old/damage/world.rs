@@ -524,7 +524,8 @@ pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
         "ops" | "arrived" => true,
         _ => false,
     };
-    let (sql, moved) = (world.sql(), moved.migrated());
+    let sql = world.sql();
+    let moved = moved.migrated(&sql);
     let left = rewritten || !parked.clone().any(|(id, _)| owners.contains(id)) || moved.read(&sql) == written;
     assert!(left, "the damaged cell of a fiber that is parked was touched");
     if rewritten || !parked.clone().any(|(id, _)| owners.contains(id)) || !moved.write(&sql, &Damage::Value(cell.value.clone())) {

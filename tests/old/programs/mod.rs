@@ -8,6 +8,7 @@ pub(crate) mod nine;
 pub(crate) mod one;
 pub(crate) mod seven;
 pub(crate) mod six;
+pub(crate) mod ten;
 pub(crate) mod three;
 pub(crate) mod two;
 
@@ -17,8 +18,14 @@ use crate::desk::Desk;
 
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
-    upto(version, [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS, seven::HOLDS, eight::HOLDS, nine::HOLDS])
+    upto(
+        version,
+        [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS, seven::HOLDS, eight::HOLDS, nine::HOLDS, ten::HOLDS],
+    )
 }
+
+/// What version 10 has brought has logs of its own.
+const OTHERS: &str = "fiber NOT IN (SELECT seq FROM fibers WHERE name = 'weighs')";
 
 /// What has to be so at the end of which life.
 pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
@@ -34,6 +41,7 @@ pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
             seven::SETTLED,
             eight::SETTLED,
             nine::SETTLED,
+            ten::SETTLED,
         ],
     );
     if version == 6 {
@@ -46,23 +54,32 @@ pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
     let table = if version < 6 { "arrived" } else { "branch_results" };
     // Since version 7 the newest effects stand elsewhere.
     let ops = if version < 7 { "FROM ops " } else { "FROM op_ledger AS ops " };
-    let of_now = |query: &str| query.replace("FROM arrived", &format!("FROM {table}")).replace("FROM ops ", ops);
+    let of_now = |query: &str| {
+        let query = query.replace("FROM arrived", &format!("FROM {table}")).replace("FROM ops ", ops);
+        // Since version 10 logs are streams.
+        let is_stream = |name| move |rest: &str| format!("SELECT sum(count){rest} FROM stream_log WHERE name LIKE '{name}/%' AND {OTHERS}");
+        let logs = [("FROM log_items", "log"), ("FROM op_items", "op")].into_iter().filter(|_| version >= 10);
+        logs.fold(query, |query, (table, name)| {
+            let rest = query.strip_suffix(table).and_then(|query| query.strip_prefix("SELECT count(*)")).map(str::trim_end);
+            rest.map(is_stream(name)).unwrap_or(query)
+        })
+    };
     all.into_iter().map(|(life, query)| (life, of_now(query))).collect()
 }
 
 /// What is left to be done of such a database, each once.
 pub(crate) fn left(version: u32) -> Vec<&'static str> {
-    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT, seven::LEFT, eight::LEFT, nine::LEFT])
+    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT, seven::LEFT, eight::LEFT, nine::LEFT, ten::LEFT])
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 9]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 10]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    let builder = nine::registered(eight::registered(builder));
+    let builder = ten::registered(nine::registered(eight::registered(builder)));
     let builder = seven::registered(six::registered(builder, desk));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
@@ -78,7 +95,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         six::start(forever).await?;
         seven::start(forever).await?;
         eight::start(forever).await?;
-        nine::start(forever).await
+        nine::start(forever).await?;
+        ten::start(forever).await
     } else {
         three::resolve(forever).await
     }

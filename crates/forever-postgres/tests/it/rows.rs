@@ -1,5 +1,5 @@
 //! Fibers and snapshots for tests and benchmarks of the store.
-use forever_store::{AcceptResult, Claim, FiberStore, NewFiber, NewSnapshot, OpsDelta, SnapshotDelta, WorkerId};
+use forever_store::{AcceptResult, Claim, FiberStore, NewFiber, NewSnapshot, OpsDelta, SnapshotDelta, StreamsDelta, WorkerId};
 
 pub(crate) fn fiber(id: &str, worker: Option<WorkerId>) -> NewFiber {
     NewFiber {
@@ -26,7 +26,7 @@ pub(crate) fn snapshot(number: u64) -> NewSnapshot {
         layouts: None,
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
-        appended: Vec::new(),
+        streams: StreamsDelta::default(),
         received: None,
         joined: false,
         children: Vec::new(),

@@ -1,10 +1,11 @@
 //! Streams of fibers.
 use super::claims::is_lost;
 use super::{accept, snapshot};
-use crate::{Claim, Deletion, End, FiberQuery, FiberState, HISTORY, NewSnapshot, Store, StreamAppend};
+use crate::{Claim, Deletion, End, FiberQuery, FiberState, HISTORY, NewSnapshot, Store, StreamAppend, StreamsDelta};
 
-fn appended(name: &'static str, lines: &[String], keep: Option<u64>) -> Vec<StreamAppend> {
-    vec![StreamAppend { name: name.into(), count: lines.len() as u64, data: lines.join("\n"), keep }]
+fn appended(name: &'static str, lines: &[String], keep: Option<u64>) -> StreamsDelta {
+    let append = StreamAppend { name: name.into(), first: None, count: lines.len() as u64, data: lines.join("\n"), keep };
+    StreamsDelta { appended: vec![append], ..StreamsDelta::default() }
 }
 
 async fn told(store: &impl Store, fiber: i64, name: &str, from: u64) -> Vec<(u64, String)> {
@@ -38,14 +39,14 @@ async fn keeps_its_items(store: &impl Store, name: &'static str) {
     for n in 1..=40 {
         for (of, claim) in [claim, other].into_iter().enumerate() {
             let lines = lines(&of.to_string(), n);
-            store.checkpoint(claim, NewSnapshot { appended: appended(name, &lines, None), ..snapshot(n) }).await.unwrap();
+            store.checkpoint(claim, NewSnapshot { streams: appended(name, &lines, None), ..snapshot(n) }).await.unwrap();
             expected[of].extend(lines);
         }
     }
-    let refused = NewSnapshot { appended: appended(name, &["0".to_owned()], None), ..snapshot(99) };
+    let refused = NewSnapshot { streams: appended(name, &["0".to_owned()], None), ..snapshot(99) };
     store.checkpoint(claim, refused).await.unwrap_err();
     let lost = Claim { epoch: claim.epoch + 1, ..claim };
-    let fenced = NewSnapshot { appended: appended(name, &["0".to_owned()], None), ..snapshot(41) };
+    let fenced = NewSnapshot { streams: appended(name, &["0".to_owned()], None), ..snapshot(41) };
     assert!(is_lost(store.checkpoint(lost, fenced).await));
 
     for (claim, expected) in [claim, other].into_iter().zip(&expected) {
@@ -57,7 +58,7 @@ async fn keeps_its_items(store: &impl Store, name: &'static str) {
     assert_eq!(told(store, claim.fiber, "other", 0).await, []);
 
     let failed = accept(store, &format!("{name} failed")).await;
-    store.checkpoint(failed, NewSnapshot { appended: appended(name, &["1".to_owned()], None), ..snapshot(1) }).await.unwrap();
+    store.checkpoint(failed, NewSnapshot { streams: appended(name, &["1".to_owned()], None), ..snapshot(1) }).await.unwrap();
     store.end(failed, End::Failed("why".into()), Vec::new(), 9).await.unwrap();
     assert_eq!(told(store, failed.fiber, name, 0).await, [(0, "1".to_owned())]);
 
@@ -66,7 +67,7 @@ async fn keeps_its_items(store: &impl Store, name: &'static str) {
     let query = FiberQuery { states: vec![FiberState::Completed], ..FiberQuery::default() };
     store.delete(Deletion { query, limit: 9, ..Deletion::default() }).await.unwrap();
     assert_eq!(told(store, claim.fiber, name, 0).await, []);
-    store.checkpoint(other, NewSnapshot { appended: appended(name, &["\"last\"".to_owned()], None), ..snapshot(41) }).await.unwrap();
+    store.checkpoint(other, NewSnapshot { streams: appended(name, &["\"last\"".to_owned()], None), ..snapshot(41) }).await.unwrap();
     assert_eq!(told(store, other.fiber, name, 0).await.len(), expected[1].len() + 1);
 }
 
@@ -80,7 +81,7 @@ async fn keeps_the_newest(store: &impl Store, name: &'static str) {
     let claim = accept(store, &format!("{name} kept")).await;
     let line = |n: u64| format!("{{\"n\":{n},\"text\":\"{}\"}}", "x".repeat(200));
     for n in 1..=500 {
-        store.checkpoint(claim, NewSnapshot { appended: appended(name, &[line(n)], Some(100)), ..snapshot(n) }).await.unwrap();
+        store.checkpoint(claim, NewSnapshot { streams: appended(name, &[line(n)], Some(100)), ..snapshot(n) }).await.unwrap();
     }
     let kept = told(store, claim.fiber, name, 0).await;
     assert!((100..=250).contains(&kept.len()), "{}", kept.len());

@@ -1,8 +1,8 @@
 //! The statements behind the store's operations on agents and schedules.
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::Sqlite;
 use super::job::Scope;
+use super::store::Sqlite;
 use crate::AgentId;
 use crate::error::Result;
 use crate::future::BoxFuture;

@@ -12,7 +12,8 @@ use rusqlite::{Connection, InterruptHandle};
 
 use super::file_guard::Kept;
 use super::job::Scope;
-use super::{Sqlite, open};
+use super::open;
+use super::store::Sqlite;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Sqlite {

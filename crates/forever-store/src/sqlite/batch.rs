@@ -12,7 +12,7 @@ use super::log::Log;
 use super::pace::BUSY_TIMEOUT;
 use super::sync::Handle;
 use super::sync::atomic::{AtomicBool, Ordering};
-use super::worker::Witness;
+use super::witness::Witness;
 use crate::error::Result;
 
 /// A connection with everything that jobs need; one thread holds it at a time.

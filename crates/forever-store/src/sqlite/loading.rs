@@ -13,7 +13,12 @@ fn be(conn: &mut Connection, fiber: Seq, moment: u32) {
     let data = format!(r#"{{"at":"{moment}","locals":{{"part":{{"$part":"p"}}}},"call":null}}"#);
     tx.execute("UPDATE snapshots SET number = ?2, at = ?2, data = ?3 WHERE fiber = ?1", params![fiber, moment, data]).unwrap();
     tx.execute("INSERT OR REPLACE INTO parts (fiber, name, data) VALUES (?1, 'p', ?2)", params![fiber, moment.to_string()]).unwrap();
-    tx.execute("INSERT OR REPLACE INTO log_items (fiber, log, n, data) VALUES (?1, 0, 0, ?2)", params![fiber, moment.to_string()]).unwrap();
+    tx.execute("INSERT OR IGNORE INTO streams (seq, fiber, name) VALUES (1, ?1, 'log/0')", [fiber]).unwrap();
+    tx.execute(
+        "INSERT OR REPLACE INTO stream_chunks (stream, first, count, data, stored_ms) VALUES (1, 0, 1, ?1, 0)",
+        [moment.to_string()],
+    )
+    .unwrap();
     tx.execute("DELETE FROM ops WHERE fiber = ?1", [fiber]).unwrap();
     tx.execute(
         "INSERT INTO ops (fiber, number, id, kind, function, step, state, started_ms, changed_ms)

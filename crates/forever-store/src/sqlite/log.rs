@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::copier::{self, Copier};
 use super::open::Durability;
-use super::worker::Pages;
+use super::witness::Pages;
 use crate::error::{Error, ErrorKind, Result};
 
 /// SQLite's own limit: 1000 pages of its default size.

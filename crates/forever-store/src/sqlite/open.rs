@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::lock::{self, DatabaseFile};
 use super::pace::BUSY_TIMEOUT;
-use super::{schema, streams, user};
+use super::{guard, schema, streams};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A log that one huge snapshot has made long is truncated to this many bytes.
@@ -259,7 +259,7 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
     schema::migrate(conn, version)?;
     streams::open(conn)?;
-    user::guard(conn)
+    guard::install(conn)
 }
 
 /// Sets a pragma and reads it back; the inner error means that it had no effect.

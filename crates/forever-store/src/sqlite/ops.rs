@@ -1,119 +1,18 @@
-//! The ledger of operations.
+//! The ledger of operations: its statements.
 use std::sync::Arc;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::Sqlite;
 use super::claims;
-use super::job::Scope;
 use super::layouts;
 use super::recent_ops::{self, Beginning};
 use super::rows::{self, forget_deaths};
-use crate::error::Result;
-use crate::future::BoxFuture;
+use super::streams;
 use crate::{
-    Claim, CommandResult, FiberRef, FiberState, LayoutRow, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore,
-    ResolveOpResult, Runnable, Seq,
+    Claim, CommandResult, FiberRef, FiberState, LayoutRow, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState,
+    ResolveOpResult, Runnable, Seq, StreamAppend, op_stream,
 };
-
-impl OpStore for Sqlite {
-    fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        let in_row = Beginning::of(&record, now_ms);
-        Box::pin(self.write_short("store an operation", Scope::Many, move |c| {
-            if let Some(new) = &in_row
-                && recent_ops::begin(c, claim, new)?
-            {
-                return Ok(());
-            }
-            claims::check_running(c, claim)?;
-            if let Some(new) = &in_row {
-                // The snapshot row may have had no room for it.
-                recent_ops::fold(c, claim.fiber)?;
-                if recent_ops::begin(c, claim, new)? {
-                    return Ok(());
-                }
-            }
-            save(c, claim.fiber, &record, now_ms)?;
-            if record.stash.is_some() { forget_deaths(c, claim.fiber) } else { Ok(()) }
-        }))
-    }
-
-    fn load_op(&self, seq: Seq, id: String) -> BoxFuture<'_, Result<Option<OpRecord>>> {
-        Box::pin(self.read("load an operation", move |c| {
-            c.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.number = ?2 AND o.id = ?3"))?
-                .query_row(params![seq, BY_HAND, id], record)
-                .optional()
-        }))
-    }
-
-    fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        let seq = claim.fiber;
-        Box::pin(self.write_short("append to the log of an operation", Scope::Many, move |c| {
-            claims::check_running(c, claim)?;
-            save(c, seq, &record, now_ms)?;
-            for data in &items {
-                c.prepare_cached(
-                    "INSERT INTO op_items (fiber, number, op, n, data)
-                     SELECT ?1, ?2, ?3, coalesce(max(n) + 1, 0), ?4 FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3",
-                )?
-                .execute(params![seq, at(record.number), record.id, data])?;
-            }
-            forget_deaths(c, seq)
-        }))
-    }
-
-    fn op_log(&self, seq: Seq, number: Option<u64>, id: String) -> BoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(self.read("load the log of an operation", move |c| {
-            c.prepare_cached("SELECT data FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3 ORDER BY n")?
-                .query_map(params![seq, at(number), id], |r| r.get(0))?
-                .collect()
-        }))
-    }
-
-    fn ops(&self, seq: Seq) -> BoxFuture<'_, Result<Vec<OpRow>>> {
-        Box::pin(self.read("list the operations of a fiber", move |c| {
-            c.prepare_cached(&format!(
-                "SELECT {COLUMNS}, o.started_ms, o.changed_ms FROM op_ledger o WHERE o.fiber = ?1 AND o.kind IN ('effect', 'op')
-                 ORDER BY o.started_ms, o.number, o.id"
-            ))?
-            .query_map([seq], |r| Ok(OpRow { record: record(r)?, started_ms: r.get("started_ms")?, changed_ms: r.get("changed_ms")? }))?
-            .collect()
-        }))
-    }
-
-    fn find_op(&self, id: String) -> BoxFuture<'_, Result<Option<(Seq, OpRecord)>>> {
-        Box::pin(self.read("find an operation", move |c| {
-            let text = recent_ops::with_id(&id)?;
-            let found = |fibers: &str| {
-                let mut fibers = c.prepare_cached(fibers)?;
-                let mut fibers = fibers.query([&id, &text])?;
-                while let Some(fiber) = fibers.next()? {
-                    let fiber = fiber.get(0)?;
-                    if let Some(op) = in_ledger(c, fiber, &id)? {
-                        return Ok(Some((fiber, op)));
-                    }
-                }
-                Ok(None)
-            };
-            // Most lookups are for fibers that have not completed, of which there are few.
-            let open = "SELECT f.seq FROM fibers f WHERE f.state <> 'completed'
-                              AND (EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND o.id = ?1)
-                                   OR EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND instr(s.ops, ?2) > 0)
-                                   OR EXISTS (SELECT 1 FROM settled_ops o WHERE o.fiber = f.seq AND instr(o.ops, ?2) > 0))";
-            match found(open)? {
-                Some(there) => Ok(Some(there)),
-                None => {
-                    found("SELECT fiber FROM ops o WHERE o.id = ?1 UNION ALL SELECT fiber FROM settled_ops o WHERE instr(o.ops, ?2) > 0")
-                }
-            }
-        }))
-    }
-
-    fn resolve_op(&self, seq: Seq, how: OpResolution, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>> {
-        Box::pin(self.write_ready("store how an operation ended", move |c, ready| resolve(c, seq, &how, now_ms, ready)))
-    }
-}
 
 const COLUMNS: &str =
     "o.id, o.kind, o.function, o.step, o.key, o.number, o.state, o.outcome, o.resolved, o.failed, o.stash, o.error, o.next_ms";
@@ -146,6 +45,84 @@ const BY_HAND: i64 = -1;
 /// The stored value of an operation's number.
 pub(super) fn at(number: Option<u64>) -> i64 {
     number.map_or(BY_HAND, |number| i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// Begins an operation in the snapshot row, or stores it.
+pub(super) fn save_claimed(
+    conn: &Connection,
+    claim: Claim,
+    op: &OpRecord,
+    in_row: Option<&Beginning>,
+    now_ms: i64,
+) -> rusqlite::Result<()> {
+    if let Some(new) = in_row
+        && recent_ops::begin(conn, claim, new)?
+    {
+        return Ok(());
+    }
+    claims::check_running(conn, claim)?;
+    if let Some(new) = in_row {
+        // The snapshot row may have had no room for it.
+        recent_ops::fold(conn, claim.fiber)?;
+        if recent_ops::begin(conn, claim, new)? {
+            return Ok(());
+        }
+    }
+    save(conn, claim.fiber, op, now_ms)?;
+    if op.stash.is_some() { forget_deaths(conn, claim.fiber) } else { Ok(()) }
+}
+
+/// A manual operation.
+pub(super) fn load(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<Option<OpRecord>> {
+    conn.prepare_cached(&format!("SELECT {COLUMNS} FROM ops o WHERE o.fiber = ?1 AND o.number = ?2 AND o.id = ?3"))?
+        .query_row(params![seq, BY_HAND, id], record)
+        .optional()
+}
+
+pub(super) fn append_log(conn: &Connection, claim: Claim, op: &OpRecord, items: &[String], now_ms: i64) -> rusqlite::Result<()> {
+    claims::check_running(conn, claim)?;
+    save(conn, claim.fiber, op, now_ms)?;
+    if !items.is_empty() {
+        let name = op_stream(op.number, &op.id).into();
+        let append = StreamAppend { name, first: None, count: items.len() as u64, data: items.join("\n"), keep: None };
+        streams::put_at_end_of_fiber(conn, claim.fiber, &append, now_ms)?;
+    }
+    forget_deaths(conn, claim.fiber)
+}
+
+/// The effects and manual operations of a fiber.
+pub(super) fn list(conn: &Connection, seq: Seq) -> rusqlite::Result<Vec<OpRow>> {
+    conn.prepare_cached(&format!(
+        "SELECT {COLUMNS}, o.started_ms, o.changed_ms FROM op_ledger o WHERE o.fiber = ?1 AND o.kind IN ('effect', 'op')
+         ORDER BY o.started_ms, o.number, o.id"
+    ))?
+    .query_map([seq], |r| Ok(OpRow { record: record(r)?, started_ms: r.get("started_ms")?, changed_ms: r.get("changed_ms")? }))?
+    .collect()
+}
+
+/// The effect or manual operation with an id, and its fiber.
+pub(super) fn find(conn: &Connection, id: &str) -> rusqlite::Result<Option<(Seq, OpRecord)>> {
+    let text = recent_ops::with_id(id)?;
+    let found = |fibers: &str| {
+        let mut fibers = conn.prepare_cached(fibers)?;
+        let mut fibers = fibers.query([id, text.as_str()])?;
+        while let Some(fiber) = fibers.next()? {
+            let fiber = fiber.get(0)?;
+            if let Some(op) = in_ledger(conn, fiber, id)? {
+                return Ok(Some((fiber, op)));
+            }
+        }
+        Ok(None)
+    };
+    // Most lookups are for fibers that have not completed, of which there are few.
+    let open = "SELECT f.seq FROM fibers f WHERE f.state <> 'completed'
+                      AND (EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND o.id = ?1)
+                           OR EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND instr(s.ops, ?2) > 0)
+                           OR EXISTS (SELECT 1 FROM settled_ops o WHERE o.fiber = f.seq AND instr(o.ops, ?2) > 0))";
+    match found(open)? {
+        Some(there) => Ok(Some(there)),
+        None => found("SELECT fiber FROM ops o WHERE o.id = ?1 UNION ALL SELECT fiber FROM settled_ops o WHERE instr(o.ops, ?2) > 0"),
+    }
 }
 
 /// Operations that a fiber began since checkpoint `number`, whose snapshot has this layout.
@@ -197,9 +174,7 @@ pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> r
 }
 
 fn forget_log(conn: &Connection, seq: Seq, number: Option<u64>, id: &str) -> rusqlite::Result<()> {
-    conn.prepare_cached("DELETE FROM op_items WHERE fiber = ?1 AND number = ?2 AND op = ?3")?
-        .execute(params![seq, at(number), id])
-        .map(drop)
+    streams::delete_of_fiber(conn, seq, &op_stream(number, id))
 }
 
 /// Stores the outcomes of operations that are in `ops`.
@@ -224,9 +199,11 @@ pub(super) fn in_doubt(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<S
 
 /// Deletes what is stored only from checkpoint `number` to the next one.
 pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<()> {
-    conn.prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND number = ?2 AND kind IN ('step', 'transaction')")?
-        .execute(params![seq, at(Some(number))])
-        .map(drop)
+    let ids: Vec<String> = conn
+        .prepare_cached("DELETE FROM ops WHERE fiber = ?1 AND number = ?2 AND kind IN ('step', 'transaction') RETURNING id")?
+        .query_map(params![seq, at(Some(number))], |r| r.get(0))?
+        .collect::<Result<_, _>>()?;
+    ids.iter().try_for_each(|id| forget_log(conn, seq, Some(number), id))
 }
 
 /// An effect or a manual operation of a fiber.
@@ -236,7 +213,7 @@ fn in_ledger(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<Option<O
         .optional()
 }
 
-fn resolve(
+pub(super) fn resolve(
     conn: &Connection,
     seq: Seq,
     how: &OpResolution,

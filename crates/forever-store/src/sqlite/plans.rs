@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, StatementStatus};
 
+use super::store::opened;
 use super::worker::{Held, Worker};
-use super::{Sqlite, open, opened, tests};
+use super::{Sqlite, open, tests};
 use crate::conformance;
 use crate::{AdminStore, ChatStore, DeleteCursor, Deletion, FiberQuery, FiberState, InteractionQuery};
 

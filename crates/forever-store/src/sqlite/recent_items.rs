@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::recent_ops::ROW_BYTES;
+use super::snapshot_rows::ROW_BYTES;
 use super::streams;
 use crate::{HISTORY, NewSnapshot, Seq, StreamAppend, StreamBatch};
 
@@ -100,7 +100,7 @@ fn count(text: &str) -> u64 {
 /// Moves the items out of the row, to the end of the stream.
 pub(super) fn fold(conn: &Connection, fiber: Seq, keep: Option<u64>, now_ms: i64) -> rusqlite::Result<()> {
     let Some(data) = text(conn, fiber)? else { return Ok(()) };
-    let items = StreamAppend { name: HISTORY.into(), count: count(&data), data, keep };
+    let items = StreamAppend { name: HISTORY.into(), first: None, count: count(&data), data, keep };
     match streams::append_whole_of_fiber(conn, fiber, &items, now_ms) {
         // The stream is damaged. The items stay here, and the fiber continues.
         Err(rusqlite::Error::ToSqlConversionFailure(_)) => return Ok(()),
@@ -131,15 +131,19 @@ mod tests {
     use super::*;
     use crate::conformance::{accept, snapshot};
     use crate::sqlite::Sqlite;
-    use crate::{Claim, Durability, End, FiberStore, NewSnapshot, StreamStore};
+    use crate::{Claim, Durability, End, FiberStore, NewSnapshot, StreamStore, StreamsDelta};
 
     fn item(n: u64) -> String {
         format!(r#"{{"n":{n},"ms":1790000000000,"took":3,"at":"charge","set":{{"total":{n},"note":"{}"}}}}"#, "x".repeat(40))
     }
 
     async fn checkpoint(store: &Sqlite, claim: Claim, n: u64, data: &str) {
-        let append = StreamAppend { name: HISTORY.into(), count: 1, data: item(n), keep: None };
-        let new = NewSnapshot { data: format!("{{\"text\":\"{data}\"}}"), appended: vec![append], ..snapshot(n) };
+        let append = StreamAppend { name: HISTORY.into(), first: None, count: 1, data: item(n), keep: None };
+        let new = NewSnapshot {
+            data: format!("{{\"text\":\"{data}\"}}"),
+            streams: StreamsDelta { appended: vec![append], ..StreamsDelta::default() },
+            ..snapshot(n)
+        };
         store.checkpoint(claim, new).await.unwrap();
     }
 
@@ -181,8 +185,8 @@ mod tests {
         store.join(0).await.unwrap();
         let claim = accept(&store, "fiber").await;
         let with_item = |n| {
-            let append = StreamAppend { name: "log".into(), count: 1, data: item(n), keep: None };
-            NewSnapshot { appended: vec![append], ..snapshot(n) }
+            let append = StreamAppend { name: "log".into(), first: None, count: 1, data: item(n), keep: None };
+            NewSnapshot { streams: StreamsDelta { appended: vec![append], ..StreamsDelta::default() }, ..snapshot(n) }
         };
         store.checkpoint(claim, with_item(1)).await.unwrap();
         store.read("damage", |c| c.execute_batch("UPDATE temp.stream_tail_open SET behind = -1")).await.unwrap();

@@ -15,12 +15,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::snapshot_rows::ROW_BYTES;
 use super::{layouts, ops};
 use crate::{Claim, LayoutRow, OpKind, OpOutcome, OpRecord, OpState, Seq};
-
-/// Maximum length in bytes of all texts of a row with effects. With the numbers beside them the row
-/// stays on one page of 2 KiB, of which SQLite gives 2 013 bytes to a row.
-pub(super) const ROW_BYTES: usize = 1980;
 
 /// Whether one of the effects in a snapshot row `s` of a fiber `f` is in doubt. The end of a fiber
 /// moves them out, so any that are still there cannot be read.
@@ -298,7 +295,8 @@ mod tests {
     use crate::conformance::ops::{behind, open, record};
     use crate::conformance::{SECOND, accept, claimed, snapshot};
     use crate::error::ErrorKind;
-    use crate::sqlite::{Scope, Sqlite};
+    use crate::sqlite::Sqlite;
+    use crate::sqlite::job::Scope;
     use crate::{AdminStore, Deletion, Durability, End, FiberQuery, FiberStore, NewSnapshot, OpStore, Restart};
 
     async fn text(store: &Sqlite, sql: &'static str) -> Option<String> {

@@ -521,7 +521,7 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
 
 /// The item of the history that comes with a checkpoint.
 pub(super) fn history_of(new: &NewSnapshot) -> Option<&StreamAppend> {
-    new.appended.iter().find(|append| append.name == HISTORY)
+    new.streams.appended.iter().find(|append| append.name == HISTORY)
 }
 
 /// The item of the history goes to `item_to`.
@@ -548,7 +548,8 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot, ite
         ops::forget_temporary(conn, seq, new.number - 1)?;
     }
     snapshot_rows::change(conn, seq, &new.delta)?;
-    for append in &new.appended {
+    streams::remove_of_fiber(conn, seq, &new.streams)?;
+    for append in &new.streams.appended {
         match item_to {
             _ if append.name != HISTORY => streams::append_of_fiber(conn, seq, append, new.now_ms)?,
             Destination::Row => {}
@@ -683,6 +684,9 @@ pub(super) fn finish(
     }
     if has_items {
         recent_items::fold(conn, seq, None, now_ms)?;
+    }
+    if has_streams && state == FiberState::Completed {
+        streams::delete_logs(conn, seq)?;
     }
     if has_items || has_streams {
         streams::close_of_fiber(conn, seq)?;
@@ -958,9 +962,10 @@ fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Strin
         "UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = ?1",
     )?
     .execute([seq])?;
-    for table in ["branch_results", "parts", "log_items"] {
+    for table in ["branch_results", "parts"] {
         conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
     }
+    streams::delete_logs(conn, seq)?;
     Ok(None)
 }
 

@@ -2,7 +2,7 @@
 //! docs/guide/src/reference/format.md.
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::chat;
+use super::chat::interactions;
 
 /// `PRAGMA application_id` of our files: "Frvr".
 pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
@@ -25,14 +25,15 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_3.sql")),
     script(include_str!("schema_4.sql")),
     script(include_str!("schema_5.sql")),
-    Migration { script: include_str!("schema_6.sql"), fill: chat::mark_interactions },
+    Migration { script: include_str!("schema_6.sql"), fill: interactions::mark },
     script(include_str!("schema_7.sql")),
     script(include_str!("schema_8.sql")),
     script(include_str!("schema_9.sql")),
+    script(include_str!("schema_10.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 59] = [
+pub(super) const NAMES: [&str; 57] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -52,11 +53,9 @@ pub(super) const NAMES: [&str; 59] = [
     "joins",
     "joins_fiber",
     "layouts",
-    "log_items",
     "message_ids",
     "messages",
     "messages_fiber",
-    "op_items",
     "op_ledger",
     "ops",
     "parts",

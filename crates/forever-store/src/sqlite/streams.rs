@@ -10,12 +10,16 @@
 //! number of the next stream: one that no row of the tail has. Both are temporary tables of the
 //! connection that writes, in memory, and part of the transactions that change the others. So
 //! streams are read on that connection.
+//!
+//! Streams that are read with their fiber, on any connection, have their items in `stream_chunks`
+//! alone: those of the logs of a snapshot and of operations. A checkpoint or an operation writes
+//! rows of its own fiber anyway, so their commits gain little from the tail.
 use std::ops::RangeInclusive;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::{Seq, StreamAppend, StreamBatch, TurnSeq};
+use crate::{LOGS, Seq, SnapshotRows, StreamAppend, StreamBatch, StreamsDelta, TurnSeq, log_number};
 
 /// Number of items after which those that need not be kept are deleted.
 const TRIMMED: u64 = 64;
@@ -117,9 +121,65 @@ pub(super) fn append_of_turn(conn: &Connection, turn: TurnSeq, new: &StreamBatch
     append(conn, stream, new)
 }
 
-/// Appends to a stream of a fiber, and deletes items that need not be kept.
+/// Appends to a stream of a fiber, and deletes items that need not be kept. Items whose number the
+/// caller knows get a row of their own.
 pub(super) fn append_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
-    append_to(conn, fiber, new, now_ms, append_at)
+    match new.first {
+        Some(first) => put_of_fiber(conn, fiber, &new.name, first.cast_signed(), new, now_ms),
+        None => append_to(conn, fiber, new, now_ms, append_at),
+    }
+}
+
+/// Appends to a stream that is in `stream_chunks` alone.
+pub(super) fn put_at_end_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
+    let first = of_fiber(conn, fiber, &new.name)?.map_or(Ok(0), |stream| copied(conn, stream))?;
+    put_of_fiber(conn, fiber, &new.name, first, new, now_ms)
+}
+
+fn put_of_fiber(conn: &Connection, fiber: Seq, name: &str, first: i64, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
+    let stream = of_fiber(conn, fiber, name)?.map_or_else(|| created(conn, Some(fiber), None, name), Ok)?;
+    // A row can be there already only if a person has written it.
+    conn.prepare_cached(
+        "INSERT INTO stream_chunks (stream, first, count, data, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (stream, first) DO UPDATE SET count = excluded.count, data = excluded.data, stored_ms = excluded.stored_ms",
+    )?
+    .execute(params![stream, first, new.count.cast_signed(), new.data, now_ms])
+    .map(drop)
+}
+
+/// Deletes the streams that a checkpoint removes.
+pub(super) fn remove_of_fiber(conn: &Connection, fiber: Seq, delta: &StreamsDelta) -> rusqlite::Result<()> {
+    delta.removed.iter().try_for_each(|name| delete_of_fiber(conn, fiber, name))
+}
+
+/// Deletes a stream of a fiber, if it has an item.
+pub(super) fn delete_of_fiber(conn: &Connection, fiber: Seq, name: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM streams WHERE fiber = ?1 AND name = ?2")?.execute(params![fiber, name]).map(drop)
+}
+
+/// Name behind those of all streams of logs, in the order of the index.
+const BEHIND_LOGS: &str = "log0";
+
+/// Reads the logs of a snapshot.
+pub(super) fn read_logs(conn: &Connection, fiber: Seq, into: &mut SnapshotRows) -> rusqlite::Result<()> {
+    let mut statement = conn.prepare_cached(
+        "SELECT s.name, c.first, c.count, c.data FROM streams s CROSS JOIN stream_chunks c ON c.stream = s.seq
+         WHERE s.fiber = ?1 AND s.name >= ?2 AND s.name < ?3 ORDER BY s.name, c.first",
+    )?;
+    let mut rows = statement.query(params![fiber, LOGS, BEHIND_LOGS])?;
+    while let Some(row) = rows.next()? {
+        if let Some(log) = log_number(row.get_ref(0)?.as_str()?) {
+            into.add_to_log(log, row.get(1)?, row.get(2)?, row.get_ref(3)?.as_str()?);
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the logs of a snapshot.
+pub(super) fn delete_logs(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM streams WHERE fiber = ?1 AND name >= ?2 AND name < ?3")?
+        .execute(params![fiber, LOGS, BEHIND_LOGS])
+        .map(drop)
 }
 
 /// As [`append_of_fiber`], with items that are long enough for a row of their own.

@@ -23,34 +23,12 @@ use super::pace::{Caller, Pace};
 use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::sync::thread::JoinHandle;
 use super::sync::{Handle, Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
+use super::witness::Witness;
 use crate::error::{Error, ErrorKind, Result};
-use crate::future::BoxFuture;
 
 /// How long the writer spins for the next job before it sleeps. A fiber often requests its next
 /// checkpoint right after the last one, sooner than a sleeping thread would wake.
 const WRITER_SPIN: Duration = Duration::from_micros(50);
-
-/// Test hook that sees every commit, and may stop everything around it.
-pub trait Witness: fmt::Debug + Send + Sync {
-    /// Called before writes are carried out, in this order; returns how many may be. If not all of
-    /// them, the thread ends after those.
-    fn begins(&self, writes: &[&'static str]) -> usize;
-
-    /// Called when they are stored, before any caller has its answer.
-    fn stored(&self, log: Pages);
-
-    /// Called when a read or write is requested.
-    fn asked(&self);
-
-    /// Called when the answer has arrived; the caller gets it once the future is ready.
-    fn hears(&self) -> BoxFuture<'_, ()>;
-
-    /// Called when the caller has its answer, or waits no longer.
-    fn left(&self);
-}
-
-/// Length of the write-ahead log in pages; 0 where there is none.
-pub type Pages = u32;
 
 /// A thread with a connection, and its queue.
 pub(crate) struct Worker {

@@ -49,7 +49,7 @@ struct Op {
 impl Image {
     /// Reads the database. Tables that the process did not create before it died count as empty.
     pub(super) fn read(conn: &Connection) -> rusqlite::Result<Self> {
-        let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'op_items'", (), |r| r.get(0))?;
+        let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'stream_log'", (), |r| r.get(0))?;
         if tables == 0 {
             return Ok(Image::default());
         }

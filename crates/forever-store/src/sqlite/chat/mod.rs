@@ -1,13 +1,14 @@
 //! Chats: messages, turns with their logs, and incidents.
 mod incidents;
-mod interactions;
+pub(super) mod interactions;
 mod messages;
 mod turns;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::job::Scope;
-use super::{Sqlite, claims, rows, streams};
+use super::store::Sqlite;
+use super::{claims, rows, streams};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     UpdateRefused,
 };
 use crate::{Claim, Runnable, Seq, Suspension};
-pub(super) use interactions::mark as mark_interactions;
 use messages::{chat_of, find_chat, hold, message_row, replace_all, update};
 use turns::{TURN, accept, begin, by, by_seq, clear, fold, listed, request, settle, under_way};
 

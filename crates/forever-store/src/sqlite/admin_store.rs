@@ -1,0 +1,56 @@
+//! Commands of people, lists and deletion.
+use super::job::Scope;
+use super::store::Sqlite;
+use super::{agents, past, rows};
+use crate::error::Result;
+use crate::future::BoxFuture;
+use crate::{
+    AdminStore, AgentId, AgentRow, CommandResult, DeleteResult, Deletion, End, FiberCount, FiberQuery, FiberRef, FiberRow, FiberTombstone,
+    Restart, RestartResult, Runnable, ScheduleRow, Seq,
+};
+
+impl AdminStore for Sqlite {
+    fn resolve(&self, id: String, how: End, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<(FiberRow, End)>>> {
+        Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::resolve(c, &id, &how, now_ms, ready)))
+    }
+
+    fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Vec<Runnable>>>> {
+        Box::pin(self.write_ready("cancel a fiber", move |c, ready| rows::cancel(c, &id, &reason, now_ms, ready)))
+    }
+
+    fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>> {
+        Box::pin(self.write_ready("let a fiber run again", move |c, ready| rows::restart(c, &id, how, now_ms, ready)))
+    }
+
+    fn find(&self, which: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>> {
+        Box::pin(self.read("find a fiber", move |c| rows::find(c, &which)))
+    }
+
+    fn list(&self, which: FiberQuery, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>> {
+        Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
+        Box::pin(self.read("count fibers", rows::counts))
+    }
+
+    fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {
+        Box::pin(self.read("list agents", move |c| agents::list(c, after.as_ref(), limit)))
+    }
+
+    fn all_schedules(&self, after: Option<String>, limit: u32) -> BoxFuture<'_, Result<Vec<ScheduleRow>>> {
+        Box::pin(self.read("list schedules", move |c| agents::all_schedules(c, after.as_deref(), limit)))
+    }
+
+    fn delete(&self, deletion: Deletion) -> BoxFuture<'_, Result<DeleteResult>> {
+        Box::pin(self.write("delete fibers", Scope::Many, move |c| past::delete(c, &deletion)))
+    }
+
+    fn tombstone(&self, which: FiberRef) -> BoxFuture<'_, Result<Option<FiberTombstone>>> {
+        Box::pin(self.read("find what is remembered of a fiber", move |c| past::find(c, &which)))
+    }
+
+    fn delete_tombstones(&self, deletion: Deletion, deleted_before_ms: Option<i64>) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.write("forget the keys of fibers", Scope::One, move |c| past::forget(c, &deletion, deleted_before_ms)))
+    }
+}

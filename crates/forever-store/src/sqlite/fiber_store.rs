@@ -1,0 +1,163 @@
+//! Fibers and their streams.
+use rusqlite::params;
+
+use super::job::Scope;
+use super::recent_items::{self, Destination};
+use super::store::Sqlite;
+use super::{agents, chat, claims, rows};
+use crate::error::Result;
+use crate::future::BoxFuture;
+use crate::{
+    AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, End, FiberStore, LoadedFiber, NewFiber, NewMessage, NewSnapshot,
+    OpOutcome, OpsDelta, PendingMessage, ReadySender, RestartResult, Runnable, Seq, StoredClaim, StreamBatch, StreamStore, Suspension,
+    UnfinishedGroup, Wait, WaitResult, WorkerId,
+};
+
+impl FiberStore for Sqlite {
+    fn on_ready(&self, ready: ReadySender) {
+        // A store serves one runtime.
+        let _ = self.ready.set(ready);
+    }
+
+    fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>> {
+        Box::pin(self.write("register a worker", Scope::Many, move |c| claims::join(c, now_ms)))
+    }
+
+    fn take_over(&self, by: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("take over what was left running", Scope::Many, move |c| claims::take_over(c, by, now_ms)))
+    }
+
+    fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<AcceptResult>> {
+        Box::pin(self.write("store a fiber", Scope::Many, move |c| rows::accept(c, &fiber)))
+    }
+
+    fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
+        Box::pin(self.read("list unfinished fibers", move |c| rows::unfinished(c, after, limit)))
+    }
+
+    fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
+        Box::pin(self.read("list fibers that are ready", move |c| rows::ready(c, after, limit)))
+    }
+
+    fn load(&self, seq: Seq) -> BoxFuture<'_, Result<LoadedFiber>> {
+        Box::pin(self.read("load a fiber", move |c| rows::load(c, seq)))
+    }
+
+    fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<StoredClaim>>> {
+        Box::pin(self.read("find the claim of a fiber", move |c| claims::claim_of(c, seq)))
+    }
+
+    fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>> {
+        Box::pin(self.write_ready("claim a fiber", move |c, ready| claims::claim(c, seen, worker, now_ms, ready)))
+    }
+
+    fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
+        let item = rows::history_of(&new);
+        let destination = |item| self.lengths.destination(claim.fiber, &new, item, self.writer.callers());
+        let item_to = item.map_or(Destination::Row, destination);
+        let alone = new.streams.appended.len() == usize::from(item.is_some())
+            && item_to == Destination::Row
+            && new.streams.removed.is_empty()
+            && new.delta.is_empty()
+            && new.layouts.is_none()
+            && new.ops == OpsDelta::default()
+            && new.received.is_none()
+            && !new.joined
+            && new.children.is_empty();
+        let scope = if alone { Scope::One } else { Scope::Many };
+        Box::pin(self.write_short("store a checkpoint", scope, move |c| rows::checkpoint(c, claim, &new, item_to)))
+    }
+
+    fn stash(&self, claim: Claim, data: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write_short("store a stash", Scope::One, move |c| {
+            let stored = c
+                .prepare_cached(
+                    "UPDATE snapshots SET number = number + 1, deaths = 0, saved_ms = ?2, data = ?3
+                     WHERE fiber = ?1 AND epoch = ?4 AND (SELECT state FROM fibers WHERE seq = ?1) = 'running'",
+                )?
+                .execute(params![claim.fiber, now_ms, data, claim.epoch])?;
+            if stored == 0 { Err(claims::lost(claim)) } else { Ok(()) }
+        }))
+    }
+
+    fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write_short("store a branch result", Scope::Many, move |c| rows::save_branch(c, claim, number, &result)))
+    }
+
+    fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
+        Box::pin(self.write("store what a fiber waits for", Scope::Many, move |c| rows::wait(c, claim, &wait, now_ms)))
+    }
+
+    fn unfinished_groups(&self) -> BoxFuture<'_, Result<Vec<UnfinishedGroup>>> {
+        Box::pin(self.read("group unfinished fibers", rows::unfinished_groups))
+    }
+
+    fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Seq>>> {
+        Box::pin(self.read("list unfinished fibers", move |c| rows::unfinished_of(c, &group, after, limit)))
+    }
+
+    fn wake(&self, fibers: Vec<Seq>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write_ready("wake fibers", move |c, ready| rows::wake_all(c, &fibers, now_ms, ready)))
+    }
+
+    fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
+        Box::pin(self.write("wake fibers that are due", Scope::Many, move |c| rows::take_due(c, now_ms, limit)))
+    }
+
+    fn next_due(&self) -> BoxFuture<'_, Result<Option<i64>>> {
+        Box::pin(self.read("find what is due next", |c| {
+            c.prepare_cached("SELECT min(due_ms) FROM waits WHERE due_ms IS NOT NULL")?.query_row((), |r| r.get(0))
+        }))
+    }
+
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<()>>> {
+        Box::pin(self.write_ready("store a message", move |c, ready| rows::send(c, &message, ready)))
+    }
+
+    fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>> {
+        Box::pin(self.read("load a message", move |c| rows::message(c, seq, &topic)))
+    }
+
+    fn end(&self, claim: Claim, how: End, settled: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+        self.lengths.forget(claim.fiber);
+        Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::end(c, claim, &how, &settled, now_ms, ready)))
+    }
+
+    fn suspend(&self, claim: Claim, how: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>> {
+        Box::pin(self.write_ready("store why a fiber stopped", move |c, ready| rows::suspend(c, claim, &how, now_ms, ready)))
+    }
+
+    fn restart_claimed(&self, claim: Claim, now_ms: i64) -> BoxFuture<'_, Result<RestartResult>> {
+        Box::pin(self.write_ready("restart a fiber", move |c, ready| rows::restart_claimed(c, claim, now_ms, ready)))
+    }
+
+    fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let stored = self
+                .writer
+                .call_last("store a clean close", move |c| {
+                    agents::close(c)?;
+                    chat::close(c)?;
+                    claims::close(c, worker, now_ms)
+                })
+                .await;
+            self.closes();
+            if let Some(reader) = &self.reader {
+                reader.stopped().await;
+            }
+            self.writer.stopped().await;
+            stored
+        })
+    }
+
+    fn abandon(&self) {
+        self.stop();
+    }
+}
+
+impl StreamStore for Sqlite {
+    fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
+        // On the writer's connection, which knows the rows that are not copied yet.
+        Box::pin(self.write("read a stream", Scope::Read, move |c| recent_items::read(c, fiber, &name, from, limit)))
+    }
+}

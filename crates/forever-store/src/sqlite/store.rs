@@ -1,0 +1,274 @@
+//! [`Sqlite`]: the connections with their threads, and how work gets to them.
+use std::any::Any;
+use std::path::Path;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use super::job::Scope;
+use super::open::{self, Durability};
+use super::recent_items::Lengths;
+use super::witness::Witness;
+use super::worker::{Held, Opened, Worker};
+use super::{lock, log, schema};
+#[cfg(doc)]
+use crate::FiberStore;
+use crate::error::{Error, Result};
+use crate::{ReadySender, Runnable};
+
+/// Interval between attempts to open an owned database: it is free the moment its owner dies.
+const LOCK_POLL: Duration = Duration::from_millis(5);
+
+/// Store in an SQLite file, or in memory.
+///
+/// `Builder::sqlite` opens one by itself, and gives its runtime what only SQLite can do:
+/// `FiberContext::transaction`, `Builder::migration` and `Forever::backup`. This type is for stores
+/// that wrap it, which are given to `Builder::store`.
+///
+/// One thread writes, with one commit for all operations that are queued together. A file has a
+/// second thread that reads. The file is owned, by a lock of the operating system, until the store
+/// is [closed](FiberStore::close), [abandoned](FiberStore::abandon) or dropped. So a store has one
+/// worker at a time: [`join`](FiberStore::join) and [`take_over`](FiberStore::take_over) count
+/// every other one as gone.
+#[derive(Debug)]
+pub struct Sqlite {
+    /// Stopped first, so that the writer's connection is the last and tidies up the log.
+    pub(super) reader: Option<Worker>,
+    pub(super) writer: Worker,
+    /// Notified of the fibers that a commit has made ready.
+    pub(super) ready: OnceLock<ReadySender>,
+    /// Held by both threads, and by tasks that run.
+    pub(super) lock: Weak<lock::Lock>,
+    pub(super) is_in_memory: bool,
+    pub(super) ownership: Ownership,
+    /// Lengths of the histories in snapshot rows.
+    pub(super) lengths: Lengths,
+}
+
+/// Ownership of a database, as the tasks of the runtime that has it open see it.
+#[derive(Debug, Clone)]
+pub struct Ownership(Weak<dyn Any + Send + Sync>);
+
+impl Ownership {
+    /// Ownership of a database that is freed when `lock` is dropped.
+    pub(super) fn of<T: Any + Send + Sync>(lock: &Arc<T>) -> Self {
+        let lock: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(lock);
+        Ownership(Arc::downgrade(&lock))
+    }
+
+    /// Keeps the database owned until the result is dropped; `None` if another process may own it
+    /// by now.
+    pub fn hold(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.upgrade()
+    }
+}
+
+/// The version of the schema that this code reads and writes, for a tool that must not raise that
+/// of a file.
+#[doc(hidden)]
+pub fn schema_version() -> i32 {
+    schema::version()
+}
+
+/// Witness of every commit, if there is one.
+pub type SeenBy = Option<Arc<dyn Witness>>;
+
+impl Sqlite {
+    /// Opens the file at `path`, and makes it if it does not exist.
+    ///
+    /// Where another process owns the file, waits up to `wait` for it; zero fails at once.
+    ///
+    /// ```
+    /// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+    /// use std::time::Duration;
+    ///
+    /// use forever::store::{Durability, Sqlite};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("fibers.db");
+    /// let store = Sqlite::open(path, Durability::Power, Duration::ZERO).await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Of kind [`Busy`](crate::ErrorKind::Busy) when another process owns the file; of kind
+    /// [`Format`](crate::ErrorKind::Format) when it is not a database of this library, or of a
+    /// newer version; of kind [`Store`](crate::ErrorKind::Store) when it cannot be used.
+    pub async fn open(path: impl AsRef<Path>, durability: Durability, wait: Duration) -> Result<Self> {
+        Sqlite::open_seen(path.as_ref(), durability, wait, None).await
+    }
+
+    /// Opens a database in memory, which lives as long as the store.
+    ///
+    /// # Errors
+    /// Of kind [`Store`](crate::ErrorKind::Store) when SQLite fails.
+    pub async fn in_memory() -> Result<Self> {
+        Sqlite::in_memory_seen(None, None).await
+    }
+
+    /// Opens the file at `path`, with a witness of its commits.
+    #[doc(hidden)]
+    pub async fn open_seen(path: &Path, durability: Durability, wait: Duration, seen_by: SeenBy) -> Result<Self> {
+        let lock = Arc::new(take_lock(path, wait).await?);
+        let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
+        let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
+        let (witness, seen) = (seen_by.clone(), seen_by.is_some());
+        // While a commit syncs, callers gather, and to answer them would delay the next sync.
+        // Without syncs it makes no difference.
+        let answers_on = if durability == Durability::Power { threads_of_runtime() } else { None };
+        let writer = Worker::start("forever-writer", seen_by, move || {
+            let mut conn = open::writer(lock.path(), durability, seen)?;
+            // A witness needs the log copied at the same commits each time.
+            let beside = if seen { None } else { Some(open::copier(lock.path(), durability)?) };
+            let log = Some(log::Log::watch(&mut conn, durability, beside)?);
+            lock.watch()?;
+            Ok(Held { log, conn, kept: of_writer, answers_on })
+        })?;
+        let writer = opened(writer).await?;
+        let writer = if durability == Durability::Process { writer.with_inline_jobs() } else { writer };
+        let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader, answers_on: None });
+        let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
+        Ok(Sqlite { reader, writer, ready: OnceLock::new(), lock: of_store, is_in_memory: false, ownership, lengths: Lengths::default() })
+    }
+
+    /// Opens a database in memory. One with a name lives as long as any connection to it.
+    #[doc(hidden)]
+    pub async fn in_memory_seen(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
+        let kept = Arc::new(());
+        let ownership = Ownership::of(&kept);
+        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept, answers_on: None });
+        let writer = Worker::start("forever-writer", seen_by, open)?;
+        let writer = opened(writer).await?;
+        Ok(Sqlite {
+            reader: None,
+            writer,
+            ready: OnceLock::new(),
+            lock: Weak::new(),
+            is_in_memory: true,
+            ownership,
+            lengths: Lengths::default(),
+        })
+    }
+
+    pub(super) fn read<T, F>(&self, what: &'static str, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.reader.as_ref().unwrap_or(&self.writer).call(what, Scope::Read, work)
+    }
+
+    pub(super) fn write<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.writer.call(what, scope, work)
+    }
+
+    /// A write that an activation waits for, of rows of its own.
+    pub(super) fn write_short<T, F>(
+        &self,
+        what: &'static str,
+        scope: Scope,
+        work: F,
+    ) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.writer.call_short(what, scope, work)
+    }
+
+    /// A write that may make fibers ready. The notification is sent on the writer's thread, after
+    /// the commit and before the answer, so it is sent even if the caller is gone.
+    pub(super) fn write_ready<T, F>(&self, what: &'static str, mut work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection, &mut Vec<Runnable>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let told = self.ready.get().cloned();
+        let tell = move |(out, ready): (T, Vec<Runnable>)| {
+            if let Some(told) = told {
+                for fiber in ready {
+                    told.send(fiber);
+                }
+            }
+            out
+        };
+        let work = move |c: &Connection| {
+            let mut ready = Vec::new();
+            work(c, &mut ready).map(|out| (out, ready))
+        };
+        self.writer.call_then(what, Scope::Many, work, tell)
+    }
+
+    /// The ownership of the database, to be held by tasks while they run.
+    #[doc(hidden)]
+    pub fn ownership(&self) -> Ownership {
+        self.ownership.clone()
+    }
+
+    /// Sets how many pages the database may have, to test a full disk.
+    #[doc(hidden)]
+    pub async fn limit_pages(&self, pages: u32) -> Result<()> {
+        self.write("limit the size of the database", Scope::Read, move |c| c.pragma_update(None, "max_page_count", pages)).await
+    }
+
+    /// Marks the lock: from now on only what is left of the closed runtime holds it.
+    pub(super) fn closes(&self) {
+        if let Some(lock) = self.lock.upgrade() {
+            lock.close();
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.closes();
+        if let Some(reader) = &self.reader {
+            reader.stop();
+        }
+        self.writer.stop();
+    }
+}
+
+/// The runtime of the caller, if it has threads that run by themselves. One without makes progress
+/// only while it is polled, and a caller of another runtime would wait for that.
+fn threads_of_runtime() -> Option<Handle> {
+    Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+pub(super) async fn opened((worker, opened): (Worker, Opened)) -> Result<Worker> {
+    opened.await.unwrap_or_else(|_| Err(Error::closed()))?;
+    Ok(worker)
+}
+
+async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
+    let take = || {
+        let file = lock::DatabaseFile::open(path)?;
+        open::check(&file)?;
+        lock::Lock::take(file)
+    };
+    let first = take();
+    if wait.is_zero() || !first.as_ref().is_err_and(Error::is_busy) {
+        return first;
+    }
+    let again = async {
+        loop {
+            tokio::time::sleep(LOCK_POLL).await;
+            match take() {
+                Err(e) if e.is_busy() => {}
+                other => return other,
+            }
+        }
+    };
+    match tokio::time::timeout(wait, again).await {
+        Ok(taken) => taken,
+        Err(_) => take(),
+    }
+}

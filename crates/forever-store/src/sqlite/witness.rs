@@ -1,0 +1,26 @@
+//! The test hook that sees every commit.
+use std::fmt;
+
+use crate::future::BoxFuture;
+
+/// Test hook that sees every commit, and may stop everything around it.
+pub trait Witness: fmt::Debug + Send + Sync {
+    /// Called before writes are carried out, in this order; returns how many may be. If not all of
+    /// them, the thread ends after those.
+    fn begins(&self, writes: &[&'static str]) -> usize;
+
+    /// Called when they are stored, before any caller has its answer.
+    fn stored(&self, log: Pages);
+
+    /// Called when a read or write is requested.
+    fn asked(&self);
+
+    /// Called when the answer has arrived; the caller gets it once the future is ready.
+    fn hears(&self) -> BoxFuture<'_, ()>;
+
+    /// Called when the caller has its answer, or waits no longer.
+    fn left(&self);
+}
+
+/// Length of the write-ahead log in pages; 0 where there is none.
+pub type Pages = u32;
