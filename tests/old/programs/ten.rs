@@ -7,7 +7,7 @@ use crate::desk::Desk;
 pub(crate) const HOLDS: &[(u32, &str)] = &[(1, "weigh 3"), (2, "weigh 3")];
 
 pub(crate) const SETTLED: &[(u32, &str)] = &[
-    (2, "SELECT group_concat(count) = '2,1,1' FROM stream_log WHERE name = 'log/0' AND data LIKE '%crate%'"),
+    (2, "SELECT count(*) = 3 AND sum(count) = 4 FROM stream_log WHERE name = 'log/0' AND data LIKE '%crate%'"),
     (2, "SELECT max(count) = 3 FROM stream_log WHERE name LIKE 'op/%' AND data LIKE '%kg%'"),
 ];
 
