@@ -99,6 +99,12 @@ pub use language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, s
 #[doc(inline)]
 pub use forever_inspect as inspect;
 
+/// Server of agents over HTTP and WebSocket.
+#[cfg(feature = "server")]
+#[cfg_attr(docsrs, doc(cfg(feature = "server")))]
+#[doc(inline)]
+pub use forever_serve as serve;
+
 #[doc(hidden)]
 pub use forever_runtime::__private;
 

@@ -22,9 +22,6 @@ mod ide;
 pub mod layout;
 mod ops;
 mod runtime;
-#[cfg(feature = "server")]
-#[cfg_attr(docsrs, doc(cfg(feature = "server")))]
-pub mod serve;
 pub mod store;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
@@ -127,6 +124,16 @@ macro_rules! __forever_layout_check {
 pub use ide::{
     __forever_ide_call, __forever_ide_given, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all,
 };
+
+/// What the crates above the runtime name: `forever-serve`. Not for programs; it changes without
+/// notice.
+#[doc(hidden)]
+pub mod __layers {
+    pub use crate::api::layers::{chat_classes, weak_agent};
+    pub use crate::error::chain;
+    pub use crate::exec::agent_hooks::check_name;
+    pub use crate::runtime::race::{Race, race};
+}
 
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]

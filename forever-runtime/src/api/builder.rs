@@ -219,7 +219,7 @@ impl Builder {
     ///
     /// An error reaches the caller as its text, with the texts of its causes: the caller may be
     /// another process. Clients of a server cannot call it, unless
-    /// [`Server::expose`](crate::serve::Server::expose) lets them.
+    /// `Server::expose` lets them.
     pub fn callable<A, F, P, B, R, E>(mut self, name: impl Into<String>, method: F) -> Self
     where
         A: Agent,

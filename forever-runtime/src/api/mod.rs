@@ -5,6 +5,7 @@ pub(crate) mod builder;
 mod chat;
 pub(crate) mod forever;
 mod history;
+pub(crate) mod layers;
 pub(crate) mod messages;
 mod redact;
 pub(crate) mod view;

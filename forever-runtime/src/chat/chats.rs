@@ -125,7 +125,6 @@ impl Chats {
     }
 
     /// The turn of a chat that is being recovered after an interruption.
-    #[cfg(feature = "server")]
     pub(crate) fn recovering(&self, chat: &AgentId) -> Option<String> {
         self.turn_of(chat).filter(|turn| turn.recovery().is_some()).map(|turn| turn.id().to_owned())
     }

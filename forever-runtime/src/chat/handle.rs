@@ -33,7 +33,7 @@ use crate::store::{
 };
 
 /// Number of turns that are listed at a time.
-const PAGE: u32 = 256;
+pub(super) const PAGE: u32 = 256;
 
 /// Policy for a turn that is requested while another one has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,28 +137,6 @@ impl<A: ChatAgent> AgentHandle<A> {
         detached(&exec.runtime, work).await
     }
 
-    /// Replaces all messages by those that `choose` returns for the stored ones.
-    ///
-    /// No answer to a tool call is stored in between, so none is lost.
-    ///
-    /// # Errors
-    /// As [`set_messages`](Self::set_messages).
-    #[cfg(feature = "server")]
-    pub(crate) async fn replace_messages(&self, choose: impl FnOnce(Vec<UiMessage>) -> Vec<UiMessage>) -> Result<()> {
-        let open = [TurnState::Queued, TurnState::Running];
-        let busy = || Error::new(ErrorKind::Busy, format!("a turn of agent `{}` is under way", self.id()));
-        if !self.turns(&open).await?.is_empty() {
-            return Err(busy());
-        }
-        let asking = chats(&*self.exec()?)?.answering(self.id());
-        let _alone = asking.lock().await;
-        if !self.turns(&open).await?.is_empty() {
-            return Err(busy());
-        }
-        let chosen = choose(self.messages().await?);
-        self.set_messages(chosen).await
-    }
-
     /// Deletes all messages. A running turn ends as aborted, queued ones as skipped.
     ///
     /// # Errors
@@ -235,35 +213,6 @@ impl<A: ChatAgent> AgentHandle<A> {
                 _ => return Ok(found),
             }
         }
-    }
-
-    /// The latest turn in these states, or in any, for which `is_it` returns `true`.
-    ///
-    /// Reads no further back than that turn, however many there are.
-    #[cfg(feature = "server")]
-    pub(crate) async fn latest_turn(&self, states: &[TurnState], is_it: impl Fn(&TurnStatus) -> bool) -> Result<Option<TurnStatus>> {
-        let mut before = 0;
-        loop {
-            let page = self.latest_turns(states, before, PAGE).await?;
-            let last = page.last().map(TurnStatus::seq);
-            let whole = page.len() == PAGE as usize;
-            if let Some(found) = page.into_iter().find(&is_it) {
-                return Ok(Some(found));
-            }
-            match last {
-                Some(last) if whole => before = last,
-                _ => return Ok(None),
-            }
-        }
-    }
-
-    /// The latest turns in these states, or in any, latest first: those before a number, or all if
-    /// it is 0.
-    #[cfg(feature = "server")]
-    pub(crate) async fn latest_turns(&self, states: &[TurnState], before: crate::store::TurnSeq, limit: u32) -> Result<Vec<TurnStatus>> {
-        let filter = TurnFilter { states: states.to_vec(), latest_first: true };
-        let rows = self.exec()?.runtime.store.turns(self.id().clone(), filter, before, limit).await?;
-        Ok(rows.into_iter().map(TurnStatus::of).collect())
     }
 
     /// Whether the last message waits for a person or their client: for the result of a client's
@@ -346,9 +295,8 @@ impl NewTurn {
     }
 
     /// Joins the turn that replies to this user message, if there is one.
-    #[cfg(feature = "server")]
-    pub(crate) fn unless_asked(mut self, message: impl Into<String>) -> Self {
-        self.unless_asked = Some(message.into());
+    pub(super) fn unless_asked(mut self, message: String) -> Self {
+        self.unless_asked = Some(message);
         self
     }
 
@@ -614,7 +562,7 @@ fn rows(messages: &[UiMessage]) -> Result<Vec<MessageRow>> {
 }
 
 /// The chats of a runtime.
-pub(super) fn chats(exec: &Executor) -> Result<Arc<Chats>> {
+pub(crate) fn chats(exec: &Executor) -> Result<Arc<Chats>> {
     let chats = exec.resources.get::<Arc<Chats>>();
     chats
         .map(|chats| Arc::clone(&chats))

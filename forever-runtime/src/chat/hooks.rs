@@ -12,9 +12,7 @@ use crate::chat::recovery::{ChatRecovery, ChatRecoveryOptions, RecoveryPolicy};
 use crate::chat::turn::Turn;
 use crate::chat::user_code::{USUAL_TEXT, awaited, called_or};
 use crate::error::Result;
-#[cfg(feature = "server")]
 use crate::error::{Error, ErrorKind};
-#[cfg(feature = "server")]
 use crate::exact;
 use crate::future::BoxFuture;
 
@@ -60,7 +58,6 @@ pub(crate) trait ChatClass: Send + Sync {
     /// The hooks of an agent of the class; `None` if it is of another type.
     fn hooks(&self, agent: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ChatHooks>>;
     /// The stored form of a state that a client has sent.
-    #[cfg(feature = "server")]
     fn state(&self, json: &str) -> Result<String>;
 }
 
@@ -80,7 +77,6 @@ impl<A: ChatAgent> ChatClass for Of<A> {
         Some(agent)
     }
 
-    #[cfg(feature = "server")]
     fn state(&self, json: &str) -> Result<String> {
         let unreadable = |why: String| Error::new(ErrorKind::Value, format!("the state of an agent of class `{}` {why}", A::CLASS));
         let read = || {

@@ -59,8 +59,7 @@ impl TurnEnd {
     }
 
     /// The reason as shown to clients: an interruption is reported as such, without its cause.
-    #[cfg(feature = "server")]
-    pub(crate) fn client_text(&self) -> Option<&str> {
+    pub fn client_text(&self) -> Option<&str> {
         if self.state == TurnState::Interrupted { Some(INTERRUPTED_TEXT) } else { self.reason() }
     }
 }

@@ -12,6 +12,7 @@ mod agent_loop;
 mod answer;
 mod chat_agent;
 mod chats;
+mod client_requests;
 mod elsewhere;
 mod feed;
 mod handle;
@@ -37,6 +38,7 @@ pub use chat_agent::{ChatAgent, ErrorClass};
 pub(crate) use chats::{Chats, Settings};
 pub(crate) use elsewhere::ChatWatcher;
 pub use feed::{ChatEvent, ChatEvents};
+pub(crate) use handle::chats;
 pub use handle::{NewTurn, Queueing, TurnHandle};
 pub(crate) use hooks::ChatClasses;
 pub use interactions::{InteractionCursor, InteractionPage, PendingInteraction, PendingInteractions};
@@ -45,5 +47,11 @@ pub use recovery::{ChatRecovery, ChatRecoveryOptions, Exhausted, ExhaustedReason
 pub use status::TurnStatus;
 pub use tools::{ToolAnswer, ToolAnswered, ToolCallRef};
 pub use turn::Turn;
+
+/// What `forever-serve` asks of chats. Not for programs; it changes without notice.
+#[doc(hidden)]
+pub mod __server {
+    pub use super::client_requests::{ClientRequests, unless_asked};
+}
 
 pub use crate::store::{InteractionKind, TurnState};

@@ -1,6 +1,7 @@
 //! Status of a turn.
 use std::time::SystemTime;
 
+use crate::chat::log::TurnEnd;
 use crate::clock::from_ms;
 use crate::store::{TurnKind, TurnRow, TurnSeq, TurnState};
 
@@ -40,6 +41,11 @@ impl TurnStatus {
     /// Why it ended as it did.
     pub fn reason(&self) -> Option<&str> {
         self.0.reason.as_deref()
+    }
+
+    /// How it ended, once it has.
+    pub fn end(&self) -> Option<TurnEnd> {
+        TurnEnd::of(&self.0)
     }
 
     /// When it was accepted, UTC.

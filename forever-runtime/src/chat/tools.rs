@@ -109,12 +109,6 @@ impl ToolCallRef {
         self
     }
 
-    /// The call of this id, with the input that was shown, if known.
-    #[cfg(feature = "server")]
-    pub(crate) fn shown(id: &str, input: Option<Value>) -> Self {
-        ToolCallRef { id: id.to_owned(), input }
-    }
-
     /// Refuses a call whose logged input is different.
     fn check(&self, part: &Part) -> Result<()> {
         let logged = part.get("input").unwrap_or(&Value::Null);
@@ -161,11 +155,10 @@ fn is_same(one: &Value, other: &Value) -> bool {
 
 /// Author of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Author {
+pub(super) enum Author {
     /// The program, which may settle every call.
     Program,
     /// A client, which settles calls of its own tools, and approvals.
-    #[cfg(feature = "server")]
     Client,
 }
 
@@ -204,7 +197,7 @@ pub struct ToolAnswered {
 
 impl ToolAnswered {
     /// The call did not wait for the answer.
-    pub(crate) fn ignored() -> Self {
+    fn ignored() -> Self {
         ToolAnswered { applied: false, continued: None }
     }
 }
@@ -229,21 +222,7 @@ impl<A: ChatAgent> AgentHandle<A> {
         self.answer_detached(call.into(), answer, auto_continue, Author::Program, Arc::default()).await
     }
 
-    /// As [`answer_tool`](Self::answer_tool), for an answer sent by a client. Results of tools that
-    /// run here are refused with an error of kind [`Value`](ErrorKind::Value). `waits` is notified
-    /// when the answer cannot be stored before another event.
-    #[cfg(feature = "server")]
-    pub(crate) async fn answer_tool_as_client(
-        &self,
-        call: ToolCallRef,
-        answer: ToolAnswer,
-        auto_continue: bool,
-        waits: Arc<Notify>,
-    ) -> Result<ToolAnswered> {
-        self.answer_detached(call, answer, auto_continue, Author::Client, waits).await
-    }
-
-    async fn answer_detached(
+    pub(super) async fn answer_detached(
         &self,
         call: ToolCallRef,
         answer: ToolAnswer,

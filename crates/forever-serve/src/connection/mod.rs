@@ -15,6 +15,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use forever_runtime::__layers::chain;
+use forever_runtime::chat::{ChatEvent, ChatEvents, ToolAnswered, TurnStatus};
+use forever_runtime::{AgentHandle, Connection, Error, ErrorKind, Forever, Pushed, Result};
 use futures_util::SinkExt;
 use futures_util::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use serde_json::Value;
@@ -26,10 +29,6 @@ use super::frame::{FromClient, ToClient};
 use super::http::{At, Served};
 use super::rate::Rate;
 use super::watching::{Shown, Watched, Watching};
-use crate::agent::{AgentHandle, Connection, Pushed};
-use crate::chat::{ChatEvent, ChatEvents, Chats, ToolAnswered, TurnStatus};
-use crate::error::{Error, ErrorKind, Result, chain};
-use crate::runtime::state::Runtime;
 
 /// Close codes of a connection (RFC 6455, section 7.4.1, and its registry). After 1008 clients do
 /// not reconnect.
@@ -131,7 +130,7 @@ enum Next {
 /// Events of the agent, and timers.
 type Happens = SelectAll<BoxStream<'static, Next>>;
 
-fn happens(events: ChatEvents, connection: Connection, runtime: Arc<Runtime>, every: Duration) -> Happens {
+fn happens(events: ChatEvents, connection: Connection, forever: Forever, every: Duration) -> Happens {
     let events = stream::unfold(events, async |mut events| Some((Next::Event(Box::new(events.recv().await)), events)));
     let pushed = stream::unfold(connection, async |mut connection| Some((Next::Pushed(connection.recv().await), connection)));
     let mut pings = interval(every);
@@ -141,7 +140,7 @@ fn happens(events: ChatEvents, connection: Connection, runtime: Arc<Runtime>, ev
         Some((Next::Ping, pings))
     });
     let closing = stream::once(async move {
-        runtime.closing().await;
+        forever.closing().await;
         Next::Closing
     });
     [events.boxed(), pushed.boxed(), pings.boxed(), closing.boxed()].into_iter().collect()
@@ -153,7 +152,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         socket,
         served: &served,
         at,
-        agent: at.agent(&served.forever.agents),
+        agent: at.agent(&served.forever),
         watching: Watching::default(),
         offered: HashSet::new(),
         own: HashSet::new(),
@@ -225,7 +224,7 @@ impl Session<'_> {
             // A client that reconnects may still show that an answer is being recovered.
             self.send(&ToClient::Recovering { recovering: false, id: None, connect: true }).await?;
         }
-        let mut happens = happens(events, connection, self.served.runtime(), self.served.limits.ping);
+        let mut happens = happens(events, connection, self.served.forever.clone(), self.served.limits.ping);
         loop {
             match self.next(&mut happens).await? {
                 Next::Frame(frame) => self.frame(frame).await?,
@@ -297,10 +296,6 @@ impl Session<'_> {
             return Err(Over::Gone);
         }
         self.put(Message::Ping(axum::body::Bytes::new())).await
-    }
-
-    fn chats(&self) -> Result<Arc<Chats>> {
-        self.served.forever.exec.resources.get::<Arc<Chats>>().map(|chats| Arc::clone(&chats)).ok_or_else(Error::closed)
     }
 
     async fn frame(&mut self, frame: Option<std::result::Result<Message, axum::Error>>) -> std::result::Result<(), Over> {

@@ -7,22 +7,22 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use forever_runtime::__layers::{chain, check_name};
+use forever_runtime::chat::__server::{ClientRequests, unless_asked};
+use forever_runtime::chat::message::{Part, Role, ToolState, UiMessage};
+use forever_runtime::chat::model::ToolSpec;
+use forever_runtime::chat::{NewTurn, ToolAnswer, ToolAnswered, ToolCallRef, TurnHandle, TurnState};
+use forever_runtime::{AgentHandle, Error, ErrorKind, Result as StoreResult};
+use forever_store::hex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tracing::debug;
 
-use super::super::client_messages::{MAX_QUESTIONS, harmless, written_by_a_user};
+use super::super::client_messages::{MAX_QUESTIONS, harmless, shown_call, written_by_a_user};
 use super::super::door::RequestKind;
 use super::super::erased::Erased;
 use super::super::http::{At, Failed, Served};
-use crate::agent::AgentHandle;
-use crate::chat::message::{Part, Role, ToolState, UiMessage};
-use crate::chat::model::ToolSpec;
-use crate::chat::{NewTurn, ToolAnswer, ToolAnswered, ToolCallRef, TurnHandle, TurnState};
-use crate::error::{Error, ErrorKind, Result as StoreResult, chain};
-use crate::exact::hex;
-use crate::exec::agent_hooks::check_name;
 
 type Agent = AgentHandle<Erased>;
 
@@ -78,7 +78,7 @@ pub(super) fn conflict(why: &str) -> Failed {
 
 /// The turn that responds to the POST; `None` if a call of the message still waits for an answer.
 pub(super) async fn carry_out(served: &Served, at: &At, post: Post) -> Result<Option<TurnHandle>, Failed> {
-    let agent = &at.agent(&served.forever.agents);
+    let agent = &at.agent(&served.forever);
     // Turns are read first: if one ends in between, its message is among the stored ones.
     let open = agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
     let stored = agent.messages().await?;
@@ -106,7 +106,7 @@ pub(super) async fn carry_out(served: &Served, at: &At, post: Post) -> Result<Op
 fn kind_of(answer: &ToolAnswer) -> RequestKind {
     match answer {
         ToolAnswer::Approved | ToolAnswer::Refused => RequestKind::Approve,
-        ToolAnswer::Output(_) | ToolAnswer::Error(_) => RequestKind::ToolResult,
+        _ => RequestKind::ToolResult,
     }
 }
 
@@ -166,7 +166,7 @@ async fn ask(agent: &Agent, mut post: Post, stored: &[UiMessage]) -> Result<Turn
 
 /// The turn that replies to a user message; there is one, however often the message is sent.
 fn question(agent: &Agent, post: Post, questions: Vec<UiMessage>, last: &str) -> NewTurn {
-    new_turn(agent, post, questions).unless_asked(last).id(turn_id(&["question", last]))
+    unless_asked(new_turn(agent, post, questions), last).id(turn_id(&["question", last]))
 }
 
 fn new_turn(agent: &Agent, post: Post, questions: Vec<UiMessage>) -> NewTurn {
@@ -182,7 +182,7 @@ async fn answer(
 ) -> Result<Option<TurnHandle>, Failed> {
     let mut applied = false;
     for (call, answer) in answers {
-        let answered = apply(agent, call, answer, true).await?;
+        let Some(answered) = apply(agent, call, answer, true).await? else { continue };
         applied |= answered.applied;
         if answered.continued.is_some() {
             return Ok(answered.continued);
@@ -206,15 +206,14 @@ async fn answer(
     Err(conflict(NOTHING_OPEN))
 }
 
-/// Stores an answer to a call; a call that is not open, or not the client's to answer, stays as it
-/// is.
-async fn apply(agent: &Agent, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool) -> StoreResult<ToolAnswered> {
+/// Stores an answer to a call; `None` if the call is not open, or not the client's to answer.
+async fn apply(agent: &Agent, call: ToolCallRef, answer: ToolAnswer, auto_continue: bool) -> StoreResult<Option<ToolAnswered>> {
     match agent.answer_tool_as_client(call, answer, auto_continue, Arc::default()).await {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Value | ErrorKind::Conflict) => {
             debug!(error = %chain(&error), "an answer to a tool call was refused");
-            Ok(ToolAnswered::ignored())
+            Ok(None)
         }
-        answered => answered,
+        answered => answered.map(Some),
     }
 }
 
@@ -251,7 +250,7 @@ fn answers(sent: &[UiMessage], stored: &[UiMessage]) -> Vec<(ToolCallRef, ToolAn
                 calls.remove(call);
                 // An approval is for the input that the page has shown.
                 let shown = part.get("input").filter(|_| kind_of(&answer) == RequestKind::Approve).cloned();
-                answers.push((ToolCallRef::shown(call, shown), answer));
+                answers.push((shown_call(call, shown), answer));
             }
         }
     }

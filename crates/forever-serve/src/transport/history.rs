@@ -1,7 +1,6 @@
 //! The chunks that build a stored message in a page that does not have it.
+use forever_runtime::chat::message::{Chunk, Part, ToolState, UiMessage};
 use serde_json::{Value, json};
-
-use crate::chat::message::{Chunk, Part, ToolState, UiMessage};
 
 /// The chunks from `start` on, without an end.
 ///
@@ -83,7 +82,7 @@ fn tool_chunks(part: &Part) -> Vec<Chunk> {
                 available["dynamic"] = Value::Bool(true);
             }
         }
-        Some(ToolState::InputStreaming) | None => {}
+        _ => {}
     }
     from_json(chunks)
 }
@@ -101,7 +100,7 @@ fn from_json(chunks: impl IntoIterator<Item = Value>) -> Vec<Chunk> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::message::{MessageBuilder, Role};
+    use forever_runtime::chat::message::{MessageBuilder, Role};
 
     #[test]
     fn chunks_of_a_message_make_the_same_message() {

@@ -4,18 +4,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use forever_runtime::__layers::chain;
+use forever_runtime::chat::__server::ClientRequests;
+use forever_runtime::chat::message::UiMessage;
+use forever_runtime::chat::{ToolAnswer, TurnState, TurnStatus};
+use forever_runtime::{BoxError, ErrorKind};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-use super::super::client_messages::{Known, harmless};
+use super::super::client_messages::{Known, harmless, shown_call};
 use super::super::door::Refused;
 use super::super::frame::{Body, FromClient, Malformed, Response, ToClient};
 use super::{Answer, Answering, HeldProbe, Over, Session, origins};
-use crate::agent::BoxError;
-use crate::chat::message::UiMessage;
-use crate::chat::{ToolAnswer, ToolCallRef, TurnState, TurnStatus};
-use crate::error::{Error, ErrorKind, chain};
 
 /// Maximum number of calls that a client may wait for, and of its answers that may wait.
 const CALLS: usize = 64;
@@ -220,7 +221,7 @@ impl Session<'_> {
         let (agent, waits, call) = (self.agent.clone(), Arc::new(Notify::new()), call.to_owned());
         let told = Arc::clone(&waits);
         let mut answering: Answering = Box::pin(async move {
-            let result = agent.answer_tool_as_client(ToolCallRef::shown(&call, input), answer, auto_continue, waits).await;
+            let result = agent.answer_tool_as_client(shown_call(&call, input), answer, auto_continue, waits).await;
             Answer { of, call, result }
         });
         let mut told = pin!(told.notified());
@@ -338,8 +339,7 @@ impl Session<'_> {
     }
 
     async fn set_state(&mut self, state: &Value) -> std::result::Result<(), Over> {
-        let chats = self.chats()?;
-        let text = match chats.classes.get(self.at.class).ok_or_else(Error::closed)?.state(&state.to_string()) {
+        let text = match self.agent.stored_state(&state.to_string()) {
             Ok(text) => text,
             Err(why) => {
                 debug!(error = %chain(&why), "a state was refused");
@@ -347,7 +347,7 @@ impl Session<'_> {
             }
         };
         self.own_state = Some(text.clone());
-        self.agent.set_state_text(text).await?;
+        self.agent.set_stored_state(text).await?;
         Ok(())
     }
 

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use forever_runtime::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnStatus};
+use forever_runtime::{Error, Result};
 use futures_util::stream::{self, BoxStream, SelectAll, StreamExt};
-
-use crate::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnStatus};
-use crate::error::{Error, Result};
 
 /// A number greater than that of any chunk.
 const BEHIND_ALL: u64 = u64::MAX >> 1;
@@ -149,6 +148,8 @@ impl Reader {
                     self.over = true;
                     shown.push(Shown::End { end, replay });
                 }
+                // An entry that clients have no frame for.
+                Ok(Some(_)) => {}
                 Ok(None) if self.tells_what_is_there() => {
                     self.replays = false;
                     shown.push(Shown::CaughtUp);

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use forever_runtime::store::BoxFuture;
 use tracing::warn;
 
 use super::network::Network;
-use crate::future::BoxFuture;
 
 /// Kind of a request, for [`Server::authorize`](super::Server::authorize).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -17,21 +17,20 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use forever_runtime::chat::{TurnHandle, TurnState};
+use forever_runtime::{AgentHandle, Error, Result as StoreResult};
 use request::Post;
 use tokio::time::timeout;
 
 use super::http::{At, Failed, Served};
-use crate::agent::AgentHandle;
-use crate::chat::{TurnHandle, TurnState};
-use crate::error::{Error, Result as StoreResult};
-use crate::serve::erased::Erased;
+use crate::erased::Erased;
 
 /// Reason of a turn that was cancelled over HTTP.
 const CANCELLED: &str = "it was cancelled";
 
 /// `POST /agents/{class}/{name}`: a question, or the answers to tool calls.
 pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Request) -> Result<Response, Failed> {
-    if served.runtime().is_closing() {
+    if served.forever.is_closing() {
         return Err(Error::closed().into());
     }
     // A body that arrives slowly occupies a place as well.
@@ -39,7 +38,7 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
     let post = read(&served, request).await?;
     Ok(match request::carry_out(&served, &at, post).await? {
         Some(turn) => {
-            let events = sse::Events::answer(&at.agent(&served.forever.agents), &turn).await?;
+            let events = sse::Events::answer(&at.agent(&served.forever), &turn).await?;
             sse::response(events.ok_or_else(|| request::conflict(request::NOTHING_OPEN))?, place)
         }
         None => sse::response(sse::Events::nothing(), place),
@@ -50,7 +49,7 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
 /// of the turn that `Last-Event-ID` names; 204 if no turn is under way.
 pub(super) async fn resume(State(served): State<Arc<Served>>, at: At, headers: HeaderMap) -> Result<Response, Failed> {
     let place = served.rooms.enter(&at)?;
-    let agent = at.agent(&served.forever.agents);
+    let agent = at.agent(&served.forever);
     if let Some(last) = headers.get("last-event-id") {
         let Some((turn, next)) = sse::parse_id(last.as_bytes()) else {
             return Err(Failed(StatusCode::BAD_REQUEST, "`Last-Event-ID` is not the id of an event of this stream".to_owned()));
@@ -67,7 +66,7 @@ pub(super) async fn resume(State(served): State<Arc<Served>>, at: At, headers: H
 /// `DELETE /agents/{class}/{name}/{chat}/stream`: cancels the turn under way.
 pub(super) async fn cancel(State(served): State<Arc<Served>>, at: At) -> Result<StatusCode, Failed> {
     served.rooms.ask(&at)?;
-    if let Some(turn) = under_way(&at.agent(&served.forever.agents)).await? {
+    if let Some(turn) = under_way(&at.agent(&served.forever)).await? {
         turn.cancel(CANCELLED).await?;
     }
     Ok(StatusCode::NO_CONTENT)
@@ -81,7 +80,7 @@ pub(super) async fn cancel_turn(
 ) -> Result<StatusCode, Failed> {
     served.rooms.ask(&at)?;
     let turn = path.get("turn").map(String::as_str).unwrap_or_default();
-    if at.agent(&served.forever.agents).cancel(turn, CANCELLED).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_turn()) }
+    if at.agent(&served.forever).cancel(turn, CANCELLED).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_turn()) }
 }
 
 fn no_turn() -> Failed {

@@ -4,14 +4,13 @@
 //! open tool call is always one that the log of a turn has made.
 use std::collections::{HashMap, HashSet};
 
+use forever_runtime::__layers::check_name;
+use forever_runtime::chat::message::{Part, Role, UiMessage};
+use forever_runtime::chat::{ToolCallRef, TurnState};
+use forever_runtime::{AgentHandle, Result};
 use serde_json::{Map, Value};
 
 use super::erased::Erased;
-use crate::agent::AgentHandle;
-use crate::chat::TurnState;
-use crate::chat::message::{Part, Role, UiMessage};
-use crate::error::Result;
-use crate::exec::agent_hooks::check_name;
 
 /// Maximum number of messages that come with a question.
 pub(super) const MAX_QUESTIONS: usize = 100;
@@ -156,6 +155,15 @@ fn part_of_a_user(part: &Part) -> Option<Part> {
     Part::from_json(Value::Object(written.collect()))
 }
 
+/// The call of this id, with the input that the client has shown, if it is known.
+pub(super) fn shown_call(id: &str, input: Option<Value>) -> ToolCallRef {
+    let call = ToolCallRef::new(id);
+    match input {
+        Some(input) => call.seen(input),
+        None => call,
+    }
+}
+
 /// A value without the keys that would change the prototype of a JavaScript object.
 pub(super) fn harmless(value: Value) -> Value {
     match value {
@@ -170,7 +178,7 @@ pub(super) fn harmless(value: Value) -> Value {
 
 /// A message whose open tool calls are the stored ones.
 fn without_open_calls(message: UiMessage, stored: Option<&UiMessage>) -> UiMessage {
-    let is_settled = |part: &Part| part.tool_state().is_some_and(crate::chat::message::ToolState::is_settled);
+    let is_settled = |part: &Part| part.tool_state().is_some_and(forever_runtime::chat::message::ToolState::is_settled);
     let logged = |part: &Part| stored?.parts.iter().find(|there| there.is_tool() && there.get("toolCallId") == part.get("toolCallId"));
     let parts = message.parts.into_iter().filter_map(|part| match logged(&part) {
         // A call of a turn's log stays as it is there, also when it is settled: it does not run

@@ -15,20 +15,17 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use forever_runtime::__layers::{chain, chat_classes, weak_agent};
+use forever_runtime::chat::{Entry, Follow};
+use forever_runtime::{AgentHandle, Error, ErrorKind, Forever};
 use futures_util::stream;
 use serde_json::json;
 use tracing::{debug, warn};
 
 use super::door::{Asking, Door, Refused, RequestKind};
-use super::erased::{self, Erased};
+use super::erased::Erased;
 use super::room::{Full, Rooms};
 use super::{Calls, ClientMessages, Limits, address, connection};
-use crate::agent::{AgentHandle, Agents};
-use crate::api::forever::Forever;
-use crate::chat::{Chats, Entry, Follow};
-use crate::error::{Error, ErrorKind, chain};
-use crate::runtime::link::Link;
-use crate::runtime::state::Runtime;
 
 /// State shared by all connections of a server.
 pub(super) struct Served {
@@ -46,14 +43,9 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls, messages: ClientMessages) -> Self {
-        let chats = forever.exec.resources.get::<Arc<Chats>>();
-        let names = chats.map(|chats| chats.classes.names().map(|class| (address::kebab(class), class)).collect());
+        let classes = chat_classes(&forever).into_iter().map(|class| (address::kebab(class), class)).collect();
         let rooms = Arc::new(Rooms::new(limits.clone()));
-        Served { forever, door, limits, calls, messages, classes: names.unwrap_or_default(), rooms }
-    }
-
-    pub(super) fn runtime(&self) -> Arc<Runtime> {
-        Arc::clone(self.forever.runtime())
+        Served { forever, door, limits, calls, messages, classes, rooms }
     }
 }
 
@@ -71,8 +63,8 @@ pub(super) struct At {
 
 impl At {
     /// Handle of the agent; a connection does not keep the runtime open.
-    pub(super) fn agent(&self, agents: &Arc<Agents>) -> AgentHandle<Erased> {
-        erased::agent(Link::from(agents), self.class, &self.name)
+    pub(super) fn agent(&self, forever: &Forever) -> AgentHandle<Erased> {
+        weak_agent(forever, self.class, &self.name)
     }
 
     /// Asks the program's hook whether the client may do more than its request was authorized for.
@@ -175,7 +167,7 @@ pub(super) async fn agent(
             "this is for WebSockets; `/get-messages` and `/stream/{turn}` are not".to_owned(),
         ));
     };
-    if served.runtime().is_closing() {
+    if served.forever.is_closing() {
         return Err(Error::closed().into());
     }
     let place = served.rooms.enter(&at)?;
@@ -196,7 +188,7 @@ const PIECE: usize = 64 << 10;
 /// piece is passed on.
 pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
     let reading = served.rooms.read(&at)?;
-    let messages = at.agent(&served.forever.agents).messages().await?;
+    let messages = at.agent(&served.forever).messages().await?;
     let text =
         serde_json::to_vec(&messages).map_err(|why| Error::new(ErrorKind::Value, "a conversation cannot be written").with_source(why))?;
     let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json")), (header::CONTENT_LENGTH, text.len().into())];
@@ -229,7 +221,7 @@ pub(super) async fn stream(
     };
     let place = served.rooms.enter(&at)?;
     let turn = path.get("turn").map(String::as_str).unwrap_or_default();
-    let Some(turn) = at.agent(&served.forever.agents).turn(turn).await? else {
+    let Some(turn) = at.agent(&served.forever).turn(turn).await? else {
         return Err(Failed(StatusCode::NOT_FOUND, "there is no such turn".to_owned()));
     };
     let events = stream::unfold(Some((turn.follow(from).await?, place)), async |shown| {
@@ -248,6 +240,7 @@ async fn event(mut follow: Follow) -> (Result<Event, Infallible>, Option<Follow>
             let said = json!({ "state": end.state().as_str(), "reason": end.client_text() });
             (Ok(Event::default().event("end").data(said.to_string())), None)
         }
+        Ok(Some(_)) => (Ok(Event::default().comment("")), Some(follow)),
         // The client reconnects, with the number of the last chunk that it has.
         Ok(None) | Err(_) => (Ok(Event::default().comment("the server is going away")), None),
     }

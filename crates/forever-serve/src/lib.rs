@@ -1,5 +1,6 @@
 //! Server of agents over HTTP and WebSocket: the URLs, routes and frames of the published npm
-//! packages (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for other clients.
+//! packages (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for other clients. Use
+//! it through the `forever` crate, as `forever::serve` (feature `server`).
 //!
 //! The server stores nothing of a chat. A connection shows logs of turns (`watching`), which are
 //! the same for all clients, and subscribes to the chat's other events. So it may break at any
@@ -7,6 +8,8 @@
 //! connections and requests; `frame` has the JSON of the protocol, of which
 //! docs/guide/src/reference/wire.md is the reference; `transport` is the HTTP transport of the AI
 //! SDK.
+#![forbid(unsafe_code)]
+
 mod address;
 mod client_messages;
 mod connection;
@@ -35,17 +38,14 @@ use axum::routing::{delete, get};
 pub use client_messages::ClientMessages;
 use door::Door;
 pub use door::{Asking, Refused, RequestKind};
+use forever_runtime::chat::ChatAgent;
+use forever_runtime::store::BoxFuture;
+use forever_runtime::{Agent, AgentHandle, BoxError, Error, ErrorKind, Forever, Result};
 use http::Served;
 pub use network::{Network, NotANetwork};
 use rate::Limit;
 use serde_json::Value;
 use tokio::net::TcpListener;
-
-use crate::agent::{Agent, AgentHandle, BoxError};
-use crate::api::forever::Forever;
-use crate::chat::ChatAgent;
-use crate::error::{Error, ErrorKind, Result};
-use crate::future::BoxFuture;
 
 /// Server of agents over HTTP and WebSocket, with its limits.
 ///
@@ -162,9 +162,9 @@ impl Server {
     /// comes from this machine. A request forwarded by any other proxy never does.
     ///
     /// ```
-    /// # use forever_runtime as forever;
-    /// # fn with(server: forever::serve::Server) -> Result<forever::serve::Server, forever::serve::NotANetwork> {
-    /// use forever::serve::Network;
+    /// # use forever_serve as serve;
+    /// # fn with(server: serve::Server) -> Result<serve::Server, serve::NotANetwork> {
+    /// use serve::Network;
     /// Ok(server.trusted_proxies(["10.0.0.0/8".parse::<Network>()?]))
     /// # }
     /// ```
@@ -287,7 +287,7 @@ impl Server {
     }
 
     /// Lets clients call a method that is registered with
-    /// [`Builder::callable`](crate::Builder::callable), as `agent.call(name, args)`.
+    /// [`Builder::callable`](forever_runtime::Builder::callable), as `agent.call(name, args)`.
     ///
     /// It is carried out by the worker that carries out the calls of the agent, whichever worker
     /// the client is connected to ([`AgentHandle::call`]). A single argument is passed as it is,
@@ -342,9 +342,9 @@ impl Server {
             let why = format!("other machines reach {address}: authorize clients with `.authorize(..)` or `.allow_anonymous()`");
             return Err(Error::new(ErrorKind::Value, why));
         }
-        let (runtime, head) = (Arc::clone(self.forever.runtime()), self.limits.head);
+        let (forever, head) = (self.forever.clone(), self.limits.head);
         let (served, router) = self.served();
-        listen::serve(listener, router, &runtime, &served.rooms, head).await;
+        listen::serve(listener, router, &forever, &served.rooms, head).await;
         Ok(())
     }
 }

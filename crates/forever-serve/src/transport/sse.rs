@@ -6,15 +6,14 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use forever_runtime::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnState};
+use forever_runtime::{AgentHandle, Result};
 use futures_util::stream;
 use serde_json::json;
 
 use super::super::erased::Erased;
 use super::super::room::Place;
 use super::history;
-use crate::agent::AgentHandle;
-use crate::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnState};
-use crate::error::Result;
 
 /// Headers that identify the protocol to a client, and tell a proxy not to buffer.
 const HEADERS: [(HeaderName, HeaderValue); 2] = [
@@ -121,7 +120,7 @@ impl Events {
     /// A turn that has ended, with its whole message.
     async fn settled(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Self> {
         let (mut ready, status) = (history(agent, turn).await?.unwrap_or_default(), turn.status().await?);
-        ready.extend(end(&TurnEnd::new(status.state(), status.reason())));
+        ready.extend(status.end().map_or_else(|| vec![done()], |of| end(&of)));
         Ok(Events { ready, log: None })
     }
 
@@ -153,6 +152,7 @@ impl Events {
                     self.ready.extend(end(&of));
                     self.log = None;
                 }
+                Some(_) => {}
                 None => return Err(io::Error::other("the log of a turn has no end")),
             }
         }

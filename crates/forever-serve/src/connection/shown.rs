@@ -1,17 +1,17 @@
 //! Shows the events of a chat to a client.
 use axum::extract::ws::Message;
+use forever_runtime::chat::__server::ClientRequests;
+use forever_runtime::chat::message::UiMessage;
+use forever_runtime::chat::{ChatEvent, TurnEnd, TurnHandle, TurnState, TurnStatus};
+use forever_runtime::{Error, ErrorKind, Pushed};
 use serde_json::value::RawValue;
 
 use super::super::frame::{Response, ToClient};
 use super::super::watching::{Shown, Watched};
 use super::{Over, Session, close, origins};
-use crate::agent::Pushed;
-use crate::chat::message::UiMessage;
-use crate::chat::{ChatEvent, TurnEnd, TurnHandle, TurnState, TurnStatus};
-use crate::error::{Error, ErrorKind};
 
 /// The last messages that together have at most `bytes` bytes as JSON; at least the last one.
-pub(in crate::serve) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMessage] {
+pub(crate) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMessage] {
     let mut left = bytes;
     let fits = |message: &&UiMessage| {
         let length = serde_json::to_vec(message).map_or(usize::MAX, |json| json.len() + 1);
@@ -36,7 +36,7 @@ const ENDED: u32 = 32;
 impl Session<'_> {
     /// Offers the turns that are under way when the client connects.
     pub(super) async fn offer_what_is_under_way(&mut self) -> std::result::Result<(), Over> {
-        let recovering = self.chats()?.recovering(self.agent.id());
+        let recovering = self.agent.recovering()?;
         let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
         self.say_what_has_ended(!open.is_empty()).await?;
         for turn in open.into_iter().take(OFFERED) {
@@ -156,6 +156,8 @@ impl Session<'_> {
             }
             ChatEvent::Cleared => self.send(&ToClient::Clear).await,
             ChatEvent::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+            // An event that clients have no frame for.
+            _ => Ok(()),
         }
     }
 
@@ -292,6 +294,7 @@ impl Session<'_> {
             }
             Pushed::Broadcast(message) => self.put(Message::Text(message.json().into())).await,
             Pushed::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+            _ => Ok(()),
         }
     }
 }
