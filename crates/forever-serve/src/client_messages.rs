@@ -4,9 +4,9 @@
 //! open tool call is always one that the log of a turn has made.
 use std::collections::{HashMap, HashSet};
 
+use forever_chat::message::{Part, Role, UiMessage};
+use forever_chat::{ChatHandle, ToolCallRef, TurnState};
 use forever_runtime::__layers::check_name;
-use forever_runtime::chat::message::{Part, Role, UiMessage};
-use forever_runtime::chat::{ToolCallRef, TurnState};
 use forever_runtime::{AgentHandle, Result};
 use serde_json::{Map, Value};
 
@@ -178,7 +178,7 @@ pub(super) fn harmless(value: Value) -> Value {
 
 /// A message whose open tool calls are the stored ones.
 fn without_open_calls(message: UiMessage, stored: Option<&UiMessage>) -> UiMessage {
-    let is_settled = |part: &Part| part.tool_state().is_some_and(forever_runtime::chat::message::ToolState::is_settled);
+    let is_settled = |part: &Part| part.tool_state().is_some_and(forever_chat::message::ToolState::is_settled);
     let logged = |part: &Part| stored?.parts.iter().find(|there| there.is_tool() && there.get("toolCallId") == part.get("toolCallId"));
     let parts = message.parts.into_iter().filter_map(|part| match logged(&part) {
         // A call of a turn's log stays as it is there, also when it is settled: it does not run

@@ -1,5 +1,5 @@
 //! An agent whose class is known only by its name in a URL.
-use forever_runtime::chat::{ChatAgent, Turn};
+use forever_chat::{ChatAgent, Turn};
 use forever_runtime::{Agent, BoxError};
 
 /// Type of such an agent; it has no values.

@@ -2,7 +2,7 @@
 //! docs/guide/src/reference/wire.md lists them with their sources.
 use std::borrow::Cow;
 
-use forever_runtime::chat::message::UiMessage;
+use forever_chat::message::UiMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -130,7 +130,7 @@ pub(super) struct Body {
     pub(super) messages: Vec<UiMessage>,
     pub(super) trigger: Option<String>,
     #[serde(default)]
-    pub(super) client_tools: Vec<forever_runtime::chat::model::ToolSpec>,
+    pub(super) client_tools: Vec<forever_chat::model::ToolSpec>,
     /// Other fields of the program.
     #[serde(flatten)]
     pub(super) other: serde_json::Map<String, Value>,

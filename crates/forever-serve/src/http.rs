@@ -15,8 +15,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use forever_runtime::__layers::{chain, chat_classes, weak_agent};
-use forever_runtime::chat::{Entry, Follow};
+use forever_chat::__server::classes;
+use forever_chat::{ChatHandle, Entry, Follow};
+use forever_runtime::__layers::{chain, weak_agent};
 use forever_runtime::{AgentHandle, Error, ErrorKind, Forever};
 use futures_util::stream;
 use serde_json::json;
@@ -43,7 +44,7 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls, messages: ClientMessages) -> Self {
-        let classes = chat_classes(&forever).into_iter().map(|class| (address::kebab(class), class)).collect();
+        let classes = classes(&forever).into_iter().map(|class| (address::kebab(class), class)).collect();
         let rooms = Arc::new(Rooms::new(limits.clone()));
         Served { forever, door, limits, calls, messages, classes, rooms }
     }

@@ -38,7 +38,7 @@ use axum::routing::{delete, get};
 pub use client_messages::ClientMessages;
 use door::Door;
 pub use door::{Asking, Refused, RequestKind};
-use forever_runtime::chat::ChatAgent;
+use forever_chat::ChatAgent;
 use forever_runtime::store::BoxFuture;
 use forever_runtime::{Agent, AgentHandle, BoxError, Error, ErrorKind, Forever, Result};
 use http::Served;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use forever_runtime::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnStatus};
+use forever_chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnStatus};
 use forever_runtime::{Error, Result};
 use futures_util::stream::{self, BoxStream, SelectAll, StreamExt};
 

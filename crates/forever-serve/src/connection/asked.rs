@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use forever_chat::__server::ClientRequests;
+use forever_chat::message::UiMessage;
+use forever_chat::{ChatHandle, ToolAnswer, TurnState, TurnStatus};
 use forever_runtime::__layers::chain;
-use forever_runtime::chat::__server::ClientRequests;
-use forever_runtime::chat::message::UiMessage;
-use forever_runtime::chat::{ToolAnswer, TurnState, TurnStatus};
 use forever_runtime::{BoxError, ErrorKind};
 use serde_json::Value;
 use tokio::sync::Notify;

@@ -15,8 +15,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use forever_chat::{ChatEvent, ChatEvents, ChatHandle, ToolAnswered, TurnStatus};
 use forever_runtime::__layers::chain;
-use forever_runtime::chat::{ChatEvent, ChatEvents, ToolAnswered, TurnStatus};
 use forever_runtime::{AgentHandle, Connection, Error, ErrorKind, Forever, Pushed, Result};
 use futures_util::SinkExt;
 use futures_util::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};

@@ -1,8 +1,8 @@
 //! Shows the events of a chat to a client.
 use axum::extract::ws::Message;
-use forever_runtime::chat::__server::ClientRequests;
-use forever_runtime::chat::message::UiMessage;
-use forever_runtime::chat::{ChatEvent, TurnEnd, TurnHandle, TurnState, TurnStatus};
+use forever_chat::__server::ClientRequests;
+use forever_chat::message::UiMessage;
+use forever_chat::{ChatEvent, ChatHandle, TurnEnd, TurnHandle, TurnState, TurnStatus};
 use forever_runtime::{Error, ErrorKind, Pushed};
 use serde_json::value::RawValue;
 

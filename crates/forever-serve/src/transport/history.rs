@@ -1,5 +1,5 @@
 //! The chunks that build a stored message in a page that does not have it.
-use forever_runtime::chat::message::{Chunk, Part, ToolState, UiMessage};
+use forever_chat::message::{Chunk, Part, ToolState, UiMessage};
 use serde_json::{Value, json};
 
 /// The chunks from `start` on, without an end.
@@ -100,7 +100,7 @@ fn from_json(chunks: impl IntoIterator<Item = Value>) -> Vec<Chunk> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forever_runtime::chat::message::{MessageBuilder, Role};
+    use forever_chat::message::{MessageBuilder, Role};
 
     #[test]
     fn chunks_of_a_message_make_the_same_message() {

@@ -17,7 +17,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use forever_runtime::chat::{TurnHandle, TurnState};
+use forever_chat::{ChatHandle, TurnHandle, TurnState};
 use forever_runtime::{AgentHandle, Error, Result as StoreResult};
 use request::Post;
 use tokio::time::timeout;

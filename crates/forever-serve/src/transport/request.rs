@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use forever_chat::__server::{ClientRequests, unless_asked};
+use forever_chat::message::{Part, Role, ToolState, UiMessage};
+use forever_chat::model::ToolSpec;
+use forever_chat::{ChatHandle, NewTurn, ToolAnswer, ToolAnswered, ToolCallRef, TurnHandle, TurnState};
 use forever_runtime::__layers::{chain, check_name};
-use forever_runtime::chat::__server::{ClientRequests, unless_asked};
-use forever_runtime::chat::message::{Part, Role, ToolState, UiMessage};
-use forever_runtime::chat::model::ToolSpec;
-use forever_runtime::chat::{NewTurn, ToolAnswer, ToolAnswered, ToolCallRef, TurnHandle, TurnState};
 use forever_runtime::{AgentHandle, Error, ErrorKind, Result as StoreResult};
 use forever_store::hex;
 use serde::Deserialize;

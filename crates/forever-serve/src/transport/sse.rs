@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use forever_runtime::chat::{Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnState};
+use forever_chat::{ChatHandle, Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnState};
 use forever_runtime::{AgentHandle, Result};
 use futures_util::stream;
 use serde_json::json;
