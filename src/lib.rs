@@ -99,15 +99,32 @@ pub use language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, s
 #[doc(inline)]
 pub use forever_inspect as inspect;
 
+/// Chats of agents: turns, tools, and adaptors for models.
+#[doc(inline)]
+pub use forever_chat as chat;
+#[cfg(feature = "schemars")]
+#[cfg_attr(docsrs, doc(cfg(feature = "schemars")))]
+#[doc(inline)]
+pub use forever_chat::schemars;
+
+/// Server of agents over HTTP and WebSocket.
+#[cfg(feature = "server")]
+#[cfg_attr(docsrs, doc(cfg(feature = "server")))]
+#[doc(inline)]
+pub use forever_serve as serve;
+
 #[doc(hidden)]
 pub use forever_runtime::__private;
 
 /// The names that nearly every file with a fiber needs: `use forever::prelude::*;`.
 ///
+/// The methods of chats, which are traits, are in it without their names.
+///
 /// Names that a program is likely to define itself ([`Agent`], [`Connection`], [`Log`], [`Op`],
 /// [`Schedule`], ..) are not in it: two glob imports of the same name conflict. Import them by
 /// name, `use forever::{Agent, BoxError};`.
 pub mod prelude {
+    pub use crate::chat::{ChatBuilder as _, ChatForever as _, ChatHandle as _};
     pub use crate::{Backoff, FiberContext, FiberHandle, Forever, OnUnknown, Res, Retry, StepError};
     pub use crate::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 }

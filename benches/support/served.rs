@@ -14,6 +14,7 @@ use axum::routing::get;
 use axum::serve::ListenerExt;
 use forever::chat::message::Chunk;
 use forever::chat::{ChatAgent, Turn};
+use forever::prelude::*;
 use forever::serve::Server;
 use forever::{Agent, BoxError, Durability, Forever};
 use tokio::net::TcpListener;

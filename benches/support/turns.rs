@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, Entry, StoredChunk, Turn};
+use forever::prelude::*;
 use forever::{Agent, BoxError, Forever};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};

@@ -69,7 +69,7 @@ impl Clock for SystemClock {
 }
 
 /// Milliseconds since 1970, UTC: the stored form of a time.
-pub(crate) fn ms(time: SystemTime) -> i64 {
+pub fn ms(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
@@ -77,7 +77,7 @@ pub(crate) fn ms(time: SystemTime) -> i64 {
 }
 
 /// The time of a stored `_ms` column.
-pub(crate) fn from_ms(ms: i64) -> SystemTime {
+pub fn from_ms(ms: i64) -> SystemTime {
     let distance = Duration::from_millis(ms.unsigned_abs());
     let time = if ms < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
     time.unwrap_or(UNIX_EPOCH)

@@ -3,7 +3,7 @@ pub use forever_store::{Error, ErrorKind, Result};
 
 /// The text of an error and of those that caused it, joined by `: `; a cause that its parent
 /// already tells is not repeated.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut told = text.clone();
     let mut next = error.source();

@@ -14,7 +14,7 @@ const ROOM: usize = 8;
 
 /// Sending half; clones send to the same receivers.
 #[derive(Debug)]
-pub(crate) struct Sender<T>(Arc<Shared<T>>);
+pub struct Sender<T>(Arc<Shared<T>>);
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
@@ -40,7 +40,8 @@ struct Queue<T> {
 
 /// Result of a receive.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken<T> {
+pub enum Taken<T> {
+    /// The next value.
     Value(T),
     /// This many values were lost before the next one.
     Lost(u64),
@@ -48,13 +49,13 @@ pub(crate) enum Taken<T> {
 
 impl<T: Clone> Sender<T> {
     /// A channel that keeps `capacity` values for a slow receiver.
-    pub(crate) fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Self {
         let queue = Mutex::new(Queue { values: VecDeque::new(), first: 0, receivers: 0 });
         Sender(Arc::new(Shared { queue, sent: Notify::new(), capacity }))
     }
 
     /// Sends a value to all current receivers.
-    pub(crate) fn send(&self, value: T) {
+    pub fn send(&self, value: T) {
         let mut queue = self.0.queue();
         let receivers = queue.receivers;
         if receivers == 0 {
@@ -70,13 +71,14 @@ impl<T: Clone> Sender<T> {
     }
 
     /// A receiver of all values sent from now on.
-    pub(crate) fn subscribe(&self) -> Receiver<T> {
+    pub fn subscribe(&self) -> Receiver<T> {
         let mut queue = self.0.queue();
         queue.receivers += 1;
         Receiver { shared: Arc::clone(&self.0), next: queue.end() }
     }
 
-    pub(crate) fn receiver_count(&self) -> usize {
+    /// Number of current receivers.
+    pub fn receiver_count(&self) -> usize {
         self.0.queue().receivers
     }
 }
@@ -112,7 +114,7 @@ impl<T> Queue<T> {
 
 /// Receiving half, with its position.
 #[derive(Debug)]
-pub(crate) struct Receiver<T> {
+pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     /// Number of the next value it receives.
     next: u64,
@@ -121,7 +123,7 @@ pub(crate) struct Receiver<T> {
 impl<T: Clone> Receiver<T> {
     /// The next value, once it is sent. Dropping the future loses no value. The channel is never
     /// closed.
-    pub(crate) async fn recv(&mut self) -> Taken<T> {
+    pub async fn recv(&mut self) -> Taken<T> {
         loop {
             let shared = Arc::clone(&self.shared);
             // Notified of everything sent from here on, so nothing is missed after the check.
@@ -134,7 +136,7 @@ impl<T: Clone> Receiver<T> {
     }
 
     /// The next value, if there is one.
-    pub(crate) fn try_recv(&mut self) -> Option<Taken<T>> {
+    pub fn try_recv(&mut self) -> Option<Taken<T>> {
         let mut queue = self.shared.queue();
         if self.next < queue.first {
             let lost = queue.first - self.next;

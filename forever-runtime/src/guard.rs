@@ -3,7 +3,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The message of a panic. The payload belongs to the program, and its drop may panic again.
-pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
+pub fn panic_text(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("a value that is not text").to_owned();
     drop_caught(payload);
@@ -18,7 +18,7 @@ pub(crate) fn drop_caught<T>(value: T) {
 }
 
 /// The text of an error of the program, or a substitute if formatting it panics.
-pub(crate) fn guarded_text(text: impl FnOnce() -> String) -> String {
+pub fn guarded_text(text: impl FnOnce() -> String) -> String {
     guarded(|| Ok(text())).unwrap_or_else(|why| format!("an error whose text cannot be had: it {why}"))
 }
 

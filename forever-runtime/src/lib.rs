@@ -1,14 +1,13 @@
 //! The runtime of `forever`; use it through the `forever` crate.
 //!
-//! Layers, each of which knows only those below it: `api` (opening, asking) over `agent` (state,
-//! keep-alive, schedules) over `exec` (claims, activations, recovery) over `ops` and `frame` (one
-//! activation of a function) over `runtime` (what all fibers share), over the crates
-//! `forever-store` and `forever-json`.
+//! Layers, each of which knows only those below it: `api` (opening, asking) over `layers` (what the
+//! crates above use) over `agent` (state, keep-alive, schedules) over `exec` (claims, activations,
+//! recovery) over `ops` and `frame` (one activation of a function) over `runtime` (what all fibers
+//! share), over the crates `forever-store` and `forever-json`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod agent;
 mod api;
-pub mod chat;
 mod clock;
 mod error;
 mod exact;
@@ -19,12 +18,10 @@ mod future;
 mod guard;
 mod history;
 mod ide;
+mod layers;
 pub mod layout;
 mod ops;
 mod runtime;
-#[cfg(feature = "server")]
-#[cfg_attr(docsrs, doc(cfg(feature = "server")))]
-pub mod serve;
 pub mod store;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
@@ -87,11 +84,6 @@ pub mod bounds {
     pub use crate::ops::effect::{Gives, Key, Stored};
 }
 
-/// What derives the JSON schema of a tool's input, for [`Tool::typed`](chat::Tool::typed).
-#[cfg(feature = "schemars")]
-#[cfg_attr(docsrs, doc(cfg(feature = "schemars")))]
-pub use schemars;
-
 /// Compares the layouts of all functions that a builder has registered with those in
 /// `forever.layouts.json`, in the folder of the crate's `Cargo.toml`, and panics with the
 /// difference: for a test, so that a change that concerns running fibers is seen in review.
@@ -127,6 +119,35 @@ macro_rules! __forever_layout_check {
 pub use ide::{
     __forever_ide_call, __forever_ide_given, __forever_ide_recv, __forever_ide_spawn, __forever_ide_wait, __forever_ide_wait_all,
 };
+
+/// What the crates above the runtime name: `forever-chat` and `forever-serve`. Not for programs; it
+/// changes without notice.
+#[doc(hidden)]
+pub mod __layers {
+    pub use crate::api::upper::{engine_link, layer, weak_agent};
+    pub use crate::clock::{from_ms, ms};
+    pub use crate::error::chain;
+    pub use crate::exec::agent_hooks::check_name;
+    pub use crate::exec::slots::Slot;
+    pub use crate::frame::arguments::save_arguments;
+    pub use crate::frame::locals::Save;
+    pub use crate::frame::poll::exit_of;
+    pub use crate::frame::saved::{text_to_keep, unreadable};
+    pub use crate::guard::{guarded_text, panic_text};
+    pub use crate::layers::agents::{EngineAgents, HandleOfLayer, HeldAgent};
+    pub use crate::layers::context::{ContextOfLayer, FrameOfLayer};
+    pub use crate::layers::engine::{ClusterWatcher, Engine, EngineLink, WeakEngine, not_started};
+    pub use crate::layers::layer::{Functions, Layer};
+    pub use crate::runtime::exit::Exit;
+    pub use crate::runtime::fence::Fence;
+    pub use crate::runtime::race::{Race, race};
+    pub use crate::runtime::timer::SET_BACK_MS;
+
+    /// A broadcast channel that uses memory only for values that wait in it.
+    pub mod fanout {
+        pub use crate::fanout::{Receiver, Sender, Taken};
+    }
+}
 
 /// What the code written by `#[fiber]` names. Not for people; it changes without notice.
 #[doc(hidden)]

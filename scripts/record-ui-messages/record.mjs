@@ -1,4 +1,4 @@
-// Records what the npm package `ai` makes of streams of chunks, for the tests of forever-runtime/src/chat/message: `npm install && npm run record`.
+// Records what the npm package `ai` makes of streams of chunks, for the tests of crates/forever-chat/src/message: `npm install && npm run record`.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { AbstractChat, parsePartialJson, readUIMessageStream, uiMessageChunkSchema, UIMessageStreamError } from 'ai';
 import { fields } from './fields.mjs';
@@ -7,7 +7,7 @@ import { texts } from './texts.mjs';
 import { Random } from './random.mjs';
 
 // A larger number of random streams than is kept can be asked for: `npm run record -- {folder} {seed} {streams} {texts}`.
-const [folder = new URL('../../forever-runtime/src/chat/message/tests/recorded/', import.meta.url).pathname, seed = 1, streams = 220, documents = 60] = process.argv.slice(2);
+const [folder = new URL('../../crates/forever-chat/src/message/tests/recorded/', import.meta.url).pathname, seed = 1, streams = 220, documents = 60] = process.argv.slice(2);
 
 const plain = value => (value === undefined ? undefined : JSON.parse(JSON.stringify(value)));
 

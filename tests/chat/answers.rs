@@ -5,6 +5,7 @@ use std::sync::Arc;
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, ToolAnswer, Turn};
+use forever::prelude::*;
 use forever::{Agent, AgentHandle, BoxError, ErrorKind, Forever};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};

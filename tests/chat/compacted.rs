@@ -6,6 +6,7 @@ use forever::Forever;
 use forever::chat::message::{Chunk, Part, UiMessage};
 use forever::chat::model::{FinishReason, Finished, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
 use forever::chat::{AgentLoop, Tool};
+use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
 use serde_json::{Value, json};
 

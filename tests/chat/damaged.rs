@@ -3,6 +3,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use forever::chat::{TurnHandle, TurnState};
+use forever::prelude::*;
 use forever::{FiberError, Forever};
 use serde_json::json;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorClass, RecoveryPolicy, Turn, TurnEnd, TurnHandle};
+use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
 use serde_json::Value;

@@ -4,6 +4,7 @@ use std::time::Duration;
 use forever::chat::message::{ToolState, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, Entry, Exhausted, ExhaustedReason, RecoveryPolicy, Turn, TurnState};
+use forever::prelude::*;
 use forever::testing::crash_everywhere;
 use forever::{Agent, BoxError, Forever};
 use serde_json::json;

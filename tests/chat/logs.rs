@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Chunk, MAX_CHUNK, UiMessage};
 use forever::chat::{ChatAgent, Entry, Turn, TurnState};
+use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Agent, BoxError, Builder, ErrorKind, Forever};
 use serde_json::json;

@@ -8,6 +8,7 @@ use forever::chat::model::{
     ChatModel, FinishReason, Finished, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, ToolSpec,
 };
 use forever::chat::{AgentLoop, ChatAgent, Tool, ToolAnswer, Turn, UnknownCall};
+use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
 use forever::{Agent, AgentHandle, BoxError, Builder, FiberState, Forever};
 use serde_json::{Value, json};

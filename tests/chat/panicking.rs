@@ -9,6 +9,7 @@ use forever::chat::model::{ChatModel, FinishReason, ModelEvent, ModelRequest, Mo
 use forever::chat::{
     AgentLoop, ChatAgent, ChatRecovery, ChatRecoveryOptions, ErrorClass, RecoveryPolicy, Tool, ToolAnswer, Turn, TurnEnd, TurnState,
 };
+use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Agent, AgentHandle, BoxError, FiberState, Forever};
 use serde_json::json;

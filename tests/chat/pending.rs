@@ -9,6 +9,7 @@ use forever::chat::model::{FinishReason, ModelRequest, ToolSpec};
 use forever::chat::{
     AgentLoop, ChatAgent, InteractionKind, PendingInteraction, PendingInteractions, Tool, ToolAnswer, ToolCallRef, Turn, TurnHandle,
 };
+use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Agent, AgentHandle, BoxError, Builder, Clock, ErrorKind, Forever};
 use serde_json::{Value, json};

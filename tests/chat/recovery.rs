@@ -6,6 +6,7 @@ use forever::Forever;
 use forever::chat::message::{Chunk, Part, Role, ToolState, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatRecovery, ChatRecoveryOptions, Exhausted, RecoveryKind, RecoveryPolicy, ToolAnswer, TurnState};
+use forever::prelude::*;
 use forever::testing::crash_everywhere;
 use serde_json::{Value, json};
 

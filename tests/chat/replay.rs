@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Chunk, MessageBuilder, Role, UiMessage};
 use forever::chat::{ChatAgent, Entry, RecoveryPolicy, Turn, TurnHandle};
+use forever::prelude::*;
 use forever::{Agent, BoxError, Builder, Forever};
 use serde_json::{Value, json};
 

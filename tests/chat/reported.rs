@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Chunk, Role, UiMessage};
 use forever::chat::{Entry, RecoveryKind, RecoveryPolicy, ToolAnswer, TurnState};
+use forever::prelude::*;
 use serde_json::json;
 
 use crate::hooked::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{Entry, TurnState, TurnStatus};
+use forever::prelude::*;
 use serde_json::json;
 
 use crate::hooked::{Hooks, Place, ask, asked, killed, last, rest, says, shown, turn};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorClass, RecoveryPolicy, Turn, TurnHandle};
+use forever::prelude::*;
 use forever::testing::World;
 use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
 use serde_json::{Value, json};

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use forever::chat::message::{Role, UiMessage};
 use forever::chat::{Queueing, TurnState};
+use forever::prelude::*;
 use forever::{ErrorKind, Forever};
 use serde_json::json;
 

@@ -2,6 +2,7 @@
 //! may not ask. And what it is told beyond that, once.
 use std::sync::{Arc, Mutex};
 
+use forever::prelude::*;
 use forever::serve::{Refused, RequestKind};
 use serde_json::{Value, json};
 

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use forever::prelude::*;
 use forever::serve::{Refused, Server};
 use forever::{Agent, AgentHandle};
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
 //! The logs of turns as server-sent events, for clients that are not the packages'.
+use forever::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::events::{Event, Events};

@@ -7,6 +7,7 @@ mod generated;
 
 use std::time::Duration;
 
+use forever::prelude::*;
 use serde_json::json;
 
 use crate::support::client::{Client, asks};

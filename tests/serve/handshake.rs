@@ -1,4 +1,5 @@
 //! Who comes, goes and comes again, frame by frame: what is offered, what is asked for, and what is played back.
+use forever::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, MESSAGES, NONE, PENDING, RESPONSE, RESUMING, UPDATED, asks, heard, types};

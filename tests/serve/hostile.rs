@@ -1,5 +1,6 @@
 //! A catalogue of what a hostile client tries: calls that no turn has made, rewritten questions,
 //! forged answers. After each the tools have run as the log says, and the store has no word of it.
+use forever::prelude::*;
 use forever::serve::ClientMessages;
 use serde_json::{Value, json};
 

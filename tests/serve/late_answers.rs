@@ -1,4 +1,5 @@
 //! Answers to tool calls that cannot be stored yet: they wait, and their connection does not.
+use forever::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, RESPONSE, RESUMING};

@@ -1,6 +1,7 @@
 //! How much is taken from clients, what they are told who want more, and that what is taken is given back.
 use std::time::Duration;
 
+use forever::prelude::*;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -3,6 +3,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use forever::chat::message::UiMessage;
+use forever::prelude::*;
 use forever::testing::entries_in_memory;
 
 use crate::support::place::{Place, Up};

@@ -1,4 +1,5 @@
 //! Questions that overlap, and turns that are stopped: behind their end every client is sent the stored conversation, in its order.
+use forever::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, MESSAGES, RESPONSE, UPDATED, types};

@@ -1,4 +1,5 @@
 //! Requests that are not what they should be: paths, methods, heads and upgrades.
+use forever::prelude::*;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

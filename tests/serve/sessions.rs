@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forever::chat::message::{Role, UiMessage};
+use forever::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::bank::{Bank, Banker};

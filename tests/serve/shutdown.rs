@@ -1,6 +1,7 @@
 //! The end of a server and the next one: who is told, what is left, and what those have who come again.
 use std::time::Duration;
 
+use forever::prelude::*;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 

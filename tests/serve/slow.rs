@@ -2,6 +2,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use forever::prelude::*;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 

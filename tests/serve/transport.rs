@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use forever::chat::message::UiMessage;
+use forever::prelude::*;
 use forever::serve::{Refused, RequestKind, Server};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -142,7 +142,6 @@ impl<A: Agent> AgentHandle<A> {
     }
 
     /// As [`set_state`](Self::set_state), for a state that is text already.
-    #[cfg(feature = "server")]
     pub(crate) async fn set_state_text(&self, text: String) -> Result<()> {
         state::save(&*self.agents()?, &self.id, text).await
     }

@@ -1,4 +1,5 @@
 //! The builder of a runtime: all parts are checked before any fiber runs.
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,6 @@ use serde::de::DeserializeOwned;
 
 use crate::agent::{Agent, AgentHandle, Agents, BoxError, Classes};
 use crate::api::forever::Forever;
-use crate::chat::{AgentLoop, Answer, ChatAgent, ChatClasses, ChatWatcher, Chats, ChildLoop};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::agent_hooks::AgentHooks;
@@ -19,6 +19,9 @@ use crate::exec::{compatibility, dispatch, executor, recovery, retention};
 use crate::frame::fiber::Fiber;
 use crate::frame::resources::Resources;
 use crate::history::History;
+use crate::layers::agents::EngineAgents;
+use crate::layers::engine::Engine;
+use crate::layers::layer::{Functions, Layer};
 use crate::runtime::events::{Events, Listeners};
 use crate::runtime::link::RuntimeGuard;
 use crate::runtime::settings::{Retention, Settings};
@@ -28,7 +31,7 @@ use crate::store::sqlite::SeenBy;
 use crate::store::sqlite::copied::Copied;
 use crate::store::sqlite::user::Migration;
 use crate::store::{Durability, FiberStore, Sqlite, Store};
-use crate::{agent, chat, clock, layout};
+use crate::{agent, clock, layout};
 
 /// Builder of a runtime; [`open`](Builder::open) starts it.
 #[derive(Debug)]
@@ -40,8 +43,8 @@ pub struct Builder {
     registry: Result<Registry>,
     classes: Result<Classes>,
     agents: agent::Settings,
-    chat_classes: ChatClasses,
-    chats: chat::Settings,
+    /// The layers above.
+    pub(super) layers: Vec<Box<dyn Layer>>,
     resources: Resources,
     clock: Arc<dyn Clock>,
     settings: Settings,
@@ -75,8 +78,7 @@ impl Builder {
             registry: Ok(Registry::default()),
             classes: Ok(Classes::default()),
             agents: agent::Settings::default(),
-            chat_classes: ChatClasses::default(),
-            chats: chat::Settings::default(),
+            layers: Vec::new(),
             resources: Resources::default(),
             clock: Arc::new(SystemClock::new()),
             settings: Settings::default(),
@@ -204,12 +206,6 @@ impl Builder {
         self
     }
 
-    /// Registers a class of chat agents, as [`agent`](Builder::agent) does.
-    pub fn chat_agent<A: ChatAgent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
-        self.chat_classes.add::<A>();
-        self.agent(make)
-    }
-
     /// Registers a method of a class of agents, to be called by name from any worker with
     /// [`AgentHandle::call`].
     ///
@@ -219,7 +215,7 @@ impl Builder {
     ///
     /// An error reaches the caller as its text, with the texts of its causes: the caller may be
     /// another process. Clients of a server cannot call it, unless
-    /// [`Server::expose`](crate::serve::Server::expose) lets them.
+    /// `Server::expose` lets them.
     pub fn callable<A, F, P, B, R, E>(mut self, name: impl Into<String>, method: F) -> Self
     where
         A: Agent,
@@ -231,30 +227,6 @@ impl Builder {
     {
         let name: String = name.into();
         self.classes = self.classes.and_then(|mut classes| classes.methods.add(&name, method).map(|()| classes));
-        self
-    }
-
-    /// Adds the model and tools of [`Turn::run_agent_loop`](crate::chat::Turn::run_agent_loop).
-    pub fn agent_loop(mut self, looped: AgentLoop) -> Self {
-        self.registry = self.registry.and_then(|mut registry| registry.add_ours::<ChildLoop>().map(|()| registry));
-        self.resource(looped)
-    }
-
-    /// Group commit of the chunks of a turn: queue length and shortest pause.
-    ///
-    /// A write to a full queue waits. The pause is cut short when a caller waits, for room or in
-    /// [`flush`](crate::chat::Turn::flush). Defaults to 256 and 4 ms; 1 and zero make every chunk a commit.
-    pub fn turn_batching(mut self, chunks: usize, pause: Duration) -> Self {
-        self.chats.batching.chunks = chunks.max(1);
-        self.chats.batching.pause = pause;
-        self
-    }
-
-    /// How long the chunks of a turn are kept after its end, for replays. Defaults to 10 minutes.
-    ///
-    /// Afterwards its message and its end are left.
-    pub fn replay_retention(mut self, keep: Duration) -> Self {
-        self.chats.replay = keep;
         self
     }
 
@@ -396,9 +368,7 @@ impl Builder {
     /// fibers share a name.
     pub async fn check(self) -> Result<Compatibility> {
         let mut registry = self.registry?;
-        if !self.chat_classes.is_empty() {
-            registry.add_ours::<Answer>()?;
-        }
+        register(self.layers, &mut registry)?;
         let file = match self.place {
             Some(Place::File(path)) => path,
             place => {
@@ -425,7 +395,7 @@ impl Builder {
     /// Outside a tokio runtime.
     pub async fn open_idle(self) -> Result<Forever> {
         let (registry, resources) = (self.registry?, self.resources);
-        let agents = Agents::new(self.classes?, self.agents, self.chat_classes.names().collect());
+        let agents = Agents::new(self.classes?, self.agents, shared_classes(&self.layers));
         let now_ms = clock::ms(self.clock.now());
         let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
         // No worker has number 0: closing interrupts nothing.
@@ -473,13 +443,9 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn open(self) -> Result<Forever> {
-        let (mut registry, mut resources) = (self.registry?, self.resources);
-        let agents = Agents::new(self.classes?, self.agents, self.chat_classes.names().collect());
-        let chats = Arc::new(Chats::new(Arc::clone(&agents), self.chat_classes, self.chats));
-        if !chats.classes.is_empty() {
-            registry.add_ours::<Answer>()?;
-            resources.insert(Arc::clone(&chats));
-        }
+        let (mut registry, resources) = (self.registry?, self.resources);
+        let agents = Agents::new(self.classes?, self.agents, shared_classes(&self.layers));
+        let layers = register(self.layers, &mut registry)?;
         registry.check_needs(&resources)?;
         let now_ms = clock::ms(self.clock.now());
         let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
@@ -496,23 +462,39 @@ impl Builder {
         agents.attach(&exec);
         let forever = Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) };
         let (runtime, exec, agents) = (forever.runtime(), &forever.exec, &forever.agents);
+        let engine = Engine::new(Arc::clone(exec));
         runtime.timer.on(retention::RETENTION, retention::ring());
         agents.listen(&runtime.timer);
-        chat::retention::listen(&runtime.timer, &chats);
+        for layer in &layers {
+            Arc::clone(layer).open(&engine, EngineAgents::new(Arc::clone(agents)));
+        }
         runtime.start(timer::run(Arc::clone(runtime)))?;
         executor::report_exits(exec);
         dispatch::listen(exec)?;
         recovery::recover(exec).await?;
         compatibility::report(exec, to_wake).await?;
-        if runtime.cluster().is_some() {
-            runtime.watchers.add(ChatWatcher::new(runtime, &chats));
+        for layer in layers {
+            layer.recover(engine.clone()).await?;
         }
-        chats.recover(exec).await?;
         agents.recover(runtime).await?;
         retention::set_alarm(runtime);
-        chat::retention::set_alarm(runtime, &chats);
         Ok(forever)
     }
+}
+
+/// Names of the classes of agents that several workers may have in memory.
+fn shared_classes(layers: &[Box<dyn Layer>]) -> BTreeSet<&'static str> {
+    layers.iter().flat_map(|layer| layer.shared_classes()).collect()
+}
+
+/// Adds layers with their functions to those of the program.
+fn register(layers: Vec<Box<dyn Layer>>, registry: &mut Registry) -> Result<Vec<Arc<dyn Layer>>> {
+    let layers: Vec<Arc<dyn Layer>> = layers.into_iter().map(Arc::from).collect();
+    for layer in &layers {
+        Arc::clone(layer).register(&mut Functions::new(registry))?;
+        registry.layers.add(Arc::<dyn Layer>::clone(layer));
+    }
+    Ok(layers)
 }
 
 /// Opens the store of a runtime; gives it a second time where it is SQLite.

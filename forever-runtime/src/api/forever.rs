@@ -412,6 +412,11 @@ impl Forever {
         self.runtime().closing().await;
     }
 
+    /// Whether the runtime has begun to close.
+    pub fn is_closing(&self) -> bool {
+        self.runtime().is_closing()
+    }
+
     /// Stream of the events of all fibers from now on.
     ///
     /// Events of fibers that other workers run come through the database; see [`Events`].

@@ -2,10 +2,10 @@
 
 pub(crate) mod admin;
 pub(crate) mod builder;
-mod chat;
 pub(crate) mod forever;
 mod history;
 pub(crate) mod messages;
 mod redact;
+pub(crate) mod upper;
 pub(crate) mod view;
 pub(crate) mod workers;

@@ -22,7 +22,7 @@ use crate::store::{AgentId, FiberState};
 const LONGEST_NAME: usize = 256;
 
 /// Checks a name.
-pub(crate) fn check_name(name: &str) -> Result<(), String> {
+pub fn check_name(name: &str) -> Result<(), String> {
     match name.len() {
         0 => Err("must not be empty".to_owned()),
         n if n > LONGEST_NAME => Err(format!("must not be longer than {LONGEST_NAME} bytes, and has {n}")),

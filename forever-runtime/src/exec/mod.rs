@@ -11,4 +11,5 @@ pub(crate) mod executor;
 pub(crate) mod recovery;
 pub(crate) mod registry;
 pub(crate) mod retention;
+pub(crate) mod slots;
 pub(crate) mod spawn;

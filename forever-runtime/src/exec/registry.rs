@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::exec::compatibility::{Found, Verdict};
+use crate::exec::slots::Slots;
 use crate::frame::activation::Frame;
 use crate::frame::arguments::{load_arguments, save_arguments};
 use crate::frame::context::FiberContext;
@@ -61,6 +62,8 @@ pub(crate) struct Registry {
     functions: BTreeMap<&'static str, Arc<dyn Known>>,
     /// Those of the layers above, of which no agent is asked or told.
     ours: Vec<&'static str>,
+    /// The states of those layers.
+    pub(crate) layers: Slots,
 }
 
 impl fmt::Debug for Registry {
@@ -72,8 +75,12 @@ impl fmt::Debug for Registry {
 impl Registry {
     /// Adds a function; `Err` when another one has its name.
     pub(crate) fn add<F: Fiber>(&mut self) -> Result<()> {
+        self.add_with::<F>(None)
+    }
+
+    fn add_with<F: Fiber>(&mut self, host: Option<Arc<dyn Any + Send + Sync>>) -> Result<()> {
         let name = F::MACHINE.name;
-        let known: Arc<dyn Known> = Arc::new(Function::<F> { layout: OnceLock::new(), row: OnceLock::new(), fiber: PhantomData });
+        let known: Arc<dyn Known> = Arc::new(Function::<F> { host, layout: OnceLock::new(), row: OnceLock::new(), fiber: PhantomData });
         match self.functions.insert(name, known) {
             Some(there) if there.function() != TypeId::of::<F>() => Err(Error::new(
                 ErrorKind::Setup,
@@ -83,10 +90,11 @@ impl Registry {
         }
     }
 
-    /// Adds a function of a layer above: that layer decides about its recovery, and no agent.
-    pub(crate) fn add_ours<F: Fiber>(&mut self) -> Result<()> {
+    /// Adds a function of a layer above, whose context has `host`: that layer decides about its
+    /// recovery, and no agent.
+    pub(crate) fn add_ours<F: Fiber>(&mut self, host: Arc<dyn Any + Send + Sync>) -> Result<()> {
         self.ours.push(F::MACHINE.name);
-        self.add::<F>()
+        self.add_with::<F>(Some(host))
     }
 
     /// Whether a function is of a layer above.
@@ -142,6 +150,8 @@ impl Registry {
 }
 
 struct Function<F> {
+    /// What the context of a function of a layer above has.
+    host: Option<Arc<dyn Any + Send + Sync>>,
     layout: OnceLock<Layout>,
     row: OnceLock<Arc<LayoutRow>>,
     fiber: PhantomData<fn() -> F>,
@@ -240,6 +250,7 @@ impl<F: Fiber> Known for Function<F> {
     }
 
     fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String> {
+        let ctx = FiberContext { host: self.host.clone(), ..ctx };
         let stored = match begin {
             Begin::Call(call) => {
                 let call = call.downcast::<F>().map_err(|_| "the invocation is of another fiber".to_owned())?;

@@ -13,7 +13,7 @@ pub enum Arguments<'a, 'out, F> {
 }
 
 /// The arguments of an invocation as one JSON object.
-pub(crate) fn save_arguments<F: Fiber>(invocation: &F) -> Result<String, String> {
+pub fn save_arguments<F: Fiber>(invocation: &F) -> Result<String, String> {
     let mut text = String::from("{");
     let mut out = Save { text: &mut text, step: "", first: true, error: None, apart: None };
     let saved = F::arguments(Arguments::Save(invocation, &mut out));

@@ -50,11 +50,6 @@ impl FiberContext {
         self.host.as_deref()?.downcast_ref()
     }
 
-    /// State shared by all frames of the run.
-    pub(crate) fn run(&self) -> &Arc<Run> {
-        &self.run
-    }
-
     /// The fiber's id.
     pub fn id(&self) -> &str {
         &self.id

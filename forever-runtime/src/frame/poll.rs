@@ -125,7 +125,7 @@ impl Drop for Guarded<'_> {
 }
 
 /// The exit of a run, without its types.
-pub(crate) fn exit_of<T: Value, E: Failure>(returned: Result<Result<T, E>, Exit>) -> Exit {
+pub fn exit_of<T: Value, E: Failure>(returned: Result<Result<T, E>, Exit>) -> Exit {
     match returned {
         Ok(Ok(value)) => match guarded(|| exact::to_string(&value).map_err(|e| e.to_string())) {
             Ok(text) => Exit::Completed(text.into()),

@@ -135,7 +135,7 @@ pub(crate) fn checked<V: Saved + ?Sized>(value: &V, text: Result<String, String>
 pub(crate) const LONGEST_TEXT: usize = 16 << 20;
 
 /// Text of a stashed or sent value; an error continues after "the value".
-pub(crate) fn text_to_keep<V: Serialize + ?Sized>(value: &V) -> Result<String, String> {
+pub fn text_to_keep<V: Serialize + ?Sized>(value: &V) -> Result<String, String> {
     let text = exact::to_string(value).map_err(|why| format!("cannot be saved: {why}"))?;
     if text.len() > LONGEST_TEXT {
         return Err(format!("takes {} bytes, more than the {LONGEST_TEXT} that are allowed", text.len()));
@@ -151,7 +151,7 @@ pub(crate) fn result_as_json<T: Serialize + ?Sized>(result: &T) -> Result<serde_
 }
 
 /// Why a text is not a `T`, to follow "the value".
-pub(crate) fn unreadable<T>(why: impl std::fmt::Display) -> String {
+pub fn unreadable<T>(why: impl std::fmt::Display) -> String {
     let name = std::any::type_name::<T>();
     // A loop is saved as internal types, whose names mean nothing to its author.
     if name.starts_with(ITEMS) {

@@ -7,7 +7,7 @@ use crate::store::{End, FiberState, Wait};
 
 /// How an activation ended, from the code that stopped to the caller that waits for its fiber.
 #[derive(Debug, Clone)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// With this result, JSON.
     Completed(Arc<str>),
     /// With this error.
@@ -22,6 +22,7 @@ pub(crate) enum Exit {
     Unreadable {
         /// The reason.
         why: Arc<str>,
+        /// Depth of the function, from 0.
         depth: u32,
         /// Whether the function has a `migrate` function.
         migrates: bool,
@@ -41,11 +42,13 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    pub(crate) fn failed(why: impl Into<Arc<str>>) -> Self {
+    /// The exit of a function that has failed.
+    pub fn failed(why: impl Into<Arc<str>>) -> Self {
         Exit::Failed(why.into())
     }
 
-    pub(crate) fn parked(why: impl Into<Arc<str>>) -> Self {
+    /// The exit of a fiber that needs a person.
+    pub fn parked(why: impl Into<Arc<str>>) -> Self {
         Exit::Parked(why.into())
     }
 
@@ -53,7 +56,8 @@ impl Exit {
         Exit::Unfit(why.into())
     }
 
-    pub(crate) fn interrupted(error: Error) -> Self {
+    /// The exit of a fiber whose store has failed.
+    pub fn interrupted(error: Error) -> Self {
         Exit::Interrupted(Arc::new(error))
     }
 

@@ -11,7 +11,7 @@ use crate::store::{Claim, Seq};
 /// A fence is made before the fiber is claimed, from the epoch that was read, and is given the
 /// claim before its code begins.
 #[derive(Debug)]
-pub(crate) struct Fence {
+pub struct Fence {
     fiber: Seq,
     epoch: AtomicI64,
     /// The activation that stops when the claim is lost. A hook has none: it gets the error.
@@ -29,13 +29,17 @@ impl Fence {
         self.epoch.store(claim.epoch, Ordering::Release);
     }
 
-    pub(crate) fn claim(&self) -> Claim {
+    /// The claim.
+    pub fn claim(&self) -> Claim {
         Claim { fiber: self.fiber, epoch: self.epoch.load(Ordering::Acquire) }
     }
 
     /// Stops the activation if a write of it has failed for a lost claim, and gives what the store
     /// gave.
-    pub(crate) fn checked<T>(&self, stored: Result<T>) -> Result<T> {
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn checked<T>(&self, stored: Result<T>) -> Result<T> {
         if let (Err(error), Some(control)) = (&stored, &self.control)
             && error.is_claim_lost()
             && let Some(control) = control.upgrade()
@@ -47,7 +51,10 @@ impl Fence {
 
     /// Waits for a write of the activation itself. When the claim is lost the activation is dropped
     /// where it waits. What has outlived its activation, in a task of the program, gets the error.
-    pub(crate) async fn guard<T>(&self, stored: impl Future<Output = Result<T>>) -> Result<T> {
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn guard<T>(&self, stored: impl Future<Output = Result<T>>) -> Result<T> {
         let stored = self.checked(stored.await);
         if let Err(error) = &stored
             && error.is_claim_lost()

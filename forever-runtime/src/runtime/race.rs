@@ -6,14 +6,15 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 /// The value of `first`, unless `second` is ready before it.
-pub(crate) fn race<F: Future, S: Future<Output = ()>>(first: F, second: S) -> Race<F, S> {
+pub fn race<F: Future, S: Future<Output = ()>>(first: F, second: S) -> Race<F, S> {
     Race { first, second }
 }
 
 pin_project! {
     /// The future of [`race`].
+    #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
-    pub(crate) struct Race<F, S> {
+    pub struct Race<F, S> {
         #[pin]
         first: F,
         #[pin]

@@ -34,7 +34,7 @@ pub(crate) type Ring = Arc<dyn Fn(Arc<Runtime>, Arc<str>) -> BoxFuture<'static, 
 
 /// A clock that is behind the latest time seen by more than this was set back. Smaller deviations
 /// are ignored: clocks are corrected by seconds all the time.
-pub(crate) const SET_BACK_MS: i64 = 60_000;
+pub const SET_BACK_MS: i64 = 60_000;
 
 /// The alarms that are set.
 #[derive(Default)]

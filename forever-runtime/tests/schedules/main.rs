@@ -18,7 +18,7 @@ mod error;
 #[path = "../../src/future.rs"]
 mod future;
 
-#[allow(dead_code, reason = "the runtime uses all of it")]
+#[allow(dead_code, unreachable_pub, reason = "the runtime uses all of it, and gives it to others")]
 #[path = "../../src/runtime"]
 mod runtime {
     pub(crate) mod active;
@@ -28,7 +28,6 @@ mod runtime {
     pub(crate) mod fence;
     pub(crate) mod link;
     pub(crate) mod race;
-    #[allow(unreachable_pub, reason = "the runtime gives it to others")]
     pub(crate) mod settings;
     pub(crate) mod state;
     #[path = "../../tests/schedules/tasks.rs"]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use forever::chat::ToolAnswer;
+use forever::prelude::*;
 use forever::testing::{VirtualClock, World, crash_everywhere};
 use forever::{Builder, Forever};
 use serde_json::json;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use forever::chat::message::{Role, UiMessage};
 use forever::chat::{InteractionKind, PendingInteraction, ToolAnswer, TurnState};
+use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{AgentHandle, Clock, Durability, ErrorKind, Forever};
 use serde_json::{Value, json};

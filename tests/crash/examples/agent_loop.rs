@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever::Forever;
 use forever::chat::message::UiMessage;
+use forever::prelude::*;
 use forever::testing::crash_everywhere;
 
 use super::talkative_model::{BOOKED, UNKNOWN};

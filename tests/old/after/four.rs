@@ -1,6 +1,7 @@
 //! What becomes of what version 4 has brought: chats.
 use forever::chat::message::{ToolState, UiMessage};
 use forever::chat::{Entry, InteractionKind, ToolAnswer, TurnState};
+use forever::prelude::*;
 use forever::{Clock, Forever};
 use serde_json::{Value, json};
 

@@ -1,5 +1,6 @@
 //! The end of what version 6 has brought: a call that is under way, and loops of agents, which are fibers of their own before version 7.
 use forever::chat::message::Part;
+use forever::prelude::*;
 use forever::{Agent, Forever};
 use serde_json::json;
 

@@ -83,10 +83,18 @@ impl Cell {
     /// The same cell in the schema of now: the logs of turns are streams since version 8, those of fibers and operations since version 10.
     pub(crate) fn migrated(&self, sql: &Connection) -> Cell {
         let mut cell = self.clone();
+        // As SQLite stores it in its column, whose type it may have been converted to.
+        let text = |value: &Value| match value {
+            Value::Integer(number) => number.to_string(),
+            Value::Real(number) if number.is_infinite() => "Inf".to_owned(),
+            Value::Real(number) => number.to_string(),
+            Value::Text(text) => text.clone(),
+            Value::Null | Value::Blob(_) => String::new(),
+        };
         let name = match (cell.column.table.as_str(), &*cell.key) {
-            ("log_items", [_, Value::Integer(log), _]) => format!("log/{log}"),
-            ("op_items", [_, Value::Integer(-1), Value::Text(op), _]) => format!("op/{op}"),
-            ("op_items", [_, Value::Integer(number), Value::Text(op), _]) => format!("op/{number}/{op}"),
+            ("log_items", [_, log, _]) => format!("log/{}", text(log)),
+            ("op_items", [_, number, op, _]) if text(number) == "-1" => format!("op/{}", text(op)),
+            ("op_items", [_, number, op, _]) => format!("op/{}/{}", text(number), text(op)),
             _ => String::new(),
         };
         if let ([fiber, .., n], false) = (&*self.key, name.is_empty()) {

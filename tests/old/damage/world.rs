@@ -6,6 +6,7 @@ use std::sync::{Mutex, Once, OnceLock};
 use std::time::Duration;
 
 use forever::chat::ToolAnswer;
+use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Durability, ErrorKind, Forever, OpState, Recovery, Resolution, Retention};
 use rusqlite::Connection;

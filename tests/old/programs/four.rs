@@ -4,6 +4,7 @@ use std::time::Duration;
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, Queueing, ToolAnswer, Turn};
+use forever::prelude::*;
 use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
 use serde_json::{Value, json};
 

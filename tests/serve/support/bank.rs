@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use forever::chat::message::{Chunk, Part, Role, UiMessage};
 use forever::chat::model::{ChatModel, FinishReason, Finished, ModelEvent, ModelRequest, ModelStream};
 use forever::chat::{AgentLoop, ChatAgent, Tool, Turn};
+use forever::prelude::*;
 use forever::serve::Server;
 use forever::{Agent, AgentHandle, BoxError, Forever};
 use serde_json::{Value, json};

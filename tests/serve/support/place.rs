@@ -1,6 +1,7 @@
 //! A database, and the servers that come and go over it.
 use std::net::{Ipv4Addr, SocketAddr};
 
+use forever::prelude::*;
 use forever::serve::Server;
 use forever::{AgentHandle, Builder, Forever, Result};
 use tokio::net::TcpListener;

@@ -1,0 +1,300 @@
+//! Shows the events of a chat to a client.
+use axum::extract::ws::Message;
+use forever_chat::__server::ClientRequests;
+use forever_chat::message::UiMessage;
+use forever_chat::{ChatEvent, ChatHandle, TurnEnd, TurnHandle, TurnState, TurnStatus};
+use forever_runtime::{Error, ErrorKind, Pushed};
+use serde_json::value::RawValue;
+
+use super::super::frame::{Response, ToClient};
+use super::super::watching::{Shown, Watched};
+use super::{Over, Session, close, origins};
+
+/// The last messages that together have at most `bytes` bytes as JSON; at least the last one.
+pub(crate) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMessage] {
+    let mut left = bytes;
+    let fits = |message: &&UiMessage| {
+        let length = serde_json::to_vec(message).map_or(usize::MAX, |json| json.len() + 1);
+        let fits = length <= left;
+        left = left.saturating_sub(length);
+        fits
+    };
+    let count = messages.iter().rev().take_while(fits).count().max(1);
+    &messages[messages.len().saturating_sub(count)..]
+}
+
+/// States of turns that have ended.
+const SETTLED: [TurnState; 5] = [TurnState::Completed, TurnState::Error, TurnState::Aborted, TurnState::Skipped, TurnState::Interrupted];
+
+/// Maximum number of turns under way that are offered to a connecting client. The others are shown
+/// when they begin.
+const OFFERED: usize = 64;
+
+/// Number of ended turns that are sent to a connecting client: as many as the packages remember.
+const ENDED: u32 = 32;
+
+impl Session<'_> {
+    /// Offers the turns that are under way when the client connects.
+    pub(super) async fn offer_what_is_under_way(&mut self) -> std::result::Result<(), Over> {
+        let recovering = self.agent.recovering()?;
+        let open = self.agent.turns(&[TurnState::Queued, TurnState::Running]).await?;
+        self.say_what_has_ended(!open.is_empty()).await?;
+        for turn in open.into_iter().take(OFFERED) {
+            self.offer_under_way(&turn, None).await?;
+        }
+        match recovering {
+            Some(id) => self.send(&ToClient::Recovering { recovering: true, id: Some(&id), connect: false }).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends the ends of the latest turns, if another one can be resumed: one that is under way, or
+    /// an error.
+    ///
+    /// A client that reconnects may show the beginning of a turn that has ended meanwhile. Its page
+    /// stays busy until it receives the end, or the message that nothing can be resumed.
+    async fn say_what_has_ended(&mut self, under_way: bool) -> std::result::Result<(), Over> {
+        let mut latest = self.agent.latest_turns(&SETTLED, 0, ENDED + 1).await?;
+        if !under_way {
+            if latest.first().is_none_or(|last| last.state() != TurnState::Error) {
+                return Ok(());
+            }
+            latest.remove(0);
+        }
+        for turn in latest.iter().take(ENDED as usize).rev() {
+            let outcome = match turn.state() {
+                TurnState::Completed => None,
+                TurnState::Interrupted => Some(TurnState::Error.as_str()),
+                state => Some(state.as_str()),
+            };
+            let (id, message_ids) = (turn.id(), origins(turn));
+            let ended = Response { id, done: true, replay: true, connect: true, message_ids, outcome, ..Response::default() };
+            self.send(&ToClient::Response(ended)).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what a client may have missed: at the connect, and again when a turn is over.
+    pub(super) async fn catch_up(&mut self) -> std::result::Result<(), Over> {
+        self.conversation(true).await
+    }
+
+    /// Sends the conversation, or as many of its newest messages as fit.
+    async fn conversation(&mut self, connect: bool) -> std::result::Result<(), Over> {
+        let messages = self.agent.messages().await?;
+        if connect && messages.is_empty() {
+            return Ok(());
+        }
+        let newest = newest(&messages, self.served.limits.conversation);
+        self.send(&ToClient::Messages { messages: newest, connect }).await?;
+        if newest.len() == messages.len() {
+            self.shown_from = None;
+            return Ok(());
+        }
+        self.shown_from = newest.first().map(|message| message.id.clone());
+        self.send(&ToClient::Truncated { messages: messages.len(), sent: newest.len() }).await
+    }
+
+    /// Offers a turn that is under way: to all, or to the probe that asked.
+    pub(super) async fn offer_under_way(&mut self, turn: &TurnStatus, probe_id: Option<&str>) -> std::result::Result<(), Over> {
+        if let Some(handle) = self.agent.turn(turn.id()).await? {
+            self.offer(&handle).await?;
+        }
+        if turn.state() == TurnState::Running {
+            self.resuming(turn, probe_id).await
+        } else {
+            self.send(&ToClient::Pending { id: turn.id(), probe_id }).await
+        }
+    }
+
+    /// Shows only the end of a turn from now on, until the client requests it.
+    pub(super) async fn offer(&mut self, turn: &TurnHandle) -> std::result::Result<(), Over> {
+        self.watching.offer(turn).await?;
+        self.offered.insert(turn.id().to_owned());
+        Ok(())
+    }
+
+    pub(super) async fn event(&mut self, event: ChatEvent) -> std::result::Result<(), Over> {
+        match event {
+            ChatEvent::Accepted(turn) => {
+                if self.own.contains(turn.id()) {
+                    return Ok(());
+                }
+                // A continuation has no new message to send; the answer to its call was sent
+                // separately.
+                if !turn.is_continuation() {
+                    self.transcript().await?;
+                }
+                if turn.is_continuation() && !self.answers.is_empty() && !self.watching.watches(turn.id()) {
+                    // It may follow from an answer of this client, which requests it by itself.
+                    return match self.agent.turn(turn.id()).await? {
+                        Some(turn) => self.offer(&turn).await,
+                        None => Ok(()),
+                    };
+                }
+                self.show(&turn).await
+            }
+            ChatEvent::Began(turn) => {
+                if self.offered.contains(turn.id()) {
+                    self.resuming(&turn, None).await
+                } else {
+                    self.show(&turn).await
+                }
+            }
+            ChatEvent::Recovering { turn, recovering } => {
+                self.send(&ToClient::Recovering { recovering, id: Some(&turn), connect: false }).await
+            }
+            ChatEvent::Updated(message) => self.send(&ToClient::Updated { message: &message }).await,
+            ChatEvent::Replaced if self.own_replacements > 0 => {
+                self.own_replacements -= 1;
+                Ok(())
+            }
+            ChatEvent::Replaced => self.transcript().await,
+            ChatEvent::Cleared if self.own_clears > 0 => {
+                self.own_clears -= 1;
+                Ok(())
+            }
+            ChatEvent::Cleared => self.send(&ToClient::Clear).await,
+            ChatEvent::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+            // An event that clients have no frame for.
+            _ => Ok(()),
+        }
+    }
+
+    /// Shows a turn live, unless it is shown or offered already.
+    async fn show(&mut self, turn: &TurnStatus) -> std::result::Result<(), Over> {
+        if self.watching.watches(turn.id()) || self.offered.contains(turn.id()) {
+            return Ok(());
+        }
+        if let Some(turn) = self.agent.turn(turn.id()).await? {
+            self.watching.start(&turn, 0, false, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the message of a turn that has ended: alone if the client has built it from chunks,
+    /// otherwise with the conversation.
+    async fn answer_of(&mut self, watched: &Watched) -> std::result::Result<(), Over> {
+        // Older packages build a message of their own from a turn they watch, until they get the
+        // conversation. So does a page that was not connected when the continuation was accepted.
+        if self.probes && watched.is_begun() && !watched.status.is_continuation() {
+            let messages = self.agent.messages().await?;
+            if let Some(at) = messages.iter().position(|message| message.id == watched.status.message_id()) {
+                // A queued question was there before the answer, also where its turn is over by
+                // now.
+                self.watching.set_overlapped(self.watching.overlapped() || at + 1 < messages.len());
+                return self.send(&ToClient::Updated { message: &messages[at] }).await;
+            }
+        }
+        self.transcript().await
+    }
+
+    pub(super) async fn transcript(&mut self) -> std::result::Result<(), Over> {
+        self.conversation(false).await
+    }
+
+    pub(super) async fn log(&mut self, watched: &Watched, shown: Vec<Shown>) -> std::result::Result<(), Over> {
+        let status = &watched.status;
+        let (id, continuation) = (status.id(), status.is_continuation());
+        for shown in shown {
+            match shown {
+                Shown::Chunk { number, chunk, replay } => {
+                    if number == 0 {
+                        watched.begin();
+                    }
+                    let body = chunk.json().into();
+                    let piece = Response { id, body, continuation, replay, seq: Some(number), ..Response::default() };
+                    self.send(&ToClient::Response(piece)).await?;
+                }
+                Shown::CaughtUp => {
+                    let caught_up = Response { id, continuation, replay: true, replay_complete: true, ..Response::default() };
+                    self.send(&ToClient::Response(caught_up)).await?;
+                }
+                Shown::End { end, replay } => {
+                    self.watching.stop(id);
+                    self.ended(watched, &end, replay).await?;
+                }
+                // It was deleted meanwhile.
+                Shown::Failed(error) if error.is_not_found() => {}
+                Shown::Failed(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the end of a turn, after its message.
+    async fn ended(&mut self, watched: &Watched, end: &TurnEnd, replay: bool) -> std::result::Result<(), Over> {
+        let status = &watched.status;
+        let (id, continuation) = (status.id(), status.is_continuation());
+        let message_ids = origins(status);
+        let own = watched.own;
+        self.own.remove(id);
+        let offered = self.offered.remove(id);
+        let cancelled = self.cancelled.remove(id);
+        if !own && !replay && end.state() != TurnState::Skipped {
+            self.answer_of(watched).await?;
+        }
+        if offered && continuation && self.probes {
+            // The client is about to request it, and would otherwise take the end for that of
+            // another, empty message. An older client makes an empty message from this very frame.
+            let first = Response { id, body: r#"{"type":"start"}"#.into(), continuation, replay: true, ..Response::default() };
+            self.send(&ToClient::Response(first)).await?;
+        }
+        self.say_ended(watched, end, replay, Response { id, done: true, message_ids, continuation, ..Response::default() }).await?;
+        if let Some((_, probe)) = self.pending_probe.take_if(|(of, _)| of == id) {
+            self.resume(probe.as_deref()).await?;
+        }
+        if self.watching.is_empty() && (cancelled || self.watching.overlapped()) {
+            // The client's messages may be in another order, or incomplete. The conversation is not
+            // sent before the end: until then clients put the answer where it began.
+            self.watching.set_overlapped(false);
+            self.may_hide_question = true;
+            self.transcript().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends that a turn has ended, and how.
+    async fn say_ended(&mut self, watched: &Watched, end: &TurnEnd, replay: bool, ended: Response<'_>) -> std::result::Result<(), Over> {
+        let Response { id, message_ids, continuation, .. } = ended;
+        match end.state() {
+            TurnState::Error | TurnState::Interrupted => {
+                let text = end.client_text().unwrap_or("An error occurred.");
+                if replay {
+                    self.send(&ToClient::Response(Response { body: text.into(), error: true, ..ended })).await?;
+                    return self.catch_up().await;
+                }
+                let error = Response { id, body: text.into(), error: true, message_ids, continuation, ..Response::default() };
+                self.send(&ToClient::Response(error)).await?;
+                self.send(&ToClient::Response(Response { outcome: Some("error"), ..ended })).await?;
+                // Clients keep the message that they have built from the chunks, which does not
+                // show how it ended.
+                if watched.own { Ok(()) } else { self.answer_of(watched).await }
+            }
+            TurnState::Aborted | TurnState::Skipped => {
+                self.send(&ToClient::Response(Response { outcome: Some(end.state().as_str()), ..ended })).await
+            }
+            _ => {
+                // The answer is empty.
+                let body = end.reason().map_or("", |_| "No response was generated by the agent.");
+                self.send(&ToClient::Response(Response { body: body.into(), replay, ..ended })).await
+            }
+        }
+    }
+
+    pub(super) async fn pushed(&mut self, pushed: Pushed) -> std::result::Result<(), Over> {
+        match pushed {
+            Pushed::State(state) => {
+                if self.own_state.take_if(|own| own == state.json()).is_some() {
+                    return Ok(());
+                }
+                let raw: &RawValue = serde_json::from_str(state.json())
+                    .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a state is no JSON").with_source(why)))?;
+                self.send(&ToClient::State { state: raw }).await
+            }
+            Pushed::Broadcast(message) => self.put(Message::Text(message.json().into())).await,
+            Pushed::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Server of agents over HTTP and WebSocket: the URLs, routes and frames of the published npm
+//! packages (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for other clients. Use
+//! it through the `forever` crate, as `forever::serve` (feature `server`).
+//!
+//! The server stores nothing of a chat. A connection shows logs of turns (`watching`), which are
+//! the same for all clients, and subscribes to the chat's other events. So it may break at any
+//! moment, and the next connection continues. `door` authorizes, `room` and `rate` limit
+//! connections and requests; `frame` has the JSON of the protocol, of which
+//! docs/guide/src/reference/wire.md is the reference; `transport` is the HTTP transport of the AI
+//! SDK.
+#![forbid(unsafe_code)]
+
+mod address;
+mod client_messages;
+mod connection;
+mod cors;
+mod door;
+mod erased;
+mod frame;
+mod http;
+mod listen;
+mod network;
+mod rate;
+mod room;
+mod transport;
+mod watching;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{delete, get};
+pub use client_messages::ClientMessages;
+use door::Door;
+pub use door::{Asking, Refused, RequestKind};
+use forever_chat::ChatAgent;
+use forever_runtime::store::BoxFuture;
+use forever_runtime::{Agent, AgentHandle, BoxError, Error, ErrorKind, Forever, Result};
+use http::Served;
+pub use network::{Network, NotANetwork};
+use rate::Limit;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+/// Server of agents over HTTP and WebSocket, with its limits.
+///
+/// [`router`](Server::router) makes the routes, [`listen`](Server::listen) serves them.
+///
+/// Unless [`authorize`](Server::authorize) or [`allow_anonymous`](Server::allow_anonymous) is set,
+/// only clients on the same machine are authorized.
+#[must_use = "a server serves when `.router()` is served, or `.listen(..)` awaited"]
+pub struct Server {
+    forever: Forever,
+    door: Door,
+    limits: Limits,
+    calls: Calls,
+    messages: ClientMessages,
+    others: Router,
+}
+
+/// Limits for clients.
+#[derive(Debug, Clone)]
+struct Limits {
+    /// Maximum size of a frame, in bytes.
+    frame: usize,
+    /// Maximum number of connections of one agent.
+    connections: usize,
+    /// Maximum number of connections in all.
+    connections_in_all: usize,
+    /// Rate limit of one connection: frames.
+    rate: Limit,
+    /// Rate limit of one agent: frames, connections and requests.
+    agent_rate: Limit,
+    /// Rate limit of new agents of one address.
+    new_agents: Limit,
+    /// Maximum size of the conversation that is sent to a client, in bytes.
+    conversation: usize,
+    /// Maximum time for a client to receive a frame.
+    send: Duration,
+    /// Interval of pings.
+    ping: Duration,
+    /// Maximum time for the head of a request.
+    head: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            frame: 4 << 20,
+            connections: 256,
+            connections_in_all: 10_000,
+            rate: Limit { each_second: 50, at_once: 200 },
+            agent_rate: Limit { each_second: 500, at_once: 2_000 },
+            new_agents: Limit { each_second: 100, at_once: 2_000 },
+            conversation: 8 << 20,
+            send: Duration::from_secs(20),
+            ping: Duration::from_secs(25),
+            head: Duration::from_secs(10),
+        }
+    }
+}
+
+type Call = dyn Fn(&Forever, &str, Vec<Value>) -> BoxFuture<'static, Result<Value, BoxError>> + Send + Sync;
+
+/// Methods that clients may call, by class and name.
+type Calls = BTreeMap<(&'static str, String), Arc<Call>>;
+
+/// Routes of a [`Server`] with all defaults, for clients on the same machine.
+pub fn router(forever: &Forever) -> Router {
+    Server::new(forever).router()
+}
+
+impl Server {
+    /// A server of the agents of a runtime.
+    pub fn new(forever: &Forever) -> Self {
+        let (door, limits, calls) = (Door::default(), Limits::default(), Calls::new());
+        let messages = ClientMessages::default();
+        Server { forever: forever.clone(), door, limits, calls, messages, others: Router::new() }
+    }
+
+    /// Authorizes every client.
+    pub fn allow_anonymous(mut self) -> Self {
+        self.door.anonymous = true;
+        self
+    }
+
+    /// Sets the authorization hook of the program.
+    ///
+    /// It is called before a connection is accepted, before a request is answered, and before a
+    /// frame changes anything; [`Asking::kind`] says which.
+    ///
+    /// For a frame, the headers are those of the request that opened its connection. A refused
+    /// frame is answered with the reason, and the connection stays open.
+    pub fn authorize<F, B>(mut self, ask: F) -> Self
+    where
+        F: Fn(Asking) -> B + Send + Sync + 'static,
+        B: Future<Output = Result<(), Refused>> + Send + 'static,
+    {
+        self.door.authorize = Some(Arc::new(move |asking| Box::pin(ask(asking))));
+        self
+    }
+
+    /// Allows pages of these origins besides the server's own; `*` allows all.
+    ///
+    /// An origin has the form `https://app.example.com`.
+    pub fn allow_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
+        self.door.origins.extend(origins.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the addresses or networks of proxies that are trusted to report the address of a
+    /// client.
+    ///
+    /// The address is taken from `X-Forwarded-For`, else `Forwarded`, else `CF-Connecting-IP`,
+    /// `True-Client-IP` or `X-Real-IP`. A trusted proxy has to set the header, or remove one set by
+    /// its clients. The address is used for limits per address, and to decide whether a request
+    /// comes from this machine. A request forwarded by any other proxy never does.
+    ///
+    /// ```
+    /// # use forever_serve as serve;
+    /// # fn with(server: serve::Server) -> Result<serve::Server, serve::NotANetwork> {
+    /// use serve::Network;
+    /// Ok(server.trusted_proxies(["10.0.0.0/8".parse::<Network>()?]))
+    /// # }
+    /// ```
+    pub fn trusted_proxies<N: Into<Network>>(mut self, proxies: impl IntoIterator<Item = N>) -> Self {
+        self.door.proxies.extend(proxies.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets what clients may write into a conversation. Defaults to [`ClientMessages::UserOnly`].
+    pub fn client_messages(mut self, policy: ClientMessages) -> Self {
+        self.messages = policy;
+        self
+    }
+
+    /// Sets the maximum size of a frame and of the body of a POST, in bytes. Defaults to 4 MiB.
+    ///
+    /// A longer frame ends the connection with code 1009, a longer body is refused with 413.
+    pub fn max_frame(mut self, bytes: usize) -> Self {
+        self.limits.frame = bytes;
+        self
+    }
+
+    /// Sets the maximum number of connections of one agent. Defaults to 256.
+    ///
+    /// `WebSocket`s and event streams count together. Further ones are refused with 429.
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.limits.connections = connections;
+        self
+    }
+
+    /// Sets the maximum number of connections in all. Defaults to 10 000. Further ones are refused
+    /// with 503.
+    pub fn max_connections_in_all(mut self, connections: usize) -> Self {
+        self.limits.connections_in_all = connections;
+        self
+    }
+
+    /// Sets the rate limit of one connection: frames per second, and burst. Defaults to 50 and 200.
+    ///
+    /// A connection that sends more is closed with code 1008, after which the npm clients do not
+    /// reconnect.
+    pub fn max_rate(mut self, each_second: u32, at_once: u32) -> Self {
+        self.limits.rate = Limit { each_second, at_once };
+        self
+    }
+
+    /// Sets the rate limit of one agent: per second, and burst. Defaults to 500 and 2 000.
+    ///
+    /// Frames, connections and requests of all its clients count.
+    ///
+    /// Beyond the limit, requests are answered with 429, and a connection is closed with code 1013:
+    /// it may reconnect.
+    pub fn max_agent_rate(mut self, each_second: u32, at_once: u32) -> Self {
+        self.limits.agent_rate = Limit { each_second, at_once };
+        self
+    }
+
+    /// Sets the rate limit of new agents of one address: per second, and burst.
+    ///
+    /// Defaults to 100 and 2 000.
+    ///
+    /// An agent is new if it has no connection and had no request in the last seconds. Beyond the
+    /// limit, requests are refused with 429. For an IPv6 address the first 64 bits count.
+    pub fn max_new_agents(mut self, each_second: u32, at_once: u32) -> Self {
+        self.limits.new_agents = Limit { each_second, at_once };
+        self
+    }
+
+    /// Sets how many bytes of a conversation a client is sent at a time. Defaults to 8 MiB.
+    ///
+    /// Of a longer conversation the newest messages that fit are sent, at least one, followed by a
+    /// frame `forever_truncated`. The other messages stay stored.
+    pub fn max_conversation_bytes(mut self, bytes: usize) -> Self {
+        self.limits.conversation = bytes;
+        self
+    }
+
+    /// Sets the maximum time for a client to receive a frame. Defaults to 20 s.
+    ///
+    /// A slower client is disconnected with code 1013, and requests the rest when it reconnects.
+    /// Nothing is buffered for it meanwhile.
+    pub fn send_timeout(mut self, time: Duration) -> Self {
+        self.limits.send = time;
+        self
+    }
+
+    /// Sets the interval of pings. Defaults to 25 s. Clients that miss three pings are
+    /// disconnected.
+    pub fn ping_interval(mut self, time: Duration) -> Self {
+        self.limits.ping = time.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Sets the maximum time for the head of a request, with [`listen`](Server::listen). Defaults
+    /// to 10 s.
+    pub fn header_timeout(mut self, time: Duration) -> Self {
+        self.limits.head = time;
+        self
+    }
+
+    /// Adds other routes beside the agents, such as a page. They are not authorized here.
+    pub fn merge(mut self, routes: Router) -> Self {
+        self.others = self.others.merge(routes);
+        self
+    }
+
+    /// Adds a method of a class that clients may call, as `agent.call(name, args)`.
+    ///
+    /// If it returns a [`Refused`], the client receives the reason; for any other error, only that
+    /// the call failed.
+    pub fn callable<A, F, B>(mut self, name: impl Into<String>, call: F) -> Self
+    where
+        A: ChatAgent,
+        F: Fn(AgentHandle<A>, Vec<Value>) -> B + Send + Sync + 'static,
+        B: Future<Output = Result<Value, BoxError>> + Send + 'static,
+    {
+        let call: Arc<Call> = Arc::new(move |forever, agent, args| Box::pin(call(forever.agent::<A>(agent), args)));
+        self.calls.insert((<A as Agent>::CLASS, name.into()), call);
+        self
+    }
+
+    /// Lets clients call a method that is registered with
+    /// [`Builder::callable`](forever_runtime::Builder::callable), as `agent.call(name, args)`.
+    ///
+    /// It is carried out by the worker that carries out the calls of the agent, whichever worker
+    /// the client is connected to ([`AgentHandle::call`]). A single argument is passed as it is,
+    /// several as a tuple, and none as `()`. A client that is gone voids calls that have not begun.
+    /// If the call fails, the client receives only that it did.
+    pub fn expose<A: ChatAgent>(self, name: impl Into<String>) -> Self {
+        let name: String = name.into();
+        let method = name.clone();
+        self.callable(name, move |agent: AgentHandle<A>, mut args: Vec<Value>| {
+            let args = match args.len() {
+                0 => Value::Null,
+                1 => args.remove(0),
+                _ => Value::Array(args),
+            };
+            let call = agent.call::<Value>(method.clone(), args);
+            async move { Ok(call.await?) }
+        })
+    }
+
+    /// Returns the routes, to be served by the program.
+    ///
+    /// Serve them with `into_make_service_with_connect_info::<SocketAddr>()`: clients without a
+    /// known address count as not on the same machine.
+    pub fn router(self) -> Router {
+        self.served().1
+    }
+
+    fn served(self) -> (Arc<Served>, Router) {
+        let served = Arc::new(Served::new(self.forever, self.door, self.limits, self.calls, self.messages));
+        let router = Router::new()
+            .route("/agents/{class}/{name}", get(http::agent).post(transport::post))
+            .route("/agents/{class}/{name}/get-messages", get(http::messages))
+            .route("/agents/{class}/{name}/stream/{turn}", get(http::stream).delete(transport::cancel_turn))
+            .route("/agents/{class}/{name}/{chat}/stream", delete(transport::cancel).get(transport::resume))
+            .layer(DefaultBodyLimit::max(served.limits.frame))
+            .layer(from_fn_with_state(Arc::clone(&served), cors::tell))
+            .with_state(Arc::clone(&served));
+        (served, router.merge(self.others))
+    }
+
+    /// Serves the routes until the runtime closes.
+    ///
+    /// Clients receive code 1012, upon which they reconnect. The call returns when they are gone.
+    ///
+    /// # Errors
+    /// Kind [`Value`](ErrorKind::Value) if other machines reach the listener and neither
+    /// `authorize` nor `allow_anonymous` is set; kind [`Store`](ErrorKind::Store) if it has no
+    /// address.
+    pub async fn listen(self, listener: TcpListener) -> Result<()> {
+        let address = listener.local_addr().map_err(|why| Error::new(ErrorKind::Store, "failed to listen").with_source(why))?;
+        if !self.door.is_decided() && !door::is_loopback(address.ip()) {
+            let why = format!("other machines reach {address}: authorize clients with `.authorize(..)` or `.allow_anonymous()`");
+            return Err(Error::new(ErrorKind::Value, why));
+        }
+        let (forever, head) = (self.forever.clone(), self.limits.head);
+        let (served, router) = self.served();
+        listen::serve(listener, router, &forever, &served.rooms, head).await;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("door", &self.door).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
