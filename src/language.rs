@@ -43,8 +43,10 @@
 /// macros. A variable that is used after a later cut point is *kept*: it is stored in the snapshot,
 /// so serde must be able to write and read it. Plain borrows (`let y = &x;`,
 /// `for q in &plan.questions`) are taken again instead, and `#[fresh] let client = connect();` runs
-/// again after a resume. A body that could not be resumed does not compile, and the error says what
-/// to write instead.
+/// again after a resume. A block with a cut point in it may give a borrow
+/// (`let best = if step!(..) { &a.title } else { &b.title };`): what it borrows from is kept to the
+/// end of its scope. A body that could not be resumed does not compile, and the error says what to
+/// write instead.
 ///
 /// A local that is no longer needed is dropped at the next cut point. One that is never used after
 /// its `let` exists for its destructor, so a cut point in its scope is an error, unless the value

@@ -277,6 +277,7 @@ impl Emit<'_> {
         parts: (TokenStream, TokenStream, TokenStream),
         later_cuts: bool,
     ) -> TokenStream {
+        self.check_lent(&stmt.declares);
         let (before, value, after) = parts;
         let fiber = self.fiber.clone();
         let last = number(stmt.cuts.as_ref().map_or(0, |c| *c.end()));
@@ -317,6 +318,17 @@ impl Emit<'_> {
                 (#(#values,)*)
             };
             #aliases
+        }
+    }
+
+    /// Reports a value that borrows from a variable which does not stay where it is.
+    fn check_lent(&mut self, declares: &[VarId]) {
+        let table = self.cx.table;
+        for (var, owners) in declares.iter().filter_map(|var| Some((*var, table.lent.get(var)?))) {
+            if let Some(owner) = owners.iter().find(|owner| owner.is_certain && !self.open.contains(&owner.var)) {
+                let message = crate::messages::leaves_a_block(&self.what(var), &self.ident(owner.var).to_string());
+                self.report.at(self.ident(var).span(), message);
+            }
         }
     }
 

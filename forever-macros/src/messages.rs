@@ -102,6 +102,13 @@ pub(crate) fn reference(name: &str, step: &str) -> String {
     )
 }
 
+/// `what` is in backticks, or names an expression.
+pub(crate) fn leaves_a_block(what: &str, owner: &str) -> String {
+    format!(
+        "{what} borrows from `{owner}` out of a block with a step, and `{owner}` does not stay there until it is used: give an owned value, `.clone()` or `.to_owned()`, or an index"
+    )
+}
+
 pub(crate) fn closure_of_a_hidden_name(closure: &str, name: &str) -> String {
     format!(
         "`{closure}` is made again after a resume, and names `{name}` in a macro, where another `{name}` would be taken: give one of the two another name"

@@ -22,6 +22,7 @@ mod bindings;
 mod cut;
 mod expr;
 pub(crate) mod format;
+mod lent;
 mod macros;
 mod parts;
 
@@ -180,8 +181,14 @@ pub(crate) struct Table {
     pub(crate) hidden: BTreeMap<PointId, Vec<(VarId, VarId)>>,
     /// Variables whose name means another one at a jump inside a plain statement.
     pub(crate) hidden_at_jumps: BTreeSet<VarId>,
-    /// By cut point, the variables of borrowed loops that it keeps in any case.
+    /// By cut point, the variables that it keeps in any case: those of borrowed loops, and those
+    /// that the values of blocks borrow from.
     pub(crate) forced: Vec<Vec<VarId>>,
+    /// By the end of its scope, the variables that values of blocks in it borrow from.
+    pub(crate) lent_until: BTreeMap<PointId, Vec<VarId>>,
+    /// By the first variable that it is bound to, what the value of a control construct borrows
+    /// from.
+    pub(crate) lent: BTreeMap<VarId, Vec<Owner>>,
     /// Every use, in the order of the walk.
     pub(crate) uses: Vec<Use>,
     /// Moves and assignments of fields, in the order of the walk.
@@ -225,6 +232,7 @@ pub(crate) fn resolve(body: &mut Body, given: &[Ident], report: &mut Report) -> 
         borrowed_loops: Vec::new(),
         hidden_jump: None,
         sealed: None,
+        lent: Lent::default(),
     };
     for ident in given {
         names.declare(ident, false, VarKind::Given);
@@ -249,6 +257,7 @@ struct Names<'a> {
     sealed: Option<(Sealed, VarId)>,
     /// Description of the statement that is walked, for messages.
     by: Rc<str>,
+    lent: Lent,
 }
 
 /// A body that may be skipped or run again while the variables around it are not, so that it must
@@ -263,6 +272,49 @@ pub(crate) enum Sealed {
     Retry,
 }
 
+/// What the values of blocks borrow from, and what is needed to decide what can be kept.
+#[derive(Default)]
+struct Lent {
+    /// The control constructs that are walked and whose values are bound, innermost last.
+    values: Vec<BlockValue>,
+    /// Whether the value of the block that is walked is that of the last of `values`.
+    in_value: bool,
+    /// Whether the operand of a `return` is walked: no cut point comes behind it.
+    returns: bool,
+    /// The number of cut points that the walk has passed.
+    cuts: usize,
+    /// The number of cut points before each variable's declaration, and before its first use by
+    /// value.
+    declared_at: Vec<usize>,
+    moved_at: Vec<usize>,
+    /// How many control constructs are around the walk, and were around each declaration.
+    depth: usize,
+    declared_in: Vec<usize>,
+    /// The variables that are borrowed from.
+    owners: BTreeSet<VarId>,
+    /// Items of borrowed loops that are no references, and those that may be none.
+    copies: BTreeSet<VarId>,
+    in_doubt: BTreeSet<VarId>,
+}
+
+/// A value of a control construct.
+#[derive(Default)]
+struct BlockValue {
+    /// The number of variables that are declared before it.
+    first: usize,
+    /// The loops and blocks whose `break` gives it.
+    jumps: BTreeSet<JumpId>,
+    owners: BTreeSet<Owner>,
+}
+
+/// A variable that a value borrows from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Owner {
+    pub(crate) var: VarId,
+    /// Whether the form of the value leaves no doubt.
+    pub(crate) is_certain: bool,
+}
+
 struct Target {
     label: Option<String>,
     id: JumpId,
@@ -272,11 +324,18 @@ struct Target {
 impl Names<'_> {
     fn block(&mut self, block: &mut Block, cuts: &mut Vec<crate::tree::Cut>) {
         self.scopes.push(Vec::new());
-        for stmt in &mut block.stmts {
+        let (is_value, count) = (self.in_value(), block.stmts.len());
+        for (place, stmt) in block.stmts.iter_mut().enumerate() {
+            self.set_in_value(is_value && place + 1 == count);
             self.stmt(stmt, cuts);
         }
+        self.set_in_value(is_value);
+        if let (true, Some(Stmt { kind: StmtKind::Plain(syn::Stmt::Expr(value, None)), .. })) = (is_value, block.stmts.last()) {
+            self.gives(value);
+        }
         block.end = self.point();
-        self.scopes.pop();
+        let scope = self.scopes.pop().unwrap_or_default();
+        self.end_of_scope(&scope, block.end);
     }
 
     fn stmt(&mut self, stmt: &mut Stmt, cuts: &mut Vec<crate::tree::Cut>) {
@@ -299,6 +358,7 @@ impl Names<'_> {
                 stmt.before = self.point();
                 self.table.uses_before[*cut] = self.table.uses.len();
                 self.table.forced[*cut] = self.borrowed_loops.clone();
+                self.lent.cuts = *cut + 1;
                 stmt.declares = self.bind(bind);
                 let (flow, declares) = self.remainders(&stmt.remainders);
                 stmt.flow.push(flow);
@@ -312,13 +372,16 @@ impl Names<'_> {
                     Control::Branch(Branch { head: Head::LetElse { .. }, .. }) => "used in a `let .. else`",
                     _ => "what a `for` loop goes over",
                 });
+                let outer = self.enter_value(bind, control);
                 let (flow, before, mut declares) = self.control(control, cuts);
                 // The code that follows sees the declared variables under their own names.
                 let scope = self.scopes.pop().unwrap_or_default();
                 self.top().extend(scope.into_iter().filter(|(_, id)| declares.contains(id)));
                 stmt.flow = flow;
                 stmt.before = before;
-                declares.extend(self.bind(bind));
+                let bound = self.bind(bind);
+                self.leave_value(bind, outer, &bound);
+                declares.extend(bound);
                 stmt.declares = declares;
             }
         }
@@ -388,6 +451,7 @@ impl Names<'_> {
         let borrowed = self.borrowed(&looped.items);
         looped.declares = self.pattern(&looped.pat, &kind);
         looped.declares.iter().for_each(|id| self.table.vars[id.0].borrowed.clone_from(&borrowed));
+        self.note_items(looped);
         self.within(looped.label.as_ref(), looped.id, true, |names| names.block(&mut looped.body, cuts));
         self.borrowed_loops.truncate(outer);
         (flow, before, Vec::new())
@@ -402,7 +466,8 @@ impl Names<'_> {
                 branch.arms[0].declares = self.top().iter().map(|(_, id)| *id).collect();
                 branch.arms[0].enter = self.bound_here();
                 self.block(&mut branch.arms[0].block, cuts);
-                self.scopes.pop();
+                let scope = self.scopes.pop().unwrap_or_default();
+                self.end_of_scope(&scope, branch.arms[0].block.end);
                 self.block(&mut branch.arms[1].block, cuts);
                 (flow, before, Vec::new())
             }
@@ -416,7 +481,8 @@ impl Names<'_> {
                         arm.declares = self.top().iter().map(|(_, id)| *id).collect();
                     }
                     self.block(&mut arm.block, cuts);
-                    self.scopes.pop();
+                    let scope = self.scopes.pop().unwrap_or_default();
+                    self.end_of_scope(&scope, arm.block.end);
                 }
                 (flow, before, Vec::new())
             }
@@ -484,6 +550,7 @@ impl Names<'_> {
             made_by: MadeBy::Other,
         };
         self.table.vars.push(var);
+        self.note_declared();
         self.top().push((name.trim_start_matches("r#").to_owned(), id));
         id
     }

@@ -113,6 +113,10 @@ pub(crate) fn flow_of(block: &Block, table: &Table) -> Flow {
         flow.push(flow_of_stmt(stmt, table));
         flow.push(Flow::Point(stmt.after));
     }
+    // In the order of execution, the end comes first: what was lent is needed up to there.
+    for &var in table.lent_until.get(&block.end).into_iter().flatten() {
+        flow.push(Flow::Use(var));
+    }
     flow.push(Flow::Point(block.end));
     flow
 }

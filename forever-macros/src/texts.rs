@@ -33,6 +33,13 @@ pub(crate) fn owner<'e>(pat: &Pat, expr: &'e Expr) -> Option<&'e Expr> {
     are_texts.then_some(place)
 }
 
+/// The place into which a method call returns a reference.
+pub(crate) fn referred(expr: &Expr) -> Option<&Expr> {
+    let (place, gives) = given(expr, None)?;
+    let is_reference = matches!(gives, Gives::Place | Gives::Text) && !place::is_place(expr);
+    is_reference.then_some(place)
+}
+
 /// The source of a `for` by value, if lowering made the expression of it.
 fn left_of_loop(expr: &Expr) -> Option<&Expr> {
     if let Expr::MethodCall(rest) = expr

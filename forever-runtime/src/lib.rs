@@ -79,7 +79,7 @@ pub use store::{Durability, FiberCount, FiberState, OpState, Tx};
 pub mod bounds {
     pub use crate::frame::branches::BranchValue;
     pub use crate::frame::fiber::Value;
-    pub use crate::frame::saved::Saved;
+    pub use crate::frame::saved::{ReturnValue, Saved};
     pub use crate::frame::topics::IntoTopics;
     pub use crate::ops::effect::{Gives, Key, Stored};
 }

@@ -38,6 +38,7 @@ mod prelude {
 
 mod assistants;
 mod chat;
+mod clinic;
 mod coding;
 mod constructs;
 mod documents;
@@ -48,6 +49,7 @@ mod hiring;
 mod idioms;
 mod logistics;
 mod monitoring;
+mod newsroom;
 mod orchestration;
 mod planning;
 mod ports;
@@ -56,6 +58,7 @@ mod review;
 mod scraping;
 mod support_desk;
 mod tools;
+mod travel;
 mod workshop;
 
 #[test]
@@ -63,6 +66,7 @@ fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
     let bodies = [
         assistants::BODIES,
         chat::BODIES,
+        clinic::BODIES,
         coding::BODIES,
         constructs::BODIES,
         documents::BODIES,
@@ -73,6 +77,7 @@ fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
         idioms::BODIES,
         logistics::BODIES,
         monitoring::BODIES,
+        newsroom::BODIES,
         orchestration::BODIES,
         planning::BODIES,
         ports::BODIES,
@@ -81,6 +86,7 @@ fn the_corpus_has_at_least_150_bodies_with_names_of_their_own() {
         scraping::BODIES,
         support_desk::BODIES,
         tools::BODIES,
+        travel::BODIES,
         workshop::BODIES,
     ]
     .concat();

@@ -248,7 +248,7 @@ impl Emit<'_> {
     }
 
     /// Description of a kept value, for messages.
-    fn what(&self, var: VarId) -> String {
+    pub(super) fn what(&self, var: VarId) -> String {
         let info = self.cx.table.var(var);
         match (&info.key, info.origin()) {
             (Some(key), VarOrigin::Rest) if key.starts_with("for ") => format!("what is left of the loop `{key}`"),

@@ -23,6 +23,11 @@ impl Names<'_> {
                 e.args.iter().for_each(|argument| flow.push(self.expr(argument)));
                 if super::parts::takes_self(&e.method) {
                     flow.push(self.moved(&e.receiver, false));
+                    if let (Expr::Path(_), Some(id)) =
+                        (&*e.receiver, crate::place::root(&e.receiver).and_then(|root| self.lookup(&root.to_string())))
+                    {
+                        self.moved_whole(id);
+                    }
                 }
                 flow
             }
@@ -31,10 +36,13 @@ impl Names<'_> {
                 e.args.iter().for_each(|argument| flow.push(self.expr(argument)));
                 flow
             }
-            Expr::Path(path) => match path.path.get_ident().map(ToString::to_string).and_then(|name| self.lookup(&name)) {
-                Some(id) if path.qself.is_none() => self.use_of(id, path.path.segments[0].ident.span()),
-                _ => Flow::Nothing,
-            },
+            Expr::Path(path) => {
+                let flow = self.name(path);
+                if let Flow::Use(id) = flow {
+                    self.moved_whole(id);
+                }
+                flow
+            }
             Expr::Macro(e) => self.macro_call(&e.mac),
             Expr::Assign(e) => {
                 self.changed(&e.left);
@@ -157,6 +165,9 @@ impl Names<'_> {
             Expr::Break(e) => {
                 let mut flow = e.expr.as_ref().map_or(Flow::Nothing, |value| self.expr(value));
                 if let Some(id) = self.target(e.label.as_ref()) {
+                    if let Some(value) = &e.expr {
+                        self.breaks_with(id, value);
+                    }
                     self.note_jump(id);
                     flow.push(Flow::Break(id));
                 }
@@ -170,7 +181,9 @@ impl Names<'_> {
                 None => Flow::Nothing,
             },
             Expr::Return(e) => {
+                let outer = std::mem::replace(&mut self.lent.returns, true);
                 let mut flow = e.expr.as_ref().map_or(Flow::Nothing, |value| self.expr(value));
+                self.lent.returns = outer;
                 flow.push(Flow::Return);
                 flow
             }
@@ -217,6 +230,14 @@ impl Names<'_> {
         }
     }
 
+    /// Walks a name, of which only the compiler knows whether it is moved.
+    pub(super) fn name(&mut self, path: &syn::ExprPath) -> Flow {
+        match path.path.get_ident().map(ToString::to_string).and_then(|name| self.lookup(&name)) {
+            Some(id) if path.qself.is_none() => self.use_of(id, path.path.segments[0].ident.span()),
+            _ => Flow::Nothing,
+        }
+    }
+
     fn conjuncts(&mut self, e: &syn::ExprBinary, parts: &mut Vec<Flow>) {
         for side in [&e.left, &e.right] {
             match &**side {
@@ -247,6 +268,9 @@ impl Names<'_> {
 
     /// Marks the last use as an assignment of the whole variable.
     fn assigned(&mut self, id: VarId, value: Option<&Expr>) -> Flow {
+        if let Some(value) = value {
+            self.sets(id, value);
+        }
         self.table.vars[id.0].texts.given(value);
         if let Some(noted) = self.table.uses.iter_mut().rev().find(|noted| noted.var == id) {
             noted.assigns = true;
@@ -257,7 +281,7 @@ impl Names<'_> {
     /// Walks the left side of an assignment.
     fn assignee(&mut self, left: &Expr, value: Option<&Expr>) -> Flow {
         match left {
-            Expr::Path(_) => match self.expr(left) {
+            Expr::Path(path) => match self.name(path) {
                 Flow::Nothing => Flow::Nothing,
                 Flow::Use(id) => self.assigned(id, value),
                 Flow::Seq(uses) => match uses.first() {

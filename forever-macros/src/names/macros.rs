@@ -16,6 +16,38 @@ use crate::flow::Flow;
 /// returning.
 const DIVERGING: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
 
+/// Macros that move none of the variables among their arguments, as far as these are not part of an
+/// expression that does.
+const BORROWING: &[&str] = &[
+    "anyhow",
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "bail",
+    "debug",
+    "debug_assert",
+    "debug_assert_eq",
+    "debug_assert_ne",
+    "ensure",
+    "eprint",
+    "eprintln",
+    "error",
+    "format",
+    "format_args",
+    "info",
+    "json",
+    "matches",
+    "panic",
+    "print",
+    "println",
+    "todo",
+    "trace",
+    "unreachable",
+    "warn",
+    "write",
+    "writeln",
+];
+
 /// A variable, where it is named, and the fields named after it.
 type Found = (VarId, Span, Vec<syn::Member>);
 
@@ -33,7 +65,11 @@ impl Names<'_> {
             self.tokens(mac.tokens.clone(), keys, &mut found);
         }
         let mut flow = Flow::Nothing;
+        let borrows = mac.path.segments.last().is_some_and(|s| BORROWING.iter().any(|name| s.ident == name));
         for (id, span, path) in found {
+            if !borrows && path.is_empty() {
+                self.moved_whole(id);
+            }
             flow.push(self.use_of_part(id, span, path));
         }
         if mac.path.is_ident("vec") {

@@ -70,6 +70,7 @@ impl Names<'_> {
                 flow
             }
             Expr::Unary(e) if matches!(e.op, syn::UnOp::Deref(_)) => self.place(&e.expr),
+            Expr::Path(path) => self.name(path),
             other => self.expr(other),
         }
     }
@@ -109,7 +110,11 @@ impl Names<'_> {
 
     fn note(&mut self, expr: &Expr, change: impl FnOnce() -> Change) -> Flow {
         let Some((var, path)) = self.part(expr) else { return Flow::Nothing };
-        self.table.parts.push(Part { var, path, change: change(), closure: None });
+        let change = change();
+        if matches!(change, Change::Moved { .. }) {
+            self.moved_whole(var);
+        }
+        self.table.parts.push(Part { var, path, change, closure: None });
         Flow::Part(self.table.parts.len() - 1)
     }
 
@@ -127,6 +132,9 @@ impl Names<'_> {
     pub(super) fn moved_by_pattern(&mut self, pat: &Pat, expr: &Expr) -> Flow {
         if pattern::bindings(pat).iter().all(|b| b.by_ref) {
             return Flow::Nothing;
+        }
+        if let (Expr::Path(_), Some(id)) = (expr, crate::place::root(expr).and_then(|root| self.lookup(&root.to_string()))) {
+            self.moved_whole(id);
         }
         self.note(expr, || Change::Moved { evidence: Evidence::Pattern(Box::new(pat.clone()), expr.clone()), certain: true })
     }
@@ -146,6 +154,7 @@ impl Names<'_> {
     pub(super) fn moved_by_capture(&mut self, first: usize) -> Flow {
         let mut flow = Flow::Nothing;
         for place in first..self.table.uses.len() {
+            self.moved_whole(self.table.uses[place].var);
             let noted = &self.table.uses[place];
             let var = self.table.var(noted.var);
             if var.kind != VarKind::Value || noted.path.is_empty() {

@@ -228,3 +228,21 @@ fn a_fresh_value_in_an_arm_is_made_from_the_binding_of_the_arm() {
     let made = expansion("if let Some(x) = o { #[fresh] let y = connect(&x); step!(\"s\", b()); c(y); }");
     assert!(!made.contains("let mut x;"), "{made}");
 }
+
+#[test]
+fn what_the_value_of_a_block_borrows_from_stays_where_it_is() {
+    let body = |value: &str, rest: &str| {
+        format!("let x = if step!(\"t\", b()) {{ step!(\"u\", b()); {value} }} else {{ &p.1 }}; c(x); step!(\"s\", b()); {rest}")
+    };
+    for value in ["&a[0]", "Some(&a)", "a.first()", "(1, &a[..])", "if e() { &a[0] } else { g() }"] {
+        assert_eq!(at_s(&body(value, "")), "a, p", "{value}");
+    }
+    assert_eq!(at_s(&body("g(a.len())", "")), "p", "no borrow by its form");
+    let of_a_loop = "let x = 'l: { for y in &a { if step!(\"t\", b(y)) { break 'l Some(y); } } None }; c(x); step!(\"s\", b());";
+    assert_eq!(at_s(of_a_loop), "a", "an item is a borrow");
+    let of_places = of_a_loop.replace("for y in &a", "for (y, _) in a.iter().enumerate()");
+    assert_eq!(at_s(&of_places), "", "its place is none");
+    assert_eq!(refusal(&body("&a[0]", "return e(a);")), "", "no step comes behind the move");
+    let moved = refusal(&body("&a[0]", "e(a); step!(\"v\", b());"));
+    assert!(moved.starts_with("`x` borrows from `a` out of a block with a step"), "{moved}");
+}

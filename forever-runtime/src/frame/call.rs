@@ -8,6 +8,7 @@ use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
 use crate::frame::locals::Save;
 use crate::frame::poll::drive;
+use crate::frame::saved::ReturnValue;
 use crate::frame::snapshot::{MAX_CALLS, Snapshot, too_many_calls};
 use crate::frame::writer::{Written, commit, try_commit};
 use crate::future::BoxFuture;
@@ -50,7 +51,7 @@ impl Frame {
                 }
             };
             let Some(value) = value else { return std::future::pending().await };
-            let closed = self.close_call(&mut open, result, &value).map(|()| open);
+            let closed = self.close_call(&mut open, result, value.__saved()).map(|()| open);
             commit(Arc::clone(&self.run), closed, self.machine.cuts[cut as usize].name, self.callees.clone()).await;
             Ok(value)
         })

@@ -10,7 +10,7 @@ use crate::frame::context::FiberContext;
 use crate::frame::locals::{Locals, Unreadable};
 use crate::frame::machine::Machine;
 use crate::frame::resources::Needs;
-use crate::frame::saved::Saved;
+use crate::frame::saved::{ReturnValue, Saved};
 
 /// A durable function: what `#[fiber]` implements for the type that carries its name.
 ///
@@ -22,7 +22,7 @@ use crate::frame::saved::Saved;
 )]
 pub trait Fiber: Send + Sized + 'static {
     /// Type of the value in the function's `Ok`; it is stored.
-    type Output: Value;
+    type Output: ReturnValue;
     /// Type of the error in its `Err`; its text is stored.
     type Error: Failure;
 
@@ -46,7 +46,7 @@ pub trait Fiber: Send + Sized + 'static {
     ) -> impl Future<Output = Result<Self::Output, Self::Error>> + Send + 'run;
 }
 
-/// A value that a fiber can return: serde can write and read it, and it is `Send`.
+/// A value that is stored whole: serde can write and read it, and it is `Send`.
 #[diagnostic::on_unimplemented(
     message = "the value of a fiber and of a `recv!` is stored, but its type `{Self}` cannot be saved",
     label = "cannot be saved",

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::error::{ErrorKind, chain};
-use crate::exact;
 use crate::frame::activation::Frame;
 use crate::frame::context::FiberContext;
 use crate::frame::current;
-use crate::frame::fiber::{Failure, Fiber, Value};
+use crate::frame::fiber::{Failure, Fiber};
 use crate::frame::run::Run;
+use crate::frame::saved::ReturnValue;
 use crate::future::BoxFuture;
 use crate::guard::{drop_caught, guarded, guarded_text, panic_text};
 use crate::runtime::exit::Exit;
@@ -125,9 +125,9 @@ impl Drop for Guarded<'_> {
 }
 
 /// The exit of a run, without its types.
-pub fn exit_of<T: Value, E: Failure>(returned: Result<Result<T, E>, Exit>) -> Exit {
+pub fn exit_of<T: ReturnValue, E: Failure>(returned: Result<Result<T, E>, Exit>) -> Exit {
     match returned {
-        Ok(Ok(value)) => match guarded(|| exact::to_string(&value).map_err(|e| e.to_string())) {
+        Ok(Ok(value)) => match guarded(|| value.__saved().save()) {
             Ok(text) => Exit::Completed(text.into()),
             Err(why) => Exit::failed(format!("the result cannot be saved: {why}")),
         },

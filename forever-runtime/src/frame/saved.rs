@@ -1,6 +1,7 @@
 //! Values that can be kept across a cut point: those that serde can write and read again.
 use std::marker::PhantomData;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
@@ -121,6 +122,25 @@ macro_rules! kept_through {
     };
 }
 pub(crate) use kept_through;
+
+/// A value that a fiber can return: serde can write and read it, it is `Send`, and it holds no
+/// references.
+///
+/// Implemented for every type that has all three. It requires no trait of serde, so that
+/// the compiler reports a type without one by this trait alone.
+#[diagnostic::on_unimplemented(
+    message = "the result of a fiber is stored, but its type `{Self}` cannot be saved",
+    label = "gives a result that cannot be saved",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or return what is needed of it; a result must also be `Send` and hold no references"
+)]
+pub trait ReturnValue: Send + 'static {
+    kept_through!(declare);
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned + Send + 'static> ReturnValue for T {
+    kept_through!(implement);
+}
 
 /// The stored text of a value; debug builds verify that it can be read back.
 pub(crate) fn checked<V: Saved + ?Sized>(value: &V, text: Result<String, String>) -> Result<String, String> {

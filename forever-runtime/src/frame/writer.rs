@@ -39,7 +39,7 @@ impl Frame {
     }
 
     /// Closes the open text of this frame after a call has returned.
-    pub(super) fn close_call<T: Saved>(&self, open: &mut Written, result: Option<&'static str>, value: &T) -> Result<(), String> {
+    pub(super) fn close_call(&self, open: &mut Written, result: Option<&'static str>, value: &dyn Saved) -> Result<(), String> {
         const OPEN: &str = "},\"call\":";
         if let Some(name) = result {
             open.text.truncate(open.text.len() - OPEN.len());

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use chrono::DateTime;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::from_ms;
 use crate::error::{Error, chain};
-use crate::exact;
 use crate::frame::current;
-use crate::frame::saved::unreadable;
+use crate::frame::saved::{ReturnValue, unreadable};
 use crate::runtime::active::{ActiveFibers, RunState};
 use crate::runtime::commands;
 use crate::runtime::exit::Exit;
@@ -110,7 +108,7 @@ impl<T> FiberHandle<T> {
     }
 }
 
-impl<T: DeserializeOwned> FiberHandle<T> {
+impl<T: ReturnValue> FiberHandle<T> {
     /// Waits for the fiber's result, any number of times, also after a restart of the program.
     ///
     /// # Errors
@@ -169,7 +167,7 @@ impl<T: DeserializeOwned> FiberHandle<T> {
     }
 
     fn value(&self, text: &str) -> Result<T, FiberError> {
-        exact::from_str(text).map_err(|e| self.error(FiberErrorKind::Value, format!("its result {}", unreadable::<T>(e))))
+        T::__restore(text).map_err(|e| self.error(FiberErrorKind::Value, format!("its result {}", unreadable::<T>(e))))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::frame::fiber::Fiber;
 use crate::frame::poll::drive;
 use crate::frame::resources::{Needs, Resources};
 use crate::frame::run::Run;
+use crate::frame::saved::ReturnValue;
 use crate::frame::snapshot::Snapshot;
 use crate::future::BoxFuture;
 use crate::layout::rows::LeftUnder;
@@ -145,7 +146,7 @@ impl Stage {
             Box::pin(async move {
                 let call = call.downcast::<F>().expect("a child is found by its type");
                 match stage.play(From::Start(*call), None).await.outcome {
-                    Outcome::Completed(value) => Exit::Completed(exact::to_string(&value).expect("a result can be saved").into()),
+                    Outcome::Completed(value) => Exit::Completed(value.__saved().save().expect("a result can be saved").into()),
                     Outcome::Failed(why) => Exit::failed(why),
                     Outcome::Parked(why) => Exit::parked(why),
                     Outcome::Killed | Outcome::Waiting => Exit::interrupted(Error::new(ErrorKind::Setup, "it waits")),
