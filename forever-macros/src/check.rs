@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::Item;
 
 use crate::cut::CutBody;
+use crate::ids::CutId;
 use crate::messages as say;
 use crate::names::{Table, VarKind};
 use crate::plan::{Plan, Storage};
 use crate::report::Report;
-use crate::tree::{Block, Body, Control, CutId, Stmt, StmtKind};
+use crate::text::words;
+use crate::tree::{Block, Body, Control, Stmt, StmtKind};
 
 pub(crate) fn check(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
     explicit_names(body, report);
@@ -135,9 +137,4 @@ impl Blocks<'_> {
             _ => {}
         }
     }
-}
-
-/// The words of a text, without separators.
-pub(crate) fn words(text: &str) -> Vec<String> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }

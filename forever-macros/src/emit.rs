@@ -12,8 +12,9 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident};
 
 use crate::cut::CutBody;
-use crate::flow::{JumpId, Live, PointId};
-use crate::names::{Table, VarId, VarKind, is_ours};
+use crate::flow::Live;
+use crate::ids::{JumpId, PointId, VarId};
+use crate::names::{Table, VarKind, is_ours};
 use crate::plan::{Plan, Storage};
 use crate::report::Report;
 use crate::tree::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
@@ -105,7 +106,7 @@ struct Emit<'a> {
     jumps: Vec<Target>,
     items: TokenStream,
     /// Variables that their own cut point stores as well, with the trait that it requires.
-    stored_by: BTreeMap<VarId, (crate::tree::CutId, &'static str)>,
+    stored_by: BTreeMap<VarId, (crate::ids::CutId, &'static str)>,
 }
 
 /// A loop or labelled block that code may jump to.

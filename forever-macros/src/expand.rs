@@ -115,12 +115,3 @@ fn arguments(signature: &Signature, private: &syn::Path) -> Option<Stmt> {
     // Written out, so that the compiler's suggestion for an unused argument fits an argument.
     Some(syn::parse_quote!(#[allow(non_shorthand_field_patterns)] let #name { #(#fields,)* .. } = #private::start(#start);))
 }
-
-/// Whether a statement is that of [`arguments`]. Its variables are parts of what was saved when the
-/// fiber was spawned.
-pub(crate) fn is_arguments(stmt: &Stmt) -> bool {
-    let Stmt::Local(syn::Local { attrs, init: Some(init), .. }) = stmt else { return false };
-    let syn::Expr::Call(call) = &*init.expr else { return false };
-    let is_start = matches!(call.args.first(), Some(syn::Expr::Path(path)) if path.path.is_ident("start"));
-    is_start && attrs.iter().any(|a| matches!(&a.meta, syn::Meta::List(list) if list.tokens.to_string() == "non_shorthand_field_patterns"))
-}

@@ -7,31 +7,7 @@
 //! ([`Flow::completes`]), and nowhere else.
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::names::VarId;
-use crate::tree::CutId;
-
-/// A loop or labelled block, target of `break` and `continue`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct JumpId(pub(crate) u32);
-
-impl JumpId {
-    /// First number of the loops inside plain statements, which the lowered tree does not number.
-    pub(crate) const FIRST_PLAIN: u32 = 1_000_000;
-
-    /// Whether it is a loop or block of the lowered tree.
-    pub(crate) fn is_lowered(self) -> bool {
-        self.0 < Self::FIRST_PLAIN
-    }
-}
-
-/// A point between two statements, at which the needed variables are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PointId(pub(crate) u32);
-
-impl PointId {
-    /// Before names are resolved.
-    pub(crate) const UNSET: PointId = PointId(u32::MAX);
-}
+use crate::ids::{CutId, JumpId, PointId, VarId};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Flow {

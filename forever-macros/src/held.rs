@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::Expr;
 
-use crate::check::words;
-use crate::expand::is_arguments;
 use crate::flow::{Assigned, Needed};
-use crate::names::{Table, VarId, VarKind};
-use crate::plan::Kept;
-use crate::tree::{Block, Body, Control, CutId, Stmt, StmtKind};
+use crate::ids::{CutId, VarId};
+use crate::kept::Kept;
+use crate::names::{Table, VarKind};
+use crate::text::words;
+use crate::tree::{Block, Body, Control, Stmt, StmtKind};
 
 /// Result of the pass.
 #[derive(Default)]
@@ -133,4 +133,13 @@ fn takes_next_item(syntax: &syn::Stmt) -> bool {
     let syn::Stmt::Local(syn::Local { init: Some(init), .. }) = syntax else { return false };
     let Expr::MethodCall(call) = &*init.expr else { return false };
     matches!(&*call.receiver, Expr::Path(path) if path.path.get_ident().is_some_and(|i| i.to_string().starts_with("__rest_")))
+}
+
+/// Whether a statement is that of `expand::arguments`. Its variables are parts of what was saved
+/// when the fiber was spawned.
+fn is_arguments(stmt: &syn::Stmt) -> bool {
+    let syn::Stmt::Local(syn::Local { attrs, init: Some(init), .. }) = stmt else { return false };
+    let syn::Expr::Call(call) = &*init.expr else { return false };
+    let is_start = matches!(call.args.first(), Some(syn::Expr::Path(path)) if path.path.is_ident("start"));
+    is_start && attrs.iter().any(|a| matches!(&a.meta, syn::Meta::List(list) if list.tokens.to_string() == "non_shorthand_field_patterns"))
 }

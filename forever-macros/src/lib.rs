@@ -24,6 +24,8 @@ mod fact;
 mod fallback;
 mod flow;
 mod held;
+mod ids;
+mod kept;
 mod lower;
 mod messages;
 mod names;
@@ -34,6 +36,7 @@ mod plan;
 mod remainder;
 mod report;
 mod scan;
+mod sealed;
 mod signature;
 mod source;
 #[cfg(test)]

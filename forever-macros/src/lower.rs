@@ -11,7 +11,8 @@ use quote::{format_ident, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
-use crate::flow::{Flow, JumpId, PointId};
+use crate::flow::Flow;
+use crate::ids::{JumpId, PointId};
 use crate::messages as say;
 use crate::names::is_ours;
 use crate::place;

@@ -1,5 +1,5 @@
 //! The constant texts of errors; docs/guide/src/reference/diagnostics.md says how they are worded.
-use crate::names::Sealed;
+use crate::sealed::Sealed;
 
 pub(crate) const FOR_MUTABLE: &str = "a `for` loop with a step in it cannot hold a mutable borrow over the step: loop over an index, `for i in 0..items.len() { let item = &mut items[i]; .. }`";
 pub(crate) const FOR_CLOSURE: &str = "a borrowed iterator with a closure cannot be taken up again after a step: collect first, `let items: Vec<_> = ...collect(); for item in items { .. }`";

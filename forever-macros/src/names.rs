@@ -11,10 +11,12 @@ use std::rc::Rc;
 use proc_macro2::TokenStream;
 use syn::{Attribute, Expr, Ident, Pat, Type};
 
-use crate::flow::{Flow, JumpId, PointId};
+use crate::flow::Flow;
+use crate::ids::{JumpId, PointId, VarId};
 use crate::messages as say;
 use crate::place;
 use crate::report::Report;
+use crate::sealed::Sealed;
 use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, REST, Stmt, StmtKind};
 use crate::values::MadeBy;
 
@@ -27,9 +29,6 @@ mod macros;
 mod parts;
 
 pub(crate) use parts::{Change, Evidence, Part};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct VarId(pub(crate) usize);
 
 /// Origin of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,18 +257,6 @@ struct Names<'a> {
     /// Description of the statement that is walked, for messages.
     by: Rc<str>,
     lent: Lent,
-}
-
-/// A body that may be skipped or run again while the variables around it are not, so that it must
-/// not change them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sealed {
-    /// A branch of `steps!`: skipped once its result is stored.
-    Branch,
-    /// The body of an `effect`: skipped once its outcome is known.
-    Effect,
-    /// The body of a step with `retry`: may run again.
-    Retry,
 }
 
 /// What the values of blocks borrow from, and what is needed to decide what can be kept.

@@ -10,12 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 #[cfg(test)]
 use std::fmt;
 
-#[cfg(test)]
 use crate::cut::CutBody;
-use crate::flow::{Assigned, Flow, JumpId, Live, Needed, assigned, solve, successors};
+use crate::flow::{Assigned, Flow, Live, Needed, assigned, solve, successors};
 use crate::held::{Found, held};
-use crate::names::{Table, VarId, VarKind, VarOrigin, assign_all};
-use crate::tree::{Arm, Block, Body, Branch, Control, CutId, Head, LEFT, Stmt, StmtKind};
+#[cfg(test)]
+use crate::ids::{CutId, JumpId, VarId};
+use crate::kept::{Kept, Role};
+use crate::names::{Table, VarKind, VarOrigin, assign_all};
+use crate::tree::{Arm, Block, Body, Branch, Control, Head, LEFT, Stmt, StmtKind};
 
 /// How a variable gets from one stretch to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,34 +26,6 @@ pub(crate) enum Storage {
     Local,
     Plain,
     Carried,
-}
-
-/// A value that a cut point keeps.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub(crate) var: VarId,
-    /// The stored name.
-    pub(crate) key: String,
-    /// Number of stored values that share the name before `#`.
-    pub(crate) of: usize,
-    /// Its earlier stored name.
-    pub(crate) was: Option<String>,
-    /// Whether it is the cut point's own value.
-    pub(crate) result: bool,
-    /// Its role in a `for` loop.
-    pub(crate) role: Role,
-    /// Why it is kept, for messages.
-    pub(crate) why: String,
-}
-
-/// Role of a kept value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Value,
-    /// The remaining items of a `for` loop by value.
-    Items,
-    /// The position of a `for` loop by borrow.
-    Position,
 }
 
 /// The plan of a function.

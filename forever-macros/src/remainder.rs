@@ -23,12 +23,13 @@ use quote::quote_spanned;
 use syn::{Expr, Member};
 
 use crate::cut::CutBody;
-use crate::flow::{Assigned, Flow, JumpId, Live, Needed, PointId, assigned};
+use crate::flow::{Assigned, Flow, Live, Needed, assigned};
+use crate::ids::{CutId, JumpId, PointId, VarId};
 use crate::lower::stmt;
-use crate::names::{self, Change, Evidence, Part, Table, VarId, VarKind};
+use crate::names::{self, Change, Evidence, Part, Table, VarKind};
 use crate::plan;
 use crate::report::Report;
-use crate::tree::{Block, Body, Control, CutId, Remainder, Stmt, StmtKind};
+use crate::tree::{Block, Body, Control, Remainder, Stmt, StmtKind};
 
 mod left;
 mod refused;

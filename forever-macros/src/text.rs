@@ -42,3 +42,8 @@ pub(crate) fn whole(tokens: &impl ToTokens) -> String {
     write(tokens.to_token_stream(), &mut text);
     text
 }
+
+/// The words of a text, without separators.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).map(str::to_owned).collect()
+}

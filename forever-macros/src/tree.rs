@@ -10,11 +10,8 @@ use proc_macro2::Span;
 use syn::{Attribute, Expr, Ident, Label, Pat};
 
 use crate::cut::{CutBody, CutKind};
-use crate::flow::{Flow, JumpId, PointId};
-use crate::names::VarId;
-
-/// Number of a cut point: its index in [`Body::cuts`].
-pub(crate) type CutId = usize;
+use crate::flow::Flow;
+use crate::ids::{CutId, JumpId, PointId, VarId};
 
 /// A lowered function body.
 pub(crate) struct Body {

@@ -2,8 +2,8 @@
 use syn::parse::{Parse, ParseStream};
 use syn::{Expr, ExprLit, Lit, LitStr, Macro, Pat, Token};
 
-use crate::names::Sealed;
 use crate::report::Report;
+use crate::sealed::Sealed;
 
 /// A step with its options.
 #[derive(Clone)]

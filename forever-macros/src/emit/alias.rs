@@ -11,8 +11,8 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Pat};
 
 use super::Emit;
-use crate::flow::PointId;
-use crate::names::{Again, VarId};
+use crate::ids::{PointId, VarId};
+use crate::names::Again;
 use crate::pattern;
 use crate::plan::Storage;
 

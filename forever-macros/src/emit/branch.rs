@@ -4,8 +4,8 @@ use quote::{ToTokens, format_ident, quote_spanned};
 use syn::{Pat, PatType as Typed};
 
 use super::{Emit, Start, number};
+use crate::ids::VarId;
 use crate::lower::ends::breaks_in;
-use crate::names::VarId;
 use crate::pattern;
 use crate::place;
 use crate::plan::{Storage, diverges, flow_of};

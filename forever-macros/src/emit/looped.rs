@@ -6,8 +6,8 @@ use syn::Label;
 use syn::spanned::Spanned;
 
 use super::{Emit, Target};
-use crate::flow::JumpId;
-use crate::names::{VarId, VarKind};
+use crate::ids::{JumpId, VarId};
+use crate::names::VarKind;
 use crate::place;
 use crate::plan::{Storage, mentions, stretches};
 use crate::tree::{Block, For, Stmt};

@@ -8,10 +8,11 @@ use syn::spanned::Spanned;
 use syn::{GenericParam, Ident};
 
 use super::savable;
+use crate::kept::Role;
 
 use crate::cut::{AwaitedEvent, Branch, CutBody, Steps, Topics};
 use crate::options::Options;
-use crate::plan::{Plan, Role};
+use crate::plan::Plan;
 use crate::signature::Signature;
 use crate::tree::Body;
 

@@ -15,10 +15,11 @@ use syn::{Expr, Pat};
 use super::Emit;
 use crate::cut::{CutBody, Steps, Topics};
 use crate::fact;
+use crate::ids::{CutId, VarId};
 use crate::messages as say;
-use crate::names::{VarId, VarKind, VarOrigin};
+use crate::names::{VarKind, VarOrigin};
 use crate::signature::Signature;
-use crate::tree::{Bind, Block, Body, Control, CutId, LEFT, Stmt, StmtKind};
+use crate::tree::{Bind, Block, Body, Control, LEFT, Stmt, StmtKind};
 use crate::values::MadeBy;
 
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to keep the error as a value, `step!(catch, fetch().await?)`";
@@ -224,7 +225,7 @@ impl Emit<'_> {
     /// Suggestions for this variable besides those that all have.
     fn more_ways_out(&self, var: VarId) -> Vec<&'static str> {
         let mut ways = Vec::new();
-        let gives = |kept: &crate::plan::Kept| kept.var == var && kept.result;
+        let gives = |kept: &crate::kept::Kept| kept.var == var && kept.result;
         let own = self.cx.plan.kept.iter().position(|kept| kept.iter().any(gives));
         if let Some(CutBody::Step(step)) = own.map(|cut| &self.cx.body.cuts[cut].body)
             && matches!(&step.body, Expr::Await(_) | Expr::Call(_) | Expr::MethodCall(_))

@@ -13,8 +13,9 @@ use syn::visit::{self, Visit};
 use syn::{Expr, Member};
 
 use super::Emit;
-use crate::names::{VarId, VarKind};
-use crate::tree::{CutId, Stmt};
+use crate::ids::{CutId, VarId};
+use crate::names::VarKind;
+use crate::tree::Stmt;
 
 /// Code around sealed bodies.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 
 use super::Emit;
 use crate::cut::{Effect, Step};
-use crate::tree::CutId;
+use crate::ids::CutId;
 
 /// An `Option` of an expression of the user's.
 fn optional(value: Option<&impl ToTokens>) -> TokenStream {

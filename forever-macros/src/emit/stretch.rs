@@ -6,8 +6,9 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
 
 use super::{Emit, Start};
-use crate::flow::{Live, PointId};
-use crate::names::{AgainId, VarId, VarKind};
+use crate::flow::Live;
+use crate::ids::{PointId, VarId};
+use crate::names::{AgainId, VarKind};
 use crate::plan::Storage;
 use crate::tree::{Control, Stmt, StmtKind};
 

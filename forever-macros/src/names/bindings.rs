@@ -6,8 +6,9 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Expr, Pat};
 
-use super::{Again, AgainId, Names, VarId, VarKind, assign_all, key_of};
+use super::{Again, AgainId, Names, VarKind, assign_all, key_of};
 use crate::flow::Flow;
+use crate::ids::VarId;
 use crate::pattern;
 use crate::place;
 use crate::texts;

@@ -1,11 +1,13 @@
 //! What the bodies of cut points do to variables.
 use syn::Expr;
 
-use super::{Names, Sealed, VarId, VarKind};
+use super::{Names, VarKind};
 use crate::cut::{AwaitedEvent, CutBody, End, Items, Pending, Step, Steps, Topics};
 use crate::flow::Flow;
+use crate::ids::VarId;
 use crate::messages as say;
 use crate::place;
+use crate::sealed::Sealed;
 
 impl Names<'_> {
     /// Walks the body of a cut point.

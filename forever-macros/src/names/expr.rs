@@ -3,8 +3,9 @@ use std::collections::BTreeSet;
 
 use syn::{Expr, Stmt};
 
-use super::{Names, VarId, VarKind, assign_all};
-use crate::flow::{Flow, JumpId};
+use super::{Names, VarKind, assign_all};
+use crate::flow::Flow;
+use crate::ids::{JumpId, VarId};
 
 impl Names<'_> {
     /// Walks an expression whose value is used.

@@ -16,8 +16,8 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::Expr;
 
-use super::{BlockValue, Names, Owner, VarId, VarKind};
-use crate::flow::{JumpId, PointId};
+use super::{BlockValue, Names, Owner, VarKind};
+use crate::ids::{JumpId, PointId, VarId};
 use crate::place;
 use crate::texts;
 use crate::tree::{Bind, Control, For};

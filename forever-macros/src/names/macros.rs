@@ -9,8 +9,9 @@ use quote::ToTokens;
 use syn::parse::Parser;
 use syn::{Expr, Macro, Pat, Token};
 
-use super::{Names, VarId};
+use super::Names;
 use crate::flow::Flow;
+use crate::ids::VarId;
 
 /// Macros that never return. Only the compiler knows which others do not, so those count as
 /// returning.

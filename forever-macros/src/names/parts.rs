@@ -9,8 +9,9 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{BinOp, Expr, Macro, Member, Pat};
 
-use super::{AgainId, Names, VarId, VarKind};
+use super::{AgainId, Names, VarKind};
 use crate::flow::Flow;
+use crate::ids::VarId;
 use crate::pattern;
 use crate::tree::Remainder;
 

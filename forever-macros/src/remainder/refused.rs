@@ -8,12 +8,13 @@ use syn::Expr;
 use syn::spanned::Spanned;
 
 use super::{Pass, by_value};
-use crate::flow::{Flow, JumpId, Live};
+use crate::flow::{Flow, Live};
+use crate::ids::{CutId, JumpId, VarId};
 use crate::lower::stmt;
 use crate::messages as say;
-use crate::names::{Change, Evidence, Part, VarId};
+use crate::names::{Change, Evidence, Part};
 use crate::plan::{self, Storage};
-use crate::tree::{Block, Body, Control, CutId, StmtKind};
+use crate::tree::{Block, Body, Control, StmtKind};
 
 /// A field that is moved out of a variable which is needed whole.
 struct Refused {
