@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[cfg(test)]
 use std::fmt;
 
+#[cfg(test)]
 use crate::cut::CutBody;
 use crate::flow::{Assigned, Flow, Live, Needed, assigned, solve, successors};
 use crate::held::{Found, held};
-#[cfg(test)]
 use crate::ids::{CutId, JumpId, VarId};
 use crate::kept::{Kept, Role};
 use crate::names::{Table, VarKind, VarOrigin, assign_all};
