@@ -8,8 +8,9 @@ use crate::error::{Error, Result};
 use crate::exec::dispatch;
 use crate::exec::executor::Executor;
 use crate::exec::slots::Slot;
-use crate::frame::fiber::{Fiber, Value};
+use crate::frame::fiber::Fiber;
 use crate::frame::resources::Res;
+use crate::frame::saved::ReturnValue;
 use crate::future::BoxFuture;
 use crate::runtime::cluster::Watcher;
 use crate::runtime::commands;
@@ -128,7 +129,7 @@ impl Engine {
     ///
     /// # Errors
     /// Those of [`FiberHandle::wait`].
-    pub async fn wait_for<T: Value>(&self, id: &str, name: &str) -> Result<T, FiberError> {
+    pub async fn wait_for<T: ReturnValue>(&self, id: &str, name: &str) -> Result<T, FiberError> {
         self.handle(id, name).wait().await
     }
 
@@ -136,7 +137,7 @@ impl Engine {
     ///
     /// # Errors
     /// When it has not completed, or its result cannot be read.
-    pub fn result_of<T: Value>(&self, id: &str, name: &str, exit: Exit) -> Result<T, FiberError> {
+    pub fn result_of<T: ReturnValue>(&self, id: &str, name: &str, exit: Exit) -> Result<T, FiberError> {
         self.handle(id, name).exited(exit)
     }
 
