@@ -1,7 +1,7 @@
 //! The program's own tables: its transactions and its migrations.
 //!
 //! Code of the program runs on the thread of the connection that writes, inside the writer's
-//! transaction, under the [`guard`](super::guard), which keeps it away from Forever's tables.
+//! transaction, under the guard (`guard.rs`), which keeps it away from Forever's tables.
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
