@@ -47,7 +47,7 @@ impl Change {
 }
 
 fn read<T: for<'de> Deserialize<'de>>(file: &str) -> Vec<T> {
-    let path = format!("{}/src/chat/message/tests/recorded/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/src/message/tests/recorded/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect(&path);
     serde_json::from_str(&text).expect(file)
 }
