@@ -162,8 +162,9 @@ fn start(dir: &Path, steps: u32, seed: u64, hold_after: Option<usize>) -> anyhow
 fn stored_checkpoints(dir: &Path) -> anyhow::Result<u64> {
     let copy = dir.join("copy");
     fs::create_dir(&copy)?;
-    // With SQLite's files beside it, but without the lock.
-    for suffix in ["", "-wal", "-journal"] {
+    // With SQLite's files beside it, and with the lock file, which nobody holds: it tells that a file
+    // that its process has not finished creating is no one else's.
+    for suffix in ["", "-wal", "-journal", ".lock"] {
         let name = format!("{DATABASE}{suffix}");
         if dir.join(&name).exists() {
             fs::copy(dir.join(&name), copy.join(&name))?;
