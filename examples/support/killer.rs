@@ -162,8 +162,8 @@ fn start(dir: &Path, steps: u32, seed: u64, hold_after: Option<usize>) -> anyhow
 fn stored_checkpoints(dir: &Path) -> anyhow::Result<u64> {
     let copy = dir.join("copy");
     fs::create_dir(&copy)?;
-    // With SQLite's files beside it. The lock file, which is not locked here, says that a file whose
-    // process died while creating it is a database of this library.
+    // With SQLite's files beside it. The lock file, not locked here, says that a file whose process
+    // died while creating it is a database of this library.
     for suffix in ["", "-wal", "-journal", ".lock"] {
         let name = format!("{DATABASE}{suffix}");
         if dir.join(&name).exists() {
