@@ -85,7 +85,7 @@ pub(super) fn append_log(conn: &Connection, claim: Claim, op: &OpRecord, items: 
     if !items.is_empty() {
         let name = op_stream(op.number, &op.id).into();
         let append = StreamAppend { name, first: None, count: items.len() as u64, data: items.join("\n"), keep: None };
-        streams::put_at_end_of_fiber(conn, claim.fiber, &append, now_ms)?;
+        streams::put_of_fiber(conn, claim.fiber, &append, now_ms)?;
     }
     forget_deaths(conn, claim.fiber)
 }

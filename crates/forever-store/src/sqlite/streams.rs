@@ -116,6 +116,10 @@ fn created(conn: &Connection, fiber: Option<Seq>, turn: Option<TurnSeq>, name: &
     Ok(stream)
 }
 
+fn of_fiber_or_new(conn: &Connection, fiber: Seq, name: &str) -> rusqlite::Result<StreamSeq> {
+    of_fiber(conn, fiber, name)?.map_or_else(|| created(conn, Some(fiber), None, name), Ok)
+}
+
 pub(super) fn append_of_turn(conn: &Connection, turn: TurnSeq, new: &StreamBatch) -> rusqlite::Result<()> {
     let stream = of_turn(conn, turn)?.map_or_else(|| created(conn, None, Some(turn), LOG), Ok)?;
     append(conn, stream, new)
@@ -125,19 +129,15 @@ pub(super) fn append_of_turn(conn: &Connection, turn: TurnSeq, new: &StreamBatch
 /// caller knows get a row of their own.
 pub(super) fn append_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
     match new.first {
-        Some(first) => put_of_fiber(conn, fiber, &new.name, first.cast_signed(), new, now_ms),
+        Some(_) => put_of_fiber(conn, fiber, new, now_ms),
         None => append_to(conn, fiber, new, now_ms, append_at),
     }
 }
 
 /// Appends to a stream that is in `stream_chunks` alone.
-pub(super) fn put_at_end_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
-    let first = of_fiber(conn, fiber, &new.name)?.map_or(Ok(0), |stream| copied(conn, stream))?;
-    put_of_fiber(conn, fiber, &new.name, first, new, now_ms)
-}
-
-fn put_of_fiber(conn: &Connection, fiber: Seq, name: &str, first: i64, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
-    let stream = of_fiber(conn, fiber, name)?.map_or_else(|| created(conn, Some(fiber), None, name), Ok)?;
+pub(super) fn put_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
+    let stream = of_fiber_or_new(conn, fiber, &new.name)?;
+    let first = new.first.map_or_else(|| copied(conn, stream), |first| Ok(first.cast_signed()))?;
     // A row can be there already only if a person has written it.
     conn.prepare_cached(
         "INSERT INTO stream_chunks (stream, first, count, data, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -201,7 +201,7 @@ fn append_to(
     // Returns whether this is the time to delete old items.
     append: impl Fn(&Connection, StreamSeq, &End, &StreamBatch) -> rusqlite::Result<bool>,
 ) -> rusqlite::Result<()> {
-    let stream = of_fiber(conn, fiber, &new.name)?.map_or_else(|| created(conn, Some(fiber), None, &new.name), Ok)?;
+    let stream = of_fiber_or_new(conn, fiber, &new.name)?;
     let end = end(conn, stream)?;
     if end.items < 0 {
         let why = format!("the last item of stream {} has no valid number", new.name);
