@@ -212,6 +212,11 @@ impl Table {
         self.var(id).remainder_of.map_or(id, |of| self.origin(of))
     }
 
+    /// Whether a variable is another one, or holds what remains of it.
+    pub(crate) fn is_left_of(&self, id: VarId, whole: VarId) -> bool {
+        id == whole || self.var(id).remainder_of.is_some_and(|of| self.is_left_of(of, whole))
+    }
+
     /// Context and resources.
     pub(crate) fn given(&self) -> impl Iterator<Item = VarId> {
         self.vars.iter().enumerate().take_while(|(_, var)| var.kind == VarKind::Given).map(|(place, _)| VarId(place))

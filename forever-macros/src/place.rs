@@ -419,6 +419,11 @@ pub(crate) fn parts(expr: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
             }
         }
         place if is_computed_place(place) => indices(place, visit),
+        // What is indexed is the source: a slice has no size that could be kept.
+        Expr::Index(e) => {
+            parts(&mut e.expr, visit);
+            index(&mut e.index, visit);
+        }
         other => visit(Part::Source(other)),
     }
 }
@@ -463,15 +468,19 @@ fn indices(place: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
         Expr::Group(e) => indices(&mut e.expr, visit),
         Expr::Index(e) => {
             indices(&mut e.expr, visit);
-            match &mut *e.index {
-                Expr::Lit(_) => {}
-                Expr::Range(range) => [&mut range.start, &mut range.end].into_iter().flatten().for_each(|end| visit(Part::Value(end))),
-                Expr::Reference(key) => visit(Part::Key(&mut key.expr)),
-                index if is_index(index) => visit(Part::Value(index)),
-                index => visit(Part::Index(index)),
-            }
+            index(&mut e.index, visit);
         }
         _ => {}
+    }
+}
+
+fn index(index: &mut Expr, visit: &mut dyn FnMut(Part<'_>)) {
+    match index {
+        Expr::Lit(_) => {}
+        Expr::Range(range) => [&mut range.start, &mut range.end].into_iter().flatten().for_each(|end| visit(Part::Value(end))),
+        Expr::Reference(key) => visit(Part::Key(&mut key.expr)),
+        index if is_index(index) => visit(Part::Value(index)),
+        index => visit(Part::Index(index)),
     }
 }
 

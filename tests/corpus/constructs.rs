@@ -822,6 +822,112 @@ twin! {
     }
 }
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Letter {
+    to: String,
+    subject: String,
+    body: String,
+    pages: u32,
+}
+
+fn letter(pages: u32) -> Letter {
+    Letter { to: "ana".into(), subject: "law".into(), body: "text".into(), pages }
+}
+
+twin! {
+    async fn slices_of_what_has_no_name(io, n: usize) -> anyhow::Result<String> {
+        let mut out = String::new();
+        for t in &["p", "q", "r"][n.min(1)..] {
+            step!("literals", io.did(*t, ()).await?);
+            out.push_str(t);
+        }
+        for t in ["p", "q", "r"][..n].iter().rev() {
+            step!("backwards", io.did(*t, ()).await?);
+            out.push_str(t);
+        }
+        for t in &vec![n, 2, 3][1..] {
+            step!("numbers", io.did(t.to_string(), ()).await?);
+            out.push_str(&t.to_string());
+        }
+        for t in &words("a b c d")[n..3] {
+            step!("words", io.did(t.clone(), ()).await?);
+            out.push_str(t);
+        }
+        for (i, c) in "abcdef"[n..].chars().enumerate() {
+            step!("letters", io.did(format!("{i}{c}"), ()).await?);
+            out.push(c);
+        }
+        Ok(out)
+    }
+}
+
+twin! {
+    async fn fields_one_after_another_in_arms(io, n: u32) -> anyhow::Result<String> {
+        let mail = step!("write", io.did("write", letter(n)).await?);
+        Ok(match n {
+            0 => {
+                let to = mail.to;
+                step!("to", io.did(to.clone(), ()).await?);
+                let subject = mail.subject;
+                step!("subject", io.did(subject.clone(), ()).await?);
+                let body = mail.body;
+                format!("{to}{subject}{body}")
+            }
+            1 => {
+                let to = step!("send", io.did("send", mail.to.len()).await?);
+                let subject = step!("count", io.did("count", mail.subject.len()).await?);
+                let body = mail.body;
+                step!("file", io.did(body.clone(), ()).await?);
+                format!("{to}{subject}{body}")
+            }
+            _ => {
+                let subject = mail.subject;
+                step!("first the subject", io.did(subject.clone(), ()).await?);
+                let body = mail.body;
+                step!("then the body", io.did(body.clone(), ()).await?);
+                format!("{}{subject}{body}{}", mail.to, mail.pages)
+            }
+        })
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Post {
+    One(Letter),
+    Two { first: Letter, second: Option<Letter> },
+}
+
+twin! {
+    async fn fields_of_what_an_arm_binds(io, post: Post) -> anyhow::Result<String> {
+        Ok(match post {
+            Post::One(mail) => {
+                let to = mail.to;
+                step!("to", io.did(to.clone(), ()).await?);
+                let subject = mail.subject;
+                step!("subject", io.did(subject.clone(), ()).await?);
+                step!("body", io.did(mail.body, ()).await?);
+                to + &subject
+            }
+            Post::Two { first, second } => {
+                let to = first.to;
+                step!("first", io.did(to.clone(), ()).await?);
+                let rest = match second {
+                    Some(second) => {
+                        let subject = second.subject;
+                        step!("second", io.did(subject.clone(), ()).await?);
+                        let body = second.body;
+                        step!("third", io.did(body.clone(), ()).await?);
+                        format!("{subject}{body}{}", second.to)
+                    }
+                    None => "none".to_owned(),
+                };
+                step!("rest", io.did(rest.clone(), ()).await?);
+                format!("{rest}{}", first.body)
+            }
+        })
+    }
+}
+
 corpus! {
     closures_over_saved_locals => completes(|| closures_over_saved_locals(vec![("a".into(), 2), ("b".into(), 9)]));
     impl_traits_on_both_sides => completes(|| impl_traits_on_both_sides(vec![1, 2, 3, 4]));
@@ -863,4 +969,7 @@ corpus! {
     outer_and_inner_functions => completes(|| outer_and_inner_functions(40));
     deferred_tuples => completes(|| deferred_tuples(true)), completes(|| deferred_tuples(false));
     a_retry_loop_by_hand => completes(|| a_retry_loop_by_hand(1)), fails("gave up", || a_retry_loop_by_hand(5));
+    slices_of_what_has_no_name => completes(|| slices_of_what_has_no_name(0)), completes(|| slices_of_what_has_no_name(2));
+    fields_one_after_another_in_arms => completes(|| fields_one_after_another_in_arms(0)), completes(|| fields_one_after_another_in_arms(1)), completes(|| fields_one_after_another_in_arms(2));
+    fields_of_what_an_arm_binds => completes(|| fields_of_what_an_arm_binds(Post::One(letter(1)))), completes(|| fields_of_what_an_arm_binds(Post::Two { first: letter(2), second: Some(letter(3)) })), completes(|| fields_of_what_an_arm_binds(Post::Two { first: letter(2), second: None }));
 }

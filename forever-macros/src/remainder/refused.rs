@@ -98,10 +98,9 @@ impl Pass<'_> {
 
     /// Whether a field is among the remaining fields of the variable that it was taken from.
     fn is_left(&self, part: &Part, cut: CutId) -> bool {
-        let is_remainder = |id: VarId| id > part.var && self.table.origin(id) == self.table.origin(part.var);
-        (0..self.table.vars.len()).map(VarId).any(|id| {
-            is_remainder(id) && self.is_kept(id, cut) && self.table.uses.iter().any(|u| is_remainder(u.var) && part.overlaps(&u.path))
-        })
+        let is_remainder = |id: VarId| id != part.var && self.table.is_left_of(id, part.var);
+        let uses_part = |id: VarId| self.table.uses.iter().any(|u| self.table.is_left_of(u.var, id) && part.overlaps(&u.path));
+        (0..self.table.vars.len()).map(VarId).any(|id| is_remainder(id) && self.is_kept(id, cut) && uses_part(id))
     }
 
     fn refuse_in(&self, block: &mut Block, refused: &[Refused]) {

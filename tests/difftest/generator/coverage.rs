@@ -161,6 +161,7 @@ constructs! {
     PartMovedOnePath = "field moved on one path, others used later",
     PartMovedInStep = "field moved into a step, others used later",
     PartMovedByMatch = "field moved by a match, others used later",
+    PartMovedInArms = "fields moved one after another in each arm",
     PartMovedByLoop = "field moved by a loop, others used later",
     GuardBlock = "guard that its block drops before a step",
     GuardDropped = "guard that is dropped by name before a step",
@@ -172,5 +173,6 @@ constructs! {
     DroppedValue = "value that nothing takes",
     DivergingMacro = "macro that leaves the function",
     LiteralList = "loop over literals",
+    LiteralSlice = "loop over a slice of literals",
     LiteralChosen = "one of several literals",
 }

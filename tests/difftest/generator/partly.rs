@@ -19,9 +19,32 @@ impl Body {
         self.scope.push(Var::owned(name.clone(), ty).unset());
         self.reserved.push(name.clone());
         let mut lines = vec![code!["let ", if mutable { "mut " } else { "" }, &name, " = ", value, ";"]];
-        let gone = self.moved_in_turn(&name, ty, mutable, &mut lines);
+        let gone = if self.prng.chance(35) {
+            self.moved_in_arms(&name, ty, mutable, &mut lines)
+        } else {
+            self.moved_in_turn(&name, ty, mutable, &mut lines)
+        };
         self.reserved.pop();
         Some((Code::Lines(lines), gone))
+    }
+
+    /// Each arm moves the fields in an order of its own.
+    fn moved_in_arms(&mut self, name: &str, ty: Ty, mutable: bool, lines: &mut Vec<Code>) -> bool {
+        self.cover(C::PartMovedInArms);
+        let number = self.value(Ty::Number, 0);
+        let mut join = Join::new(&self.scope);
+        let mut arms = Vec::new();
+        for pattern in ["0", "1", "_"] {
+            let (block, gone) = self.nested(|body| {
+                let mut lines = Vec::new();
+                let gone = body.moved_in_turn(name, ty, mutable, &mut lines);
+                (lines, gone)
+            });
+            join.path(&mut self.scope, gone);
+            arms.push(code![pattern, " => ", Code::Block(block)]);
+        }
+        lines.push(code!["match ", number, " % 3 ", Code::Block(arms)]);
+        join.meet(&mut self.scope)
     }
 
     fn moved_in_turn(&mut self, name: &str, ty: Ty, mutable: bool, lines: &mut Vec<Code>) -> bool {

@@ -264,7 +264,7 @@ impl Body {
         self.cover(C::LiteralList);
         let name = self.fresh_name(Ty::Literal);
         let words = format!("words{}", self.names);
-        let (pattern, source) = match self.prng.below(8) {
+        let (pattern, source) = match self.prng.below(10) {
             0 => (name.clone(), "[\"law\", \"sales\"]"),
             1 => (name.clone(), "vec![\"law\", \"sales\"]"),
             2 => (name.clone(), "TOPICS"),
@@ -272,10 +272,19 @@ impl Body {
             4 => (name.clone(), "[\"law\", \"sales\"].into_iter().rev()"),
             5 => (name.clone(), "WORDS"),
             6 => (format!("(_, {name})"), "WORDS.into_iter().enumerate()"),
-            _ => (format!("({name}, _)"), "WORDS.into_iter().rev().zip(TOPICS)"),
+            7 => (format!("({name}, _)"), "WORDS.into_iter().rev().zip(TOPICS)"),
+            _ => (format!("&{name}"), "&[\"law\", \"sales\"][FROM..]"),
         };
+        if source.contains("FROM") {
+            self.cover(C::LiteralSlice);
+        }
+        let from = self.value(Ty::Number, 0);
         let declared = if source.contains("WORDS") { format!("let {words} = [\"tax\", \"née\"];") } else { String::new() };
         let source = source.replace("WORDS", &words);
+        let source = match source.split_once("FROM") {
+            Some((before, after)) => code![before, "(", from, " % 3) as usize", after],
+            None => source.into(),
+        };
         // The items have the type that they have in the plain function.
         let typed = format!("let _: &'static str = {name};").into();
         let local = Var::owned(name, Ty::Literal);
