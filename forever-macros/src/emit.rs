@@ -35,6 +35,7 @@ mod savable;
 mod sealed;
 mod side;
 mod step;
+mod stored;
 mod stretch;
 mod waits;
 
@@ -68,7 +69,7 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
-        stored_by: savable::stored_by(context.body),
+        stored_by: stored::stored_by(context.body),
     };
     crate::plan::flow_of(&context.body.block, context.table).used(&mut emit.used);
     let given: Vec<VarId> = context.table.given().collect();
@@ -105,8 +106,8 @@ struct Emit<'a> {
     witness_assigns: bool,
     jumps: Vec<Target>,
     items: TokenStream,
-    /// Variables that their own cut point stores as well, with the trait that it requires.
-    stored_by: BTreeMap<VarId, (crate::ids::CutId, &'static str)>,
+    /// Variables that their own cut point stores as well.
+    stored_by: BTreeMap<VarId, stored::StoredBy>,
 }
 
 /// A loop or labelled block that code may jump to.

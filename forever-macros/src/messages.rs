@@ -31,6 +31,24 @@ pub(crate) fn attribute_below(attribute: &str, name: &str) -> String {
     )
 }
 
+pub(crate) const EFFECT_STORED: &str = "derive `serde::Serialize` and `serde::Deserialize` for the type, or end the body with what is needed later: `{ charge(op.id()).await?; }` gives nothing";
+pub(crate) const BRANCH_STORED: &str =
+    "derive `serde::Serialize` and `serde::Deserialize` for the type, or end the branch with what is needed later";
+pub(crate) const MESSAGE_STORED: &str =
+    "derive `serde::Serialize` and `serde::Deserialize` for the type; it must also be `Send` and hold no references";
+
+pub(crate) fn effect_stored(step: &str) -> String {
+    format!("the value of `{step}` is stored as its result, but its type `{{Self}}` cannot be saved")
+}
+
+pub(crate) fn branch_stored(steps: &str) -> String {
+    format!("the value of each branch of `{steps}` is stored when it arrives, but the type `{{Self}}` cannot be saved")
+}
+
+pub(crate) fn message_stored(cut: &str) -> String {
+    format!("what `{cut}` receives is stored, but its type `{{Self}}` cannot be saved")
+}
+
 pub(crate) fn received_nowhere(topic: &syn::Expr) -> String {
     let topic = crate::text::compact(topic);
     format!(

@@ -77,11 +77,11 @@ pub use store::{Durability, FiberCount, FiberState, OpState, Tx};
 /// Every type that serde can write and read has those for values. The macros of fibers require
 /// them, so code rarely names them.
 pub mod bounds {
-    pub use crate::frame::branches::BranchValue;
     pub use crate::frame::fiber::Value;
     pub use crate::frame::saved::{ReturnValue, Saved};
+    pub use crate::frame::step_error::FromLibraryError;
     pub use crate::frame::topics::IntoTopics;
-    pub use crate::ops::effect::{Gives, Key, Stored};
+    pub use crate::ops::effect::{Gives, Key};
 }
 
 /// Compares the layouts of all functions that a builder has registered with those in
@@ -163,13 +163,15 @@ pub mod __private {
     pub use crate::__forever_keep as keep;
     pub use crate::__forever_keep_items as keep_items;
     pub use crate::__forever_made as made;
+    pub use crate::__forever_receive as receive;
+    pub use crate::__forever_store as store;
     pub use crate::__forever_text as text_owner;
     pub use crate::frame::activation::Frame;
     pub use crate::frame::arguments::Arguments;
     pub use crate::frame::borrows::SharedBorrows;
-    pub use crate::frame::branches::{Branch, BranchValue, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
+    pub use crate::frame::branches::{Branch, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
     pub use crate::frame::context::FiberContext;
-    pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never, message};
+    pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never, Value};
     pub use crate::frame::held::{Data, Destructor, Held, NoDestructor, NoOwner, Owner, OwnsNoText, TextOwner, held};
     pub use crate::frame::iter::{Remaining, Source, collected};
     pub use crate::frame::keeps_order::KeepsOrder;
@@ -178,13 +180,13 @@ pub mod __private {
     pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::frame::resources::Needs;
     pub use crate::frame::retry::policy;
-    pub use crate::frame::saved::{Saved, TypeWitness, carried, none_like, start, take, text};
-    pub use crate::frame::select::{ArmNames, Either, Last, on_end, on_message, on_message_until, on_time};
+    pub use crate::frame::saved::{Codec, Saved, TypeWitness, carried, none_like, start, take, text};
+    pub use crate::frame::select::{ArmNames, Choice, Either, Last, on_end, on_message, on_message_until, on_time};
     pub use crate::frame::step::{Attempt, Attempts};
     pub use crate::frame::step_error::StepError;
     pub use crate::frame::topics::{FixedTopic, FixedTopics, IntoTopics};
     pub use crate::frame::waits::Deadline;
-    pub use crate::ops::effect::{Effect, Gives, Key, Next, Stored};
+    pub use crate::ops::effect::{Effect, Gives, Key, Next, Timeout, timeout};
     pub use crate::ops::on_unknown::{Made, NotMade, OnUnknown, Probe};
 
     /// What is left of a variable after fields of it were moved out.

@@ -55,15 +55,11 @@ const BOUNDS: &[&str] = &[
     "forever_runtime::frame::iter::AnySource::<I>::rest",
     "forever::Fiber::Output",
     "forever::__private::collected",
-    "forever::__private::Effect::<E>::within",
+    "forever::__private::timeout",
     "forever::__private::Attempts::<E>::run_within",
     "forever_runtime::frame::call::<impl forever::__private::Frame>::call",
     "forever_runtime::frame::waits::<impl forever::__private::Frame>::spawn",
-    "forever::__private::Effect::<E>::run",
-    "forever::__private::Side::all_2",
-    "forever_runtime::frame::waits::<impl forever::__private::Frame>::receive",
     "forever_runtime::frame::waits::<impl forever::__private::Frame>::awaited",
-    "forever_runtime::frame::select::<impl forever::__private::Frame>::select",
 ];
 
 /// Other lines in which the compiler names a trait of the library, by case.
@@ -71,7 +67,6 @@ const NAMED: &[(&str, &str)] = &[
     ("await_of_a_fiber", "forever::__private::Awaitable"),
     ("head_error_is_no_error", "forever_runtime::frame::fiber::Failure"),
     ("head_returns_no_result", "forever::__private::IsResult"),
-    ("select_value_cannot_be_saved", "forever_runtime::frame::select::"),
 ];
 
 #[test]

@@ -4,22 +4,22 @@
 //! Each kept variable gets a trait of its own that every type that can be saved implements
 //! (`frame/generated.rs` in the runtime). All bounds on the variable's type are asked for through
 //! it and at the variable's span, so the compiler reports one error for it, there.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
-
+use syn::Expr;
 use syn::spanned::Spanned;
-use syn::{Expr, Pat};
 
 use super::Emit;
-use crate::cut::{CutBody, Steps, Topics};
+use super::stored::StoredBy;
+use crate::cut::CutBody;
 use crate::fact;
 use crate::ids::{CutId, VarId};
 use crate::messages as say;
 use crate::names::{VarKind, VarOrigin};
 use crate::signature::Signature;
-use crate::tree::{Bind, Block, Body, Control, LEFT, Stmt, StmtKind};
+use crate::tree::{LEFT, Stmt};
 use crate::values::MadeBy;
 
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to keep the error as a value, `step!(catch, fetch().await?)`";
@@ -40,6 +40,7 @@ impl Emit<'_> {
             let savable = self.fact(var, "can_be_saved");
             tokens.extend(check(kind, &self.check_name(var), &savable, &message, &ways_out, self.cx.private));
         }
+        tokens.extend(self.stored_values());
         tokens.extend(self.holds());
         tokens.extend(self.text_owners());
         tokens.extend(self.cx.table.only_copied.clone());
@@ -49,10 +50,14 @@ impl Emit<'_> {
 
     /// Requires at its own span that a variable can be saved.
     pub(super) fn checked(&self, var: VarId, value: &TokenStream) -> TokenStream {
-        if let Some((required, span)) = self.required(var) {
-            // Of a name, so that the error is at the cut point.
-            let named = Ident::new("own", span);
-            return quote_spanned!(span=> { let #named = #value; #required::__kept(#named) });
+        match self.stored_by.get(&var) {
+            Some(StoredBy::Value(cut)) => {
+                let (module, span) = (self.value_name(*cut), self.cut_span(*cut));
+                // Of a name, so that the error is at the cut point.
+                let named = Ident::new("own", span);
+                return quote_spanned!(span=> { let #named = #value; #module::Savable::kept(#named) });
+            }
+            Some(StoredBy::Choice(_)) | None => {}
         }
         if self.texts(var).is_some() {
             let private = self.cx.private;
@@ -72,10 +77,22 @@ impl Emit<'_> {
 
     /// Reads a variable out of the snapshot, at its own span.
     pub(super) fn checked_read(&self, var: VarId, key: &str, carried: bool) -> TokenStream {
-        if let Some((required, span)) = self.required(var) {
-            let read = if carried { Ident::new("__maybe", span) } else { Ident::new("__get", span) };
-            let saved = Ident::new("saved", span);
-            return quote_spanned!(span=> #required::#read(#saved, #key)?);
+        match self.stored_by.get(&var) {
+            Some(StoredBy::Value(cut)) => {
+                let (module, span) = (self.value_name(*cut), self.cut_span(*cut));
+                let (read, saved) = (Ident::new(if carried { "maybe" } else { "get" }, span), Ident::new("saved", span));
+                return quote_spanned!(span=> #module::Savable::#read(#saved, #key)?);
+            }
+            Some(StoredBy::Choice(cut)) => {
+                let (span, codecs) = (self.place_of(var), self.codecs_of_arms(*cut));
+                let private = self.cx.private;
+                return if carried {
+                    quote_spanned!(span=> #private::Choice::maybe_opened(saved.maybe(#key)?, #codecs)?)
+                } else {
+                    quote_spanned!(span=> #private::Choice::opened(saved.get(#key)?, #codecs)?)
+                };
+            }
+            None => {}
         }
         let (name, span) = (self.check_name(var), self.place_of(var));
         if let Some(texts) = self.texts(var) {
@@ -192,25 +209,12 @@ impl Emit<'_> {
         if self.stored_by.contains_key(&var) {
             return false;
         }
-        // If the value of an arm cannot be saved, the error is reported where the arm binds it.
-        let is_chosen = info.origin() == VarOrigin::Chosen;
-        info.kind != VarKind::Position && !is_chosen && self.texts(var).is_none()
+        info.kind != VarKind::Position && self.texts(var).is_none()
     }
 
     /// The constant texts that a variable may have as its value.
     fn texts(&self, var: VarId) -> Option<&[syn::Expr]> {
         self.cx.table.var(var).texts.constants()
-    }
-
-    /// The trait that its cut point requires of a variable's value as well, and where: the error is
-    /// one, if the variable is kept by that trait and from there.
-    fn required(&self, var: VarId) -> Option<(TokenStream, Span)> {
-        let (cut, required) = self.stored_by.get(&var)?;
-        let (private, span) = (self.cx.private, self.cut_span(*cut));
-        let required = Ident::new(required, span);
-        // Of a value that is read, the compiler points at the whole path.
-        let private = spanned(quote::quote!(#private), span);
-        Some((quote_spanned!(span=> #private::#required), span))
     }
 
     fn check_name(&self, var: VarId) -> Ident {
@@ -270,51 +274,6 @@ impl Emit<'_> {
         let cannot = if self.is_rest(var) { "its items `{Self}` cannot be saved" } else { "its type `{Self}` cannot be saved" };
         format!("{what} is kept across `{shown}`, but {cannot}")
     }
-}
-
-/// The variables whose whole value is also stored by the cut point that gives it, and the trait
-/// that requires it there.
-pub(super) fn stored_by(body: &Body) -> BTreeMap<VarId, (CutId, &'static str)> {
-    fn walk(block: &Block, body: &Body, found: &mut BTreeMap<VarId, (CutId, &'static str)>) {
-        for stmt in &block.stmts {
-            match &stmt.kind {
-                StmtKind::Cut { cut, bind: Bind::Let { pat, .. } } => {
-                    let is_name = crate::scan::simple_name(pat).is_some() && !matches!(pat, Pat::Type(_));
-                    let required = match &body.cuts[*cut].body {
-                        CutBody::Step(step) if is_name && step.effect.is_some() && !step.catch => "Stored",
-                        CutBody::Recv { topics: Topics::One(_), until: None } if crate::scan::simple_name(pat).is_some() => "message",
-                        CutBody::Steps(steps) if matches!(&**steps, Steps::Branches(_)) && is_tuple_of_names(pat) => "BranchValue",
-                        _ => continue,
-                    };
-                    let own = stmt.declares.iter().filter(|_| stmt.remainders.is_empty());
-                    found.extend(own.map(|var| (*var, (*cut, required))));
-                }
-                StmtKind::Plain(_) | StmtKind::Cut { .. } => {}
-                StmtKind::Control { control, .. } => match control {
-                    Control::Branch(branch) => branch.arms.iter().for_each(|arm| walk(&arm.block, body, found)),
-                    Control::Loop { body: inner, .. } | Control::Scope { body: inner, .. } => walk(inner, body, found),
-                    Control::For(looped) => walk(&looped.body, body, found),
-                },
-            }
-        }
-    }
-    let mut found = BTreeMap::new();
-    walk(&body.block, body, &mut found);
-    found
-}
-
-/// Tokens with another span.
-fn spanned(tokens: TokenStream, span: Span) -> TokenStream {
-    let at = |mut token: TokenTree| {
-        token.set_span(span);
-        token
-    };
-    tokens.into_iter().map(at).collect()
-}
-
-fn is_tuple_of_names(pat: &Pat) -> bool {
-    let is_name = |pat: &Pat| matches!(pat, Pat::Wild(_)) || crate::scan::simple_name(pat).is_some();
-    matches!(pat, Pat::Tuple(tuple) if tuple.elems.iter().all(is_name))
 }
 
 /// The checks of a function's arguments, and the expressions that save them.

@@ -48,7 +48,8 @@ impl Emit<'_> {
         let setup = branches.iter().any(|branch| has_op(&branch.step)).then(|| self.branch_steps(cut));
         let branches = branches.iter().enumerate().map(|(n, branch)| {
             let n = proc_macro2::Literal::usize_unsuffixed(n);
-            self.branch(cut, &branch.step, &TokenStream::new(), &emit!(branches.named(#n)))
+            let (body, codec) = (self.branch(cut, &branch.step, &TokenStream::new(), &emit!(branches.named(#n))), self.codec(cut));
+            emit!((#body, #codec))
         });
         let branches: Vec<_> = branches.collect();
         let all = quote::format_ident!("all_{}", branches.len(), span = span);
@@ -103,7 +104,8 @@ impl Emit<'_> {
                 each.push(#place.key(), #branch);
             }
         };
-        (setup, quote_spanned!(span=> each.run()))
+        let codec = self.codec(cut);
+        (setup, quote_spanned!(span=> each.run(#codec)))
     }
 }
 

@@ -113,8 +113,12 @@ impl Emit<'_> {
             None => (TokenStream::new(), emit!(::core::option::Option::None)),
         };
         let within = step.timeout.as_ref().map(|timeout| {
-            let within = if step.catch { emit!(within_caught) } else { quote_spanned!(at(timeout)=> within) };
-            quote_spanned!(at(timeout)=> .#within(#timeout))
+            let span = at(timeout);
+            if step.catch {
+                quote_spanned!(span=> .within_caught(#timeout))
+            } else {
+                quote_spanned!(span=> .within(#private::timeout::<#error>(#timeout)))
+            }
         });
         let (on_unknown, known) = match &effect.on_unknown {
             Some(policy) => (policy.to_token_stream(), quote_spanned!(at(policy)=> #private::Gives::of(value))),
@@ -126,8 +130,9 @@ impl Emit<'_> {
             false => (quote_spanned!(span=> next), quote_spanned!(span=> run)),
             true => (quote_spanned!(span=> next_caught), quote_spanned!(span=> run_caught)),
         };
-        let next = quote_spanned!(span=> effect.#next(&mut on_unknown).await);
-        let run = quote_spanned!(span=> effect.#run(async { ::core::result::Result::Ok::<_, #error>(#body) }).await);
+        let codec = self.codec(cut);
+        let next = quote_spanned!(span=> effect.#next(&mut on_unknown, #codec).await);
+        let run = quote_spanned!(span=> effect.#run(async { ::core::result::Result::Ok::<_, #error>(#body) }, #codec).await);
         let made = self.made();
         let begun = on.call(&emit!(effect::<#error>), &emit!(#key, #retry, #made));
         let begun = match effect.key {

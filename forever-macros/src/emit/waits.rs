@@ -34,15 +34,14 @@ impl Emit<'_> {
                 let (private, items) = (self.cx.private, self.rewrite_expr(items));
                 quote_spanned!(span=> #private::collected(#items))
             }
-            CutBody::Recv { topics: Topics::One(topic), until: None } => quote_spanned!(span=> #fiber.receive(#topic).await),
-            CutBody::Recv { topics: Topics::One(topic), until: Some(until) } => {
-                quote_spanned!(span=> #fiber.receive_until(#topic, #until).await)
-            }
             CutBody::Recv { topics, until } => {
-                let topics = self.topics(span, topics);
-                match until {
-                    None => quote_spanned!(span=> #fiber.receive_on(#topics).await),
-                    Some(until) => quote_spanned!(span=> #fiber.receive_on_until(#topics, #until).await),
+                let codec = self.codec(cut);
+                let several = self.topics(span, topics);
+                match (topics, until) {
+                    (Topics::One(topic), None) => quote_spanned!(span=> #fiber.receive(#topic, #codec).await),
+                    (Topics::One(topic), Some(until)) => quote_spanned!(span=> #fiber.receive_until(#topic, #until, #codec).await),
+                    (_, None) => quote_spanned!(span=> #fiber.receive_on(#several, #codec).await),
+                    (_, Some(until)) => quote_spanned!(span=> #fiber.receive_on_until(#several, #until, #codec).await),
                 }
             }
             CutBody::Select(arms) => self.select(cut, arms),
@@ -82,10 +81,10 @@ impl Emit<'_> {
             let span = Span::mixed_site().located_at(arm.span);
             let arm = match &arm.what {
                 AwaitedEvent::Message { topics, until } => {
-                    let topics = self.topics(span, topics);
+                    let (topics, codec) = (self.topics(span, topics), self.codec_at(cut, span));
                     match until {
-                        None => quote_spanned!(span=> #private::on_message(#topics)),
-                        Some(until) => quote_spanned!(span=> #private::on_message_until(#topics, #until)),
+                        None => quote_spanned!(span=> #private::on_message(#topics, #codec)),
+                        Some(until) => quote_spanned!(span=> #private::on_message_until(#topics, #until, #codec)),
                     }
                 }
                 AwaitedEvent::Time(until) => quote_spanned!(span=> #private::on_time(#until)),

@@ -22,12 +22,15 @@ impl Lower<'_> {
         let names = names(&select.arms);
         self.operands(select.arms.iter_mut().flat_map(|arm| operands(&mut arm.wait)).collect(), out);
         let (mut awaited, mut arms) = (Vec::new(), Vec::<syn::Arm>::new());
-        for (place, (Arm { pat, ty, wait, question, span, body }, name)) in select.arms.into_iter().zip(names).enumerate() {
+        for (place, (arm, name)) in select.arms.into_iter().zip(names).enumerate() {
+            let Arm { pat, ty, wait, question, span, body } = arm;
             if let (Wait::Recv(recv), Pat::Wild(_), None) = (&wait, &pat, &ty) {
                 self.report.at(span, say::received_nowhere_in_an_arm(&recv.topic.shown()));
             }
-            awaited.push(Awaited { what: self.awaited(site, wait, &name, span, out), name, span });
-            arms.push(self.arm_of(place, count, pat, ty, question, span, body));
+            let awaited_here = Awaited { what: self.awaited(site, wait, &name, span, out), name, span };
+            let is_message = awaited_here.is_message();
+            awaited.push(awaited_here);
+            arms.push(self.arm_of(place, count, is_message, pat, ty, question, span, body));
         }
         self.pending_nothing(site, out);
         let (chosen, kept) = self.hidden(site, "chosen");
@@ -70,6 +73,7 @@ impl Lower<'_> {
         &mut self,
         place: usize,
         count: usize,
+        is_message: bool,
         pat: Pat,
         ty: Option<syn::Type>,
         question: Option<Span>,
@@ -94,7 +98,8 @@ impl Lower<'_> {
         if is_bound {
             let question = question.map(|span| syn::Token![?](span));
             let ty = ty.map(|ty| quote::quote!(: #ty));
-            stmts.push(syn::Stmt::Local(parse_stmt(parse_quote_spanned!(span=> let #pat #ty = #value #question;))));
+            let taken = is_message.then(|| quote::quote_spanned!(span=> .taken()));
+            stmts.push(syn::Stmt::Local(parse_stmt(parse_quote_spanned!(span=> let #pat #ty = #value #taken #question;))));
         }
         match body {
             Expr::Block(e) if e.label.is_none() && e.attrs.is_empty() => stmts.extend(e.block.stmts),

@@ -25,7 +25,7 @@ use crate::frame::branch_names::{BY_PLACE, StoredBranch};
 use crate::frame::machine::{Cut, Machine};
 use crate::frame::retry::Retry;
 use crate::frame::run::Run;
-use crate::frame::saved::{Saved, checked, kept_through, unreadable};
+use crate::frame::saved::{Codec, unreadable};
 use crate::frame::step::Attempts;
 use crate::frame::step_error::Make;
 use crate::layout::rows::row_of;
@@ -121,12 +121,12 @@ impl Side {
     }
 
     /// Runs one branch: returns its stored result, or runs its body and stores that result.
-    async fn branch<T: BranchValue, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    async fn branch<T, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Result<T, E> {
         let Begun { branch, result } = begun;
         let is_of = |op: &OpRecord| branch.is_of(self.machine.name, op);
         if let Some(text) = result {
             self.run.ops.come_to(is_of);
-            return match T::__restore(&text) {
+            return match codec.restore(&text) {
                 Ok(value) => Ok(value),
                 Err(why) => {
                     let why = format!("the result of `{}` {}", branch.name, unreadable::<T>(why));
@@ -139,7 +139,7 @@ impl Side {
             self.run.ops.decided().await;
         }
         let value = self.run.tx_position.in_branch(Arc::clone(&branch), body).await?;
-        let text = match checked(value.__saved(), value.__saved().save()) {
+        let text = match codec.save(&value) {
             Ok(text) => text,
             Err(why) => self.run.halt(Exit::failed(format!("the result of `{}` cannot be saved: {why}", branch.name))).await,
         };
@@ -157,36 +157,24 @@ struct Begun {
     result: Option<String>,
 }
 
-/// The value of a branch of `steps!`.
-#[diagnostic::on_unimplemented(
-    message = "the value of each branch of `steps!` is stored when it arrives, but `{Self}` cannot be saved",
-    label = "has a branch whose value `{Self}` cannot be saved",
-    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the branch with what is needed later"
-)]
-pub trait BranchValue {
-    kept_through!(declare);
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: Saved> BranchValue for T {
-    kept_through!(implement);
-}
-
 // One method per number of branches. With a trait for tuples, the compiler could not tell that the
 // future of a function is `Send` if its error is a `Box<dyn Error + Send + Sync>`.
 macro_rules! all {
     ($all:ident: $($future:ident $value:ident,)+) => {
         impl Side {
             /// `steps!(a, b, ..)`: runs all at once and returns a tuple; the first error ends the
-            /// others.
+            /// others. Each branch is a future with the codec of its value.
             #[allow(non_snake_case, clippy::too_many_arguments)]
-            pub async fn $all<E: Send, $($value: BranchValue + Send, $future: Future<Output = Result<$value, E>> + Send),+>(
+            pub async fn $all<E: Send, $($value: Send, $future: Future<Output = Result<$value, E>> + Send),+>(
                 mut self,
-                $($future: $future,)+
+                $($future: ($future, Codec<$value>),)+
             ) -> Result<($($value,)+), E> {
                 let branches = self.named_branches();
                 let mut begun = self.begun(branches).await.into_iter();
-                $(let (mut $future, mut $value) = (pin!(self.branch(begun.next().expect("as many as futures"), $future)), None);)+
+                $(
+                    let (future, codec) = $future;
+                    let (mut $future, mut $value) = (pin!(self.branch(begun.next().expect("as many as futures"), future, codec)), None);
+                )+
                 poll_fn(|cx| {
                     $(
                         if $value.is_none() && let Poll::Ready(result) = $future.as_mut().poll(cx) {
@@ -232,14 +220,14 @@ pub struct Each<F> {
     branches: Vec<(Arc<str>, F)>,
 }
 
-impl<T: BranchValue + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> {
+impl<T: Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> {
     /// Adds the branch of the next item.
     pub fn push(&mut self, item: Arc<str>, branch: F) {
         self.branches.push((item, branch));
     }
 
     /// Runs all branches; the first error ends the others.
-    pub async fn run(self) -> Result<Vec<T>, E> {
+    pub async fn run(self, codec: Codec<T>) -> Result<Vec<T>, E> {
         let Each { mut side, limit, branches } = self;
         let (items, bodies): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
         let begun = side.begun(items.iter().map(|item| StoredBranch::of_item(side.cut, item)).collect()).await;
@@ -255,7 +243,7 @@ impl<T: BranchValue + Send, E: Send, F: Future<Output = Result<T, E>> + Send> Ea
                 && let Some((n, (begun, body))) = waiting.next()
             {
                 let side = &side;
-                running.push(Box::pin(async move { (n, side.branch(begun, body).await) }));
+                running.push(Box::pin(async move { (n, side.branch(begun, body, codec).await) }));
             }
             let Some((n, result)) = running.next().await else { break };
             values[n] = Some(result?);

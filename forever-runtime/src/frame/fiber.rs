@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use crate::frame::activation::Frame;
 use crate::frame::arguments::Arguments;
 use crate::frame::context::FiberContext;
-use crate::frame::locals::{Locals, Unreadable};
+use crate::frame::locals::Unreadable;
 use crate::frame::machine::Machine;
 use crate::frame::resources::Needs;
-use crate::frame::saved::{ReturnValue, Saved};
+use crate::frame::saved::ReturnValue;
 
 /// A durable function: what `#[fiber]` implements for the type that carries its name.
 ///
@@ -48,7 +48,7 @@ pub trait Fiber: Send + Sized + 'static {
 
 /// A value that is stored whole: serde can write and read it, and it is `Send`.
 #[diagnostic::on_unimplemented(
-    message = "the value of a fiber and of a `recv!` is stored, but its type `{Self}` cannot be saved",
+    message = "the value is stored, but its type `{Self}` cannot be saved",
     label = "cannot be saved",
     note = "derive `serde::Serialize` and `serde::Deserialize` for it; it must also be `Send` and hold no references"
 )]
@@ -56,27 +56,6 @@ pub trait Value: Serialize + DeserializeOwned + Send + 'static {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> Value for T {}
-
-/// Keeps a variable that has the value of a `recv!`, whose type is required already.
-#[doc(hidden)]
-pub mod message {
-    use super::{Locals, Saved, Unreadable, Value};
-
-    #[doc(hidden)]
-    pub fn __kept<T: Value>(value: &T) -> &dyn Saved {
-        value
-    }
-
-    #[doc(hidden)]
-    pub fn __get<T: Value>(saved: &mut Locals, name: &str) -> Result<T, Unreadable> {
-        saved.get(name)
-    }
-
-    #[doc(hidden)]
-    pub fn __maybe<T: Value>(saved: &mut Locals, name: &str) -> Result<Option<T>, Unreadable> {
-        saved.maybe(name)
-    }
-}
 
 /// An invocation that can be awaited: there is none.
 #[doc(hidden)]

@@ -15,16 +15,56 @@
 #[macro_export]
 macro_rules! __forever_keep {
     ($name:tt: $savable:tt, $message:tt $(, $way:tt)*) => {
-        mod $name {
-            #[diagnostic::on_unimplemented(
+        $crate::__forever_savable! {
+            $name: $savable, $crate::__private::Saved,
+            {
                 message = $message,
                 label = "needed later, but cannot be saved",
                 $(note = $way,)*
                 note = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)",
                 note = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead"
-            )]
+            }
+        }
+    };
+}
+
+/// As [`__forever_keep`], for the value of a cut point that is stored whether it is needed later or
+/// not.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_store {
+    ($name:tt: $savable:tt, $message:tt, $way:tt) => {
+        $crate::__forever_savable! {
+            $name: $savable, $crate::__private::Saved,
+            { message = $message, label = "gives a value that cannot be saved", note = $way }
+        }
+    };
+}
+
+/// As [`__forever_store`], for a message.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_receive {
+    ($name:tt: $savable:tt, $message:tt, $way:tt) => {
+        $crate::__forever_savable! {
+            $name: $savable, $crate::__private::Value,
+            { message = $message, label = "receives what cannot be saved", note = $way }
+        }
+    };
+}
+
+/// The module of [`__forever_keep`], by what a type needs and the texts of the error.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_savable {
+    ($name:tt: $savable:tt, $needed:path, { $($text:tt)* }) => {
+        mod $name {
+            #[diagnostic::on_unimplemented($($text)*)]
             #[allow(non_camel_case_types)]
             pub(super) trait $savable: Sized {
+                #[allow(dead_code)]
+                fn codec() -> $crate::__private::Codec<Self>;
+                #[allow(dead_code)]
                 fn kept(&self) -> &dyn $crate::__private::Saved
                 where
                     Self: 'static;
@@ -40,7 +80,10 @@ macro_rules! __forever_keep {
                 ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable>;
             }
             #[diagnostic::do_not_recommend]
-            impl<T: $crate::__private::Saved> $savable for T {
+            impl<T: $needed> $savable for T {
+                fn codec() -> $crate::__private::Codec<Self> {
+                    $crate::__private::Codec::new()
+                }
                 fn kept(&self) -> &dyn $crate::__private::Saved
                 where
                     Self: 'static,

@@ -8,6 +8,8 @@ use crate::error::{Error, ErrorKind};
 use crate::exact;
 use crate::exact::logs;
 use crate::exact::logs::{Logs, StoredLogs};
+use crate::guard::guarded;
+use crate::runtime::type_checks::Check;
 
 /// A value that a snapshot can hold.
 ///
@@ -75,53 +77,57 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
     }
 }
 
-/// What generated code and the runtime need of a trait that every saved type has. The functions are
-/// the trait's own, and it does not require [`Saved`]: otherwise the compiler would show a function
-/// of ours, or one error more.
-macro_rules! kept_through {
-    (declare) => {
-        #[doc(hidden)]
-        fn __saved(&self) -> &dyn $crate::frame::saved::Saved;
-
-        #[doc(hidden)]
-        fn __restore(text: &str) -> Result<Self, String>
-        where
-            Self: Sized;
-
-        #[doc(hidden)]
-        fn __kept(&self) -> &dyn $crate::frame::saved::Saved {
-            self.__saved()
-        }
-
-        #[doc(hidden)]
-        fn __get(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Self, $crate::frame::locals::Unreadable>
-        where
-            Self: Sized;
-
-        #[doc(hidden)]
-        fn __maybe(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Option<Self>, $crate::frame::locals::Unreadable>
-        where
-            Self: Sized;
-    };
-    (implement) => {
-        fn __saved(&self) -> &dyn $crate::frame::saved::Saved {
-            self
-        }
-
-        fn __restore(text: &str) -> Result<Self, String> {
-            T::restore(text)
-        }
-
-        fn __get(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Self, $crate::frame::locals::Unreadable> {
-            saved.get(name)
-        }
-
-        fn __maybe(saved: &mut $crate::frame::locals::Locals, name: &str) -> Result<Option<Self>, $crate::frame::locals::Unreadable> {
-            saved.maybe(name)
-        }
-    };
+/// How values of a type are written and read.
+///
+/// Generated code hands it to the runtime with the value of a cut point. It comes from a trait of
+/// the cut point's own, so that the error for a type without one names the cut point; what takes it
+/// requires nothing of the type.
+#[doc(hidden)]
+pub struct Codec<T> {
+    saved: fn(&T) -> &dyn Saved,
+    restore: fn(&str) -> Result<T, String>,
+    check: Check,
 }
-pub(crate) use kept_through;
+
+impl<T> Clone for Codec<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Codec<T> {}
+
+impl<T> std::fmt::Debug for Codec<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Codec<{}>", std::any::type_name::<T>())
+    }
+}
+
+impl<T: Saved> Codec<T> {
+    /// The codec of a type that can be saved.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Codec { saved: |value| value, restore: T::restore, check: |text| guarded(|| T::restore(text).map(drop)).map_err(unreadable::<T>) }
+    }
+}
+
+impl<T> Codec<T> {
+    /// The stored text of a value; debug builds verify that it can be read back.
+    pub(crate) fn save(self, value: &T) -> Result<String, String> {
+        let saved = (self.saved)(value);
+        checked(saved, saved.save())
+    }
+
+    pub(crate) fn restore(self, text: &str) -> Result<T, String> {
+        (self.restore)(text)
+    }
+
+    /// Checks that a text is a value of the type, and says what it is otherwise.
+    pub(crate) fn check(self) -> Check {
+        self.check
+    }
+}
 
 /// A value that a fiber can return: serde can write and read it, it is `Send`, and it holds no
 /// references.
@@ -134,12 +140,24 @@ pub(crate) use kept_through;
     note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or return what is needed of it; a result must also be `Send` and hold no references"
 )]
 pub trait ReturnValue: Send + 'static {
-    kept_through!(declare);
+    #[doc(hidden)]
+    fn __saved(&self) -> &dyn Saved;
+
+    #[doc(hidden)]
+    fn __restore(text: &str) -> Result<Self, String>
+    where
+        Self: Sized;
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> ReturnValue for T {
-    kept_through!(implement);
+    fn __saved(&self) -> &dyn Saved {
+        self
+    }
+
+    fn __restore(text: &str) -> Result<Self, String> {
+        T::restore(text)
+    }
 }
 
 /// The stored text of a value; debug builds verify that it can be read back.

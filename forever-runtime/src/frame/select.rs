@@ -12,10 +12,13 @@ use std::sync::Arc;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::frame::activation::Frame;
 use crate::frame::fiber::Value;
+use crate::frame::locals::Unreadable;
 use crate::frame::run::Run;
+use crate::frame::saved::{Codec, unreadable};
 use crate::frame::topics::Topics;
 use crate::frame::waits::Deadline;
 use crate::future::BoxFuture;
@@ -38,7 +41,7 @@ pub trait Arm: Send + Sync + 'static {
 /// `recv!`
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct OnMessage<K, T>(K, PhantomData<fn() -> T>);
+pub struct OnMessage<K, T>(K, Codec<T>);
 
 /// `recv!` with a timeout.
 #[doc(hidden)]
@@ -56,13 +59,13 @@ pub struct OnTime(Deadline);
 pub struct OnEnd<T>(FiberHandle<T>);
 
 #[doc(hidden)]
-pub fn on_message<K, T>(topics: K) -> OnMessage<K, T> {
-    OnMessage(topics, PhantomData)
+pub fn on_message<K, T>(topics: K, codec: Codec<T>) -> OnMessage<K, T> {
+    OnMessage(topics, codec)
 }
 
 #[doc(hidden)]
-pub fn on_message_until<K, T>(topics: K, deadline: Deadline) -> OnMessageUntil<K, T> {
-    OnMessageUntil(on_message(topics), deadline)
+pub fn on_message_until<K, T>(topics: K, deadline: Deadline, codec: Codec<T>) -> OnMessageUntil<K, T> {
+    OnMessageUntil(on_message(topics, codec), deadline)
 }
 
 #[doc(hidden)]
@@ -75,15 +78,22 @@ pub fn on_end<T>(handle: FiberHandle<T>) -> OnEnd<T> {
     OnEnd(handle)
 }
 
-impl<K: Topics, T: Value> Arm for OnMessage<K, T>
+impl<K: Topics, T: Send + 'static> Arm for OnMessage<K, T>
 where
-    K::Received<T>: Send,
+    K::Received<Box<RawValue>>: Send,
 {
-    type Value = K::Received<T>;
+    type Value = Message<K::Received<Box<RawValue>>, T>;
 
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
-        run.takes::<T>(self.0.fixed());
-        Box::pin(run.take_message::<K, T>(name, &self.0))
+        let OnMessage(topics, codec) = self;
+        run.takes(topics.fixed(), *codec);
+        Box::pin(async move {
+            let (topic, value) = run.take_message(name, topics, *codec).await?;
+            match codec.save(&value).and_then(|text| RawValue::from_string(text).map_err(|why| why.to_string())) {
+                Ok(text) => Some(Message { texts: K::received(&topic, text), value: Some(value) }),
+                Err(why) => run.halt(Exit::failed(format!("a message to `{name}` on topic `{topic}` cannot be saved: {why}"))).await,
+            }
+        })
     }
 
     fn wait(&self, wait: &mut Wait) {
@@ -91,16 +101,18 @@ where
     }
 }
 
-impl<K: Topics, T: Value> Arm for OnMessageUntil<K, T>
+impl<K: Topics, T: Send + 'static> Arm for OnMessageUntil<K, T>
 where
-    K::Received<T>: Send,
+    K::Received<Box<RawValue>>: Send,
 {
-    type Value = Option<K::Received<T>>;
+    type Value = Message<Option<K::Received<Box<RawValue>>>, T>;
 
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
         Box::pin(async move {
-            let message = self.0.ready(name, run).await;
-            (message.is_some() || run.has_passed(self.1)).then_some(message)
+            match self.0.ready(name, run).await {
+                Some(message) => Some(Message { texts: Some(message.texts), value: message.value }),
+                None => run.has_passed(self.1).then_some(Message { texts: None, value: None }),
+            }
         })
     }
 
@@ -133,6 +145,128 @@ impl<T: Value> Arm for OnEnd<T> {
     fn wait(&self, wait: &mut Wait) {
         wait.fibers.push(self.0.id().to_owned());
         wait.any_fiber = true;
+    }
+}
+
+/// What an arm has received: the stored texts, and the value of a message if there is one.
+///
+/// It is saved and read by its texts, whatever the type of the message, so that a type that cannot
+/// be saved is reported by the codec of the cut point alone. What is read has no value until
+/// [`Opened::opened`] gives it one.
+#[doc(hidden)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent, bound(serialize = "V: Serialize", deserialize = "V: Deserialize<'de>"))]
+pub struct Message<V, T> {
+    texts: V,
+    #[serde(skip)]
+    value: Option<T>,
+}
+
+impl<V: Texts, T> Message<V, T> {
+    /// What the arm gives.
+    pub fn taken(self) -> V::Of<T> {
+        self.texts.with(self.value)
+    }
+}
+
+/// The shape in which a message is received, with a stored text in the place of its value.
+#[doc(hidden)]
+pub trait Texts {
+    /// The shape with a value.
+    type Of<T>;
+
+    fn text(&self) -> Option<&RawValue>;
+
+    fn with<T>(self, value: Option<T>) -> Self::Of<T>;
+}
+
+impl Texts for Box<RawValue> {
+    type Of<T> = T;
+
+    fn text(&self) -> Option<&RawValue> {
+        Some(self)
+    }
+
+    fn with<T>(self, value: Option<T>) -> T {
+        value.expect("a message that was received or read has a value")
+    }
+}
+
+impl Texts for (String, Box<RawValue>) {
+    type Of<T> = (String, T);
+
+    fn text(&self) -> Option<&RawValue> {
+        self.1.text()
+    }
+
+    fn with<T>(self, value: Option<T>) -> (String, T) {
+        (self.0, self.1.with(value))
+    }
+}
+
+impl<V: Texts> Texts for Option<V> {
+    type Of<T> = Option<V::Of<T>>;
+
+    fn text(&self) -> Option<&RawValue> {
+        self.as_ref().and_then(V::text)
+    }
+
+    fn with<T>(self, value: Option<T>) -> Option<V::Of<T>> {
+        self.map(|texts| texts.with(value))
+    }
+}
+
+/// A value of an arm, or of the chosen one of several, that is read by the codecs of the arms.
+#[doc(hidden)]
+pub trait Opened<C>: Sized {
+    fn opened(self, codecs: C) -> Result<Self, String>;
+}
+
+impl<V: Texts, T> Opened<Codec<T>> for Message<V, T> {
+    fn opened(self, codec: Codec<T>) -> Result<Self, String> {
+        let value = self.texts.text().map(|text| codec.restore(text.get())).transpose().map_err(unreadable::<T>)?;
+        Ok(Message { value, ..self })
+    }
+}
+
+/// A value that is not a message has been read already.
+impl<A> Opened<()> for A {
+    fn opened(self, (): ()) -> Result<Self, String> {
+        Ok(self)
+    }
+}
+
+impl<A: Opened<C>, C> Opened<(C,)> for Last<A> {
+    fn opened(self, (codec,): (C,)) -> Result<Self, String> {
+        self.0.opened(codec).map(Last)
+    }
+}
+
+impl<A: Opened<C>, C, R: Opened<D>, D> Opened<(C, D)> for Either<A, R> {
+    fn opened(self, (codec, later): (C, D)) -> Result<Self, String> {
+        match self {
+            Either::This(value) => value.opened(codec).map(Either::This),
+            Either::Later(value) => value.opened(later).map(Either::Later),
+        }
+    }
+}
+
+impl<N, C> Choice<N, C> {
+    /// The choice with its value, read by the codecs of the arms.
+    pub fn opened<D>(self, codecs: D) -> Result<Self, Unreadable>
+    where
+        C: Opened<D>,
+    {
+        let chosen = self.chosen.opened(codecs).map_err(|why| Unreadable(format!("what the `select!` has received {why}")))?;
+        Ok(Choice { chosen, names: PhantomData })
+    }
+
+    /// As [`Choice::opened`], for a choice that only some cut points keep.
+    pub fn maybe_opened<D>(choice: Option<Self>, codecs: D) -> Result<Option<Self>, Unreadable>
+    where
+        C: Opened<D>,
+    {
+        choice.map(|choice| choice.opened(codecs)).transpose()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::frame::activation::Frame;
 use crate::frame::fiber::Failure;
 use crate::frame::poll::text_of_failure;
 use crate::frame::retry::Retry;
-use crate::frame::step_error::{Make, StepError, Trouble};
+use crate::frame::step_error::{FromLibraryError, Make, StepError, Trouble};
 use crate::ops::op::Op;
 use crate::runtime::events::EventKind;
 use crate::runtime::race::race;
@@ -77,11 +77,11 @@ impl<E> Attempts<E> {
     /// Makes an attempt; one that takes longer than the timeout is dropped and fails.
     pub async fn run_within<T>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
     where
-        E: From<Error> + Failure,
+        E: FromLibraryError + Failure,
     {
         let Some(limit) = self.timeout else { return self.run(body).await };
         let (late, over) = (self.late(limit), self.op.backend().sleep(limit));
-        self.run(async move { race(body, over).await.unwrap_or_else(|| Err(late.into())) }).await
+        self.run(async move { race(body, over).await.unwrap_or_else(|| Err(E::__made_of(late))) }).await
     }
 
     /// Makes an attempt of a step with `catch`: the error of the last one is a value.

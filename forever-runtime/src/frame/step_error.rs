@@ -148,6 +148,24 @@ impl From<StepError> for Stored {
 /// Conversion of an error of the library to the fiber's error type.
 pub(crate) type Make<E> = fn(Error) -> E;
 
+/// An error type of a fiber that can hold errors of the library: those with `From<Error>`.
+#[diagnostic::on_unimplemented(
+    message = "this option of a step gives an error of the library, but the fiber's error type `{Self}` cannot be made of one",
+    label = "gives an error of the library",
+    note = "implement `From<forever::Error>` for `{Self}`, return `anyhow::Result<..>`, or take the error as a value, `step!(catch, ..)`"
+)]
+pub trait FromLibraryError: Sized {
+    #[doc(hidden)]
+    fn __made_of(error: Error) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: From<Error>> FromLibraryError for E {
+    fn __made_of(error: Error) -> E {
+        error.into()
+    }
+}
+
 /// Why an attempt has no value.
 #[derive(Debug)]
 pub(crate) enum Trouble<E> {

@@ -6,13 +6,10 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::exact;
-use crate::frame::fiber::Value;
 use crate::frame::run::Run;
-use crate::frame::saved::unreadable;
+use crate::frame::saved::{Codec, unreadable};
 use crate::frame::waits::Deadline;
 use crate::runtime::exit::Exit;
-use crate::runtime::type_checks::Check;
 use crate::store::Wait;
 
 /// One topic that is a literal.
@@ -183,16 +180,15 @@ impl<S: AsRef<str>, const N: usize> IntoTopics<ManyTopics> for &[S; N] {
 
 impl Run {
     /// Registers the type that a function receives on its literal topics.
-    pub(super) fn takes<T: Value>(&self, topics: Vec<&'static str>) {
-        let check: Check = |text| exact::from_str::<T>(text).map(drop).map_err(|e| unreadable::<T>(e));
+    pub(super) fn takes<T>(&self, topics: Vec<&'static str>, codec: Codec<T>) {
         for topic in topics {
-            self.backend.takes(topic, check);
+            self.backend.takes(topic, codec.check());
         }
     }
 
-    /// The oldest message of some topics, if there is one; its consumption is part of the next
+    /// The oldest message of some topics, with its topic. Its consumption is part of the next
     /// checkpoint.
-    pub(super) async fn take_message<K: Topics, T: Value>(&self, name: &str, topics: &K) -> Option<K::Received<T>> {
+    pub(super) async fn take_message<K: Topics, T>(&self, name: &str, topics: &K, codec: Codec<T>) -> Option<(String, T)> {
         let mut oldest = None;
         for topic in topics.names() {
             match self.backend.message(topic).await {
@@ -204,13 +200,13 @@ impl Run {
             }
         }
         let (topic, seq, data) = oldest?;
-        match exact::from_str(&data) {
+        match codec.restore(&data) {
             Ok(value) => {
                 self.outbox().received = Some(seq);
-                Some(K::received(topic, value))
+                Some((topic.to_owned(), value))
             }
             Err(why) => {
-                let why = unreadable::<T>(&why);
+                let why = unreadable::<T>(why);
                 self.halt(Exit::parked(format!("a message to `{name}` on topic `{topic}` {why}; it is kept"))).await
             }
         }

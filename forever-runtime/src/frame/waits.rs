@@ -19,6 +19,7 @@ use crate::frame::activation::Frame;
 use crate::frame::arguments::save_arguments;
 use crate::frame::fiber::{Fiber, Value};
 use crate::frame::run::Run;
+use crate::frame::saved::Codec;
 use crate::frame::topics::{FixedTopic, Topics};
 use crate::future::BoxFuture;
 use crate::runtime::exit::Exit;
@@ -70,21 +71,30 @@ impl Frame {
     }
 
     /// Receives the next message of a topic; its consumption is part of the next checkpoint.
-    pub fn receive<T: Value>(&self, topic: &'static str) -> impl Future<Output = T> + Send + use<T> {
-        self.receive_on(FixedTopic(topic))
+    pub fn receive<T: Send + 'static>(&self, topic: &'static str, codec: Codec<T>) -> impl Future<Output = T> + Send + use<T> {
+        self.receive_on(FixedTopic(topic), codec)
     }
 
     /// Receives the next message of a topic, or `None` when the deadline has passed.
-    pub fn receive_until<T: Value>(&self, topic: &'static str, deadline: Deadline) -> impl Future<Output = Option<T>> + Send + use<T> {
-        self.receive_on_until(FixedTopic(topic), deadline)
+    pub fn receive_until<T: Send + 'static>(
+        &self,
+        topic: &'static str,
+        deadline: Deadline,
+        codec: Codec<T>,
+    ) -> impl Future<Output = Option<T>> + Send + use<T> {
+        self.receive_on_until(FixedTopic(topic), deadline, codec)
     }
 
     /// Receives the next message of computed topics, or of several.
-    pub fn receive_on<T: Value, K: Topics>(&self, topics: K) -> impl Future<Output = K::Received<T>> + Send + use<T, K>
+    pub fn receive_on<T: Send + 'static, K: Topics>(
+        &self,
+        topics: K,
+        codec: Codec<T>,
+    ) -> impl Future<Output = K::Received<T>> + Send + use<T, K>
     where
         K::Received<T>: Send,
     {
-        let received = self.receive_on_until::<T, K>(topics, Deadline(None));
+        let received = self.receive_on_until(topics, Deadline(None), codec);
         async move {
             match received.await {
                 Some(value) => value,
@@ -95,21 +105,22 @@ impl Frame {
 
     /// Receives the next message of computed topics, or of several, or `None` when the deadline has
     /// passed.
-    pub fn receive_on_until<T: Value, K: Topics>(
+    pub fn receive_on_until<T: Send + 'static, K: Topics>(
         &self,
         topics: K,
         deadline: Deadline,
+        codec: Codec<T>,
     ) -> impl Future<Output = Option<K::Received<T>>> + Send + use<T, K>
     where
         K::Received<T>: Send,
     {
         let (run, name) = (Arc::clone(&self.run), self.machine.name);
         async move {
-            run.takes::<T>(topics.fixed());
+            run.takes(topics.fixed(), codec);
             loop {
                 let news = run.backend.listen(&[]);
-                if let Some(message) = run.take_message::<K, T>(name, &topics).await {
-                    return Some(message);
+                if let Some((topic, message)) = run.take_message(name, &topics, codec).await {
+                    return Some(K::received(&topic, message));
                 }
                 if run.has_passed(deadline) {
                     return None;

@@ -20,9 +20,9 @@ use crate::frame::activation::Frame;
 use crate::frame::fiber::Failure;
 use crate::frame::retry::Retry;
 use crate::frame::run::Run;
-use crate::frame::saved::{Saved, checked, kept_through, unreadable};
+use crate::frame::saved::{Codec, unreadable};
 use crate::frame::step::{Attempt, Attempts};
-use crate::frame::step_error::{Make, StepError, Trouble};
+use crate::frame::step_error::{FromLibraryError, Make, StepError, Trouble};
 use crate::guard::guarded;
 use crate::ops::known::{Place, may_have_executed, unknown};
 use crate::ops::on_unknown::{OnUnknown, Policy, ask};
@@ -70,19 +70,19 @@ pub enum Next<T, E> {
     Run,
 }
 
-/// The value of an effect. The ledger stores it whether the function uses it later or not.
-#[diagnostic::on_unimplemented(
-    message = "the value of an effect is stored as its result, but `{Self}` cannot be saved",
-    label = "the value of this effect cannot be saved",
-    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or end the body with what is needed later: `{{ charge(op.id()).await?; }}` gives nothing"
-)]
-pub trait Stored {
-    kept_through!(declare);
+/// The timeout of an effect whose error type can hold the error of a timeout.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Timeout<E> {
+    limit: Duration,
+    make: Make<E>,
 }
 
-#[diagnostic::do_not_recommend]
-impl<T: Saved> Stored for T {
-    kept_through!(implement);
+/// Made apart from the effect, so that the compiler reports an error type that cannot at the
+/// timeout.
+#[doc(hidden)]
+pub fn timeout<E: FromLibraryError>(limit: Duration) -> Timeout<E> {
+    Timeout { limit, make: E::__made_of }
 }
 
 /// A step's value, of the type that its `on_unknown` is for.
@@ -200,12 +200,9 @@ impl<E> Effect<E> {
     }
 
     /// Sets the timeout of each attempt.
-    pub fn within(mut self, limit: Duration) -> Self
-    where
-        E: From<Error>,
-    {
-        self.make = Some(<E as From<Error>>::from);
-        self.within_caught(limit)
+    pub fn within(mut self, timeout: Timeout<E>) -> Self {
+        self.make = Some(timeout.make);
+        self.within_caught(timeout.limit)
     }
 
     /// Sets the timeout of each attempt of a step with `catch`.
@@ -220,11 +217,11 @@ impl<E> Effect<E> {
     }
 
     /// Returns what the step does next; never ready if the step parks or interrupts the fiber.
-    pub async fn next<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, E>
+    pub async fn next<T>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>, codec: Codec<T>) -> Next<T, E>
     where
         E: Failure + fmt::Display,
     {
-        match self.decide(on_unknown).await {
+        match self.decide(on_unknown, codec).await {
             Next::Value(value) => Next::Value(value),
             Next::Run => Next::Run,
             Next::Error(trouble) => Next::Error(self.own(trouble).await),
@@ -232,27 +229,27 @@ impl<E> Effect<E> {
     }
 
     /// As [`next`](Effect::next), for a step with `catch`.
-    pub async fn next_caught<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, StepError>
+    pub async fn next_caught<T>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>, codec: Codec<T>) -> Next<T, StepError>
     where
         E: Failure + fmt::Display,
     {
-        match self.decide(on_unknown).await {
+        match self.decide(on_unknown, codec).await {
             Next::Value(value) => Next::Value(value),
             Next::Run => Next::Run,
             Next::Error(trouble) => Next::Error(self.caught(trouble)),
         }
     }
 
-    async fn decide<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, Trouble<E>>
+    async fn decide<T>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>, codec: Codec<T>) -> Next<T, Trouble<E>>
     where
         E: Failure + fmt::Display,
     {
-        let next = self.proceed(on_unknown).await;
+        let next = self.proceed(on_unknown, codec).await;
         self.run_of().ops.has_decided(self.op().id());
         next
     }
 
-    async fn proceed<T: Stored>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>) -> Next<T, Trouble<E>>
+    async fn proceed<T>(&mut self, on_unknown: &mut OnUnknown<'_, T, E>, codec: Codec<T>) -> Next<T, Trouble<E>>
     where
         E: Failure + fmt::Display,
     {
@@ -266,11 +263,11 @@ impl<E> Effect<E> {
                 self.start().await;
                 return self.begin();
             }
-            Standing::Ended => return self.ended().await,
+            Standing::Ended => return self.ended(codec).await,
             Standing::Unknown(why, trouble) => (why, trouble),
         };
         let record = self.op().record();
-        self.run_of().backend.gives(self.function, self.op().step(), is_a::<T>);
+        self.run_of().backend.gives(self.function, self.op().step(), codec.check());
         match &mut on_unknown.0 {
             Policy::Retry => self.again(trouble).await,
             Policy::Park => self.park(may_have_executed(&record, &why)).await,
@@ -278,7 +275,7 @@ impl<E> Effect<E> {
             Policy::Check(check) => {
                 let run = self.run_of();
                 match ask(check, self.op(), &run).await {
-                    Ok(Some(value)) => match self.done(&value).await {
+                    Ok(Some(value)) => match self.done(&value, codec).await {
                         Ok(()) => Next::Value(value),
                         Err(why) => run.halt(Exit::failed(why)).await,
                     },
@@ -290,11 +287,11 @@ impl<E> Effect<E> {
     }
 
     /// Makes an attempt. At its timeout the body is dropped, and the outcome is unknown.
-    pub async fn run<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, E>
+    pub async fn run<T>(&mut self, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Attempt<T, E>
     where
         E: fmt::Display,
     {
-        match self.attempt(body).await {
+        match self.attempt(body, codec).await {
             Attempt::Done(value) => Attempt::Done(value),
             Attempt::Again => Attempt::Again,
             Attempt::Failed(trouble) => Attempt::Failed(self.own(trouble).await),
@@ -302,18 +299,18 @@ impl<E> Effect<E> {
     }
 
     /// As [`run`](Effect::run), for a step with `catch`.
-    pub async fn run_caught<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, StepError>
+    pub async fn run_caught<T>(&mut self, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Attempt<T, StepError>
     where
         E: Failure + fmt::Display,
     {
-        match self.attempt(body).await {
+        match self.attempt(body, codec).await {
             Attempt::Done(value) => Attempt::Done(value),
             Attempt::Again => Attempt::Again,
             Attempt::Failed(trouble) => Attempt::Failed(self.caught(trouble)),
         }
     }
 
-    async fn attempt<T: Stored>(&mut self, body: impl Future<Output = Result<T, E>>) -> Attempt<T, Trouble<E>>
+    async fn attempt<T>(&mut self, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Attempt<T, Trouble<E>>
     where
         E: fmt::Display,
     {
@@ -333,7 +330,7 @@ impl<E> Effect<E> {
             }
         };
         match result {
-            Ok(value) => match self.done(&value).await {
+            Ok(value) => match self.done(&value, codec).await {
                 Ok(()) => Attempt::Done(value),
                 Err(why) => self.run_of().halt(Exit::failed(why)).await,
             },
@@ -448,7 +445,7 @@ impl<E> Effect<E> {
     }
 
     /// The stored outcome.
-    async fn ended<T: Stored>(&mut self) -> Next<T, Trouble<E>> {
+    async fn ended<T>(&mut self, codec: Codec<T>) -> Next<T, Trouble<E>> {
         let record = self.op().record();
         let text = record.outcome.clone().unwrap_or_default();
         let run = self.run_of();
@@ -457,7 +454,7 @@ impl<E> Effect<E> {
             let message = format!("operation `{}` of step `{}` has failed: {text}", record.id, record.step);
             return Next::Error(Trouble::Library(Error::new(ErrorKind::OpFailed, message)));
         }
-        let read = guarded(|| T::__restore(&text));
+        let read = guarded(|| codec.restore(&text));
         match read {
             Ok(value) => {
                 run.ops.settle(&record);
@@ -485,8 +482,8 @@ impl<E> Effect<E> {
     }
 
     /// Settles the operation with a value, which is stored with the checkpoint.
-    async fn done<T: Stored>(&self, value: &T) -> Result<(), String> {
-        let text = guarded(|| checked(value.__saved(), value.__saved().save()));
+    async fn done<T>(&self, value: &T, codec: Codec<T>) -> Result<(), String> {
+        let text = guarded(|| codec.save(value));
         let text = text.map_err(|why| format!("the value of step `{}` cannot be saved: {why}", self.op().step()))?;
         self.settle(OpState::Completed, text).await;
         Ok(())
@@ -512,11 +509,6 @@ impl<E> Effect<E> {
     fn run_of(&self) -> Arc<Run> {
         Arc::clone(&self.op().shared.run)
     }
-}
-
-/// Whether a text can be read as a value of type `T`.
-fn is_a<T: Stored>(text: &str) -> Result<(), String> {
-    guarded(|| T::__restore(text).map(drop)).map_err(unreadable::<T>)
 }
 
 impl<E> fmt::Debug for Effect<E> {

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use crate::error::{Error, chain};
 use crate::frame::fiber::Failure;
 use crate::frame::run::Run;
+use crate::frame::step_error::FromLibraryError;
 use crate::future::BoxFuture;
 use crate::ops::op::Op;
 use crate::runtime::race::race;
@@ -65,10 +66,10 @@ impl<T, E> OnUnknown<'_, T, E> {
 }
 
 #[allow(non_upper_case_globals, reason = "as above")]
-impl<T, E: From<Error>> OnUnknown<'_, T, E> {
+impl<T, E: FromLibraryError> OnUnknown<'_, T, E> {
     /// Ends the step in an error of kind [`OpUnknown`](crate::ErrorKind::OpUnknown), which the
     /// program can handle. In the ledger the operation stays `started` until it is resolved.
-    pub const Fail: Self = OnUnknown(Policy::Fail(<E as From<Error>>::from));
+    pub const Fail: Self = OnUnknown(Policy::Fail(E::__made_of));
 }
 
 impl<'a, T, E> OnUnknown<'a, T, E> {

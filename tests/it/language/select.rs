@@ -50,6 +50,55 @@ fn a_snapshot_names_the_arm_and_what_is_waited_for() {
     assert!(late.snapshots[1].contains(r#""text chosen":{"sleep":null}"#), "{}", late.snapshots[1]);
 }
 
+/// A number whose text in a snapshot is an escape, if it was negative.
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+#[serde(from = "f64", into = "f64")]
+struct Reading(f64);
+
+impl From<f64> for Reading {
+    fn from(value: f64) -> Self {
+        Reading(if value < 0.0 { f64::NAN } else { value })
+    }
+}
+
+impl From<Reading> for f64 {
+    fn from(reading: Reading) -> Self {
+        reading.0
+    }
+}
+
+twin! {
+    async fn escaped(io, n: u32) -> anyhow::Result<String> {
+        let text = select! {
+            reading: Reading = recv!("reading") => {
+                step!("read", io.did("read", ()).await?);
+                format!("{}", reading.0)
+            }
+            (topic, inner): (String, Option<Option<u8>>) = recv!(["inner", "other"]) => {
+                step!("look", io.did(topic.clone(), ()).await?);
+                format!("{topic} {inner:?}")
+            }
+            perhaps: Option<Option<u8>> = recv!("perhaps", timeout = SHORT * n) => {
+                step!("wait", io.did(format!("{perhaps:?}"), ()).await?);
+                format!("{perhaps:?}")
+            }
+        };
+        step!(io.did(format!("after {text}"), ()).await?);
+        Ok(text)
+    }
+}
+
+#[test]
+fn a_message_whose_text_has_escapes_comes_back_as_it_was() {
+    let given = |topic, value: serde_json::Value| same_with(Letters::default().with(topic, value), || escaped(1)).outcome;
+    assert_eq!(given("reading", (-1).into()), r#"Completed("NaN")"#);
+    assert_eq!(given("reading", 2.5.into()), r#"Completed("2.5")"#);
+    assert_eq!(given("inner", serde_json::Value::Null), r#"Completed("inner None")"#);
+    assert_eq!(given("other", 7.into()), r#"Completed("other Some(Some(7))")"#);
+    assert_eq!(given("perhaps", serde_json::Value::Null), r#"Completed("Some(None)")"#);
+    assert_eq!(same(|| escaped(1)).outcome, r#"Completed("None")"#);
+}
+
 twin! {
     async fn everywhere(io, n: u32) -> anyhow::Result<u32> {
         let mut sum = 0;
