@@ -36,6 +36,23 @@ fn the_arguments_of_what_a_loop_goes_over_are_evaluated_once() {
 }
 
 #[test]
+fn a_slice_of_what_has_no_name_is_taken_again_from_the_whole() {
+    let looped = |over: &str| at_s(&format!("for x in {over} {{ step!(\"s\", b(x)); n += 1; }}"));
+    assert_eq!(looped("&rows()[n..]"), "n, rows(), n#2, rows()[n..] at");
+    assert_eq!(looped("&[\"law\", \"tax\"][n..]"), "n, n#2, [\"law\",\"tax\"][n..] at");
+}
+
+#[test]
+fn fields_that_each_arm_moves_in_an_order_of_its_own_are_not_asked_to_be_copies() {
+    let arm = |first: u32, later: u32| {
+        format!("{{ let x = p.{first}; step!(b(x)); let y = p.{later}; step!(b(y)); c(x, y); }}")
+    };
+    let made = expansion(&format!("match n {{ 0 => {} _ => {} }}", arm(0, 1), arm(1, 0)));
+    assert!(!made.contains("only_copied(&"), "{made}");
+    assert!(made.contains("only_fields"), "{made}");
+}
+
+#[test]
 fn a_copy_out_of_a_borrow_is_a_value() {
     assert_eq!(at_s("let &x = &p.0; step!(\"s\", b()); c(x);"), "x");
     assert_eq!(at_s("match &o { &Some(x) => { step!(\"s\", b()); c(x); } None => {} }"), "x");
