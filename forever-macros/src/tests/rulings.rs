@@ -44,9 +44,7 @@ fn a_slice_of_what_has_no_name_is_taken_again_from_the_whole() {
 
 #[test]
 fn fields_that_each_arm_moves_in_an_order_of_its_own_are_not_asked_to_be_copies() {
-    let arm = |first: u32, later: u32| {
-        format!("{{ let x = p.{first}; step!(b(x)); let y = p.{later}; step!(b(y)); c(x, y); }}")
-    };
+    let arm = |first: u32, later: u32| format!("{{ let x = p.{first}; step!(b(x)); let y = p.{later}; step!(b(y)); c(x, y); }}");
     let made = expansion(&format!("match n {{ 0 => {} _ => {} }}", arm(0, 1), arm(1, 0)));
     assert!(!made.contains("only_copied(&"), "{made}");
     assert!(made.contains("only_fields"), "{made}");
