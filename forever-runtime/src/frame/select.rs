@@ -82,7 +82,7 @@ impl<K: Topics, T: Send + 'static> Arm for OnMessage<K, T>
 where
     K::Received<Box<RawValue>>: Send,
 {
-    type Value = Message<K::Received<Box<RawValue>>, T>;
+    type Value = ReceivedMessage<K::Received<Box<RawValue>>, T>;
 
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
         let OnMessage(topics, codec) = self;
@@ -90,7 +90,7 @@ where
         Box::pin(async move {
             let (topic, value) = run.take_message(name, topics, *codec).await?;
             match codec.save(&value).and_then(|text| RawValue::from_string(text).map_err(|why| why.to_string())) {
-                Ok(text) => Some(Message { texts: K::received(&topic, text), value: Some(value) }),
+                Ok(text) => Some(ReceivedMessage { texts: K::received(&topic, text), value: Some(value) }),
                 Err(why) => run.halt(Exit::failed(format!("a message to `{name}` on topic `{topic}` cannot be saved: {why}"))).await,
             }
         })
@@ -105,13 +105,13 @@ impl<K: Topics, T: Send + 'static> Arm for OnMessageUntil<K, T>
 where
     K::Received<Box<RawValue>>: Send,
 {
-    type Value = Message<Option<K::Received<Box<RawValue>>>, T>;
+    type Value = ReceivedMessage<Option<K::Received<Box<RawValue>>>, T>;
 
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
         Box::pin(async move {
             match self.0.ready(name, run).await {
-                Some(message) => Some(Message { texts: Some(message.texts), value: message.value }),
-                None => run.has_passed(self.1).then_some(Message { texts: None, value: None }),
+                Some(message) => Some(ReceivedMessage { texts: Some(message.texts), value: message.value }),
+                None => run.has_passed(self.1).then_some(ReceivedMessage { texts: None, value: None }),
             }
         })
     }
@@ -156,13 +156,13 @@ impl<T: Value> Arm for OnEnd<T> {
 #[doc(hidden)]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent, bound(serialize = "V: Serialize", deserialize = "V: Deserialize<'de>"))]
-pub struct Message<V, T> {
+pub struct ReceivedMessage<V, T> {
     texts: V,
     #[serde(skip)]
     value: Option<T>,
 }
 
-impl<V: Texts, T> Message<V, T> {
+impl<V: MessageShape, T> ReceivedMessage<V, T> {
     /// What the arm gives.
     pub fn taken(self) -> V::Of<T> {
         self.texts.with(self.value)
@@ -171,7 +171,7 @@ impl<V: Texts, T> Message<V, T> {
 
 /// The shape in which a message is received, with a stored text in the place of its value.
 #[doc(hidden)]
-pub trait Texts {
+pub trait MessageShape {
     /// The shape with a value.
     type Of<T>;
 
@@ -180,7 +180,7 @@ pub trait Texts {
     fn with<T>(self, value: Option<T>) -> Self::Of<T>;
 }
 
-impl Texts for Box<RawValue> {
+impl MessageShape for Box<RawValue> {
     type Of<T> = T;
 
     fn text(&self) -> Option<&RawValue> {
@@ -192,7 +192,7 @@ impl Texts for Box<RawValue> {
     }
 }
 
-impl Texts for (String, Box<RawValue>) {
+impl MessageShape for (String, Box<RawValue>) {
     type Of<T> = (String, T);
 
     fn text(&self) -> Option<&RawValue> {
@@ -204,7 +204,7 @@ impl Texts for (String, Box<RawValue>) {
     }
 }
 
-impl<V: Texts> Texts for Option<V> {
+impl<V: MessageShape> MessageShape for Option<V> {
     type Of<T> = Option<V::Of<T>>;
 
     fn text(&self) -> Option<&RawValue> {
@@ -222,10 +222,10 @@ pub trait Opened<C>: Sized {
     fn opened(self, codecs: C) -> Result<Self, String>;
 }
 
-impl<V: Texts, T> Opened<Codec<T>> for Message<V, T> {
+impl<V: MessageShape, T> Opened<Codec<T>> for ReceivedMessage<V, T> {
     fn opened(self, codec: Codec<T>) -> Result<Self, String> {
         let value = self.texts.text().map(|text| codec.restore(text.get())).transpose().map_err(unreadable::<T>)?;
-        Ok(Message { value, ..self })
+        Ok(ReceivedMessage { value, ..self })
     }
 }
 
