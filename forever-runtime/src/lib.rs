@@ -186,7 +186,7 @@ pub mod __private {
     pub use crate::frame::step_error::StepError;
     pub use crate::frame::topics::{FixedTopic, FixedTopics, IntoTopics};
     pub use crate::frame::waits::Deadline;
-    pub use crate::ops::effect::{Effect, Gives, Key, Next, Timeout, timeout};
+    pub use crate::ops::effect::{Effect, Gives, Key, Next, timeout};
     pub use crate::ops::on_unknown::{Made, NotMade, OnUnknown, Probe};
 
     /// What is left of a variable after fields of it were moved out.

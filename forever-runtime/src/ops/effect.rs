@@ -70,19 +70,11 @@ pub enum Next<T, E> {
     Run,
 }
 
-/// The timeout of an effect whose error type can hold the error of a timeout.
+/// A timeout, and how its error becomes one of the fiber's. Made apart from the effect, so that the
+/// compiler reports an error type for which there is no such way at the timeout.
 #[doc(hidden)]
-#[derive(Debug)]
-pub struct Timeout<E> {
-    limit: Duration,
-    make: Make<E>,
-}
-
-/// Made apart from the effect, so that the compiler reports an error type that cannot at the
-/// timeout.
-#[doc(hidden)]
-pub fn timeout<E: FromLibraryError>(limit: Duration) -> Timeout<E> {
-    Timeout { limit, make: E::__made_of }
+pub fn timeout<E: FromLibraryError>(limit: Duration) -> (Duration, fn(Error) -> E) {
+    (limit, E::__made_of)
 }
 
 /// A step's value, of the type that its `on_unknown` is for.
@@ -200,9 +192,9 @@ impl<E> Effect<E> {
     }
 
     /// Sets the timeout of each attempt.
-    pub fn within(mut self, timeout: Timeout<E>) -> Self {
-        self.make = Some(timeout.make);
-        self.within_caught(timeout.limit)
+    pub fn within(mut self, (limit, make): (Duration, fn(Error) -> E)) -> Self {
+        self.make = Some(make);
+        self.within_caught(limit)
     }
 
     /// Sets the timeout of each attempt of a step with `catch`.
