@@ -2,10 +2,10 @@
 //! packages (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for other clients. Use
 //! it through the `forever` crate, as `forever::serve` (feature `server`).
 //!
-//! The server stores nothing of a chat. A connection shows logs of turns (`subscriptions`), which are
-//! the same for all clients, and subscribes to the chat's other events. So it may break at any
-//! moment, and the next connection continues. `auth` authorizes, `quota` and `token_bucket`
-//! limit connections and requests; `protocol` has its JSON, of which
+//! The server stores nothing of a chat. A connection shows logs of turns (`subscriptions`), which
+//! are the same for all clients, and subscribes to the chat's other events. So it may break at any
+//! moment, and the next connection continues. `auth` authorizes, `quota` and `token_bucket` limit
+//! connections and requests; `protocol` has the frames, of which
 //! docs/guide/src/reference/wire.md is the reference; `transport` is the HTTP transport of the AI
 //! SDK.
 #![forbid(unsafe_code)]
@@ -195,8 +195,9 @@ impl Server {
         self
     }
 
-    /// Sets the maximum number of connections, over all agents. Defaults to 10 000. Further ones are
-    /// refused with 503.
+    /// Sets the maximum number of connections, over all agents. Defaults to 10 000.
+    ///
+    /// Further ones are refused with 503.
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self
@@ -273,8 +274,8 @@ impl Server {
 
     /// Adds a method of a class that clients may call, as `agent.call(name, args)`.
     ///
-    /// If it returns a [`Rejection`], the client receives the reason; for any other error, only that
-    /// the call failed.
+    /// If it returns a [`Rejection`], the client receives the reason; for any other error, only
+    /// that the call failed.
     pub fn callable<A, F, B>(mut self, name: impl Into<String>, call: F) -> Self
     where
         A: ChatAgent,
