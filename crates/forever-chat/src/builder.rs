@@ -10,7 +10,7 @@ use crate::chat_agent::ChatAgent;
 use crate::interactions::PendingInteractions;
 use crate::registry::ChatRegistry;
 
-/// ChatRegistry, as methods of [`Builder`]. The prelude has it.
+/// Chats, as methods of [`Builder`]. The prelude has it.
 pub trait ChatBuilder: Sized {
     /// Registers a class of chat agents, as [`Builder::agent`] does.
     fn chat_agent<A: ChatAgent>(self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self;

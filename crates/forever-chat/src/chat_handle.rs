@@ -17,7 +17,7 @@ use crate::registry::registry;
 use crate::status::TurnStatus;
 use crate::tools::{Author, ToolAnswer, ToolAnswered, ToolCallRef, answer_detached};
 
-/// ChatRegistry, as methods of the [`AgentHandle`] of a [`ChatAgent`]. The prelude has it.
+/// Chats, as methods of the [`AgentHandle`] of a [`ChatAgent`]. The prelude has it.
 pub trait ChatHandle {
     /// Stores messages and requests an answer to them. A message whose id is stored replaces that
     /// one; others are appended.

@@ -103,7 +103,7 @@ impl Feeds {
     }
 
     /// The chats that have listeners.
-    pub(super) fn registry(&self) -> Vec<AgentId> {
+    pub(super) fn chats(&self) -> Vec<AgentId> {
         self.feeds().keys().cloned().collect()
     }
 

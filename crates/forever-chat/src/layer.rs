@@ -1,4 +1,4 @@
-//! ChatRegistry as a layer of the runtime: what they register, and what they do when it opens.
+//! Chats as a layer of the runtime: what they register, and what they do when it opens.
 use std::sync::Arc;
 
 use forever_runtime::__layers::{Engine, EngineAgents, Functions, Layer, Slot, chain};
