@@ -1,5 +1,5 @@
 //! CORS headers for pages of other origins (<https://fetch.spec.whatwg.org/#http-cors-protocol>):
-//! pages that the auth allows may read responses.
+//! pages that are allowed may read responses.
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) async fn tell(State(served): State<Arc<Served>>, request: Request, ne
     let page = match page {
         Ok(page) => page,
         Err(refused) if asks_first => return Failed::from(refused).into_response(),
-        // The auth refuses the request with a reason.
+        // The request is refused with a reason.
         Err(_) => return next.run(request).await,
     };
     let mut answer = if asks_first {

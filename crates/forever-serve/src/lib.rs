@@ -72,11 +72,11 @@ struct Limits {
     connections_per_agent: usize,
     /// Maximum number of connections.
     connections: usize,
-    /// TokenBucket limit of one connection: frames.
+    /// Rate limit of one connection: frames.
     rate: RateLimit,
-    /// TokenBucket limit of one agent: frames, connections and requests.
+    /// Rate limit of one agent: frames, connections and requests.
     agent_rate: RateLimit,
-    /// TokenBucket limit of new agents of one address.
+    /// Rate limit of new agents of one address.
     new_agents: RateLimit,
     /// Maximum size of the conversation that is sent to a client, in bytes.
     conversation: usize,

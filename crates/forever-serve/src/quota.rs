@@ -32,7 +32,7 @@ struct State {
     agents: HashMap<Key, Quota>,
     /// Number of conversations, over all agents, that are being sent.
     readings: usize,
-    /// TokenBucket limits of new agents, by address.
+    /// Rate limits of new agents, by address.
     addresses: HashMap<Option<IpAddr>, TokenBucket>,
     /// Whether the task that removes unused entries runs.
     is_swept: bool,

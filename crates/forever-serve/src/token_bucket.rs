@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// TokenBucket limit: refill per second, and burst.
+/// Rate limit: refill per second, and burst.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RateLimit {
     pub(super) per_second: u32,
