@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use forever::prelude::*;
-use forever::serve::{Refused, RequestKind};
+use forever::serve::{Rejection, RequestKind};
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, MESSAGES, RESPONSE, types};
@@ -182,12 +182,12 @@ async fn each_kind_of_request_is_authorized_and_a_frame_that_is_refused_is_answe
     let asked = Arc::clone(&seen);
     let up = place
         .up_with(|server| {
-            server.authorize(move |asking| {
-                assert_eq!(asking.name, "ada");
-                assert!(asking.headers.contains_key("host") && asking.client.is_some());
-                asked.lock().unwrap().push(asking.kind.clone());
-                let may = asking.kind.is_read() || asking.headers.contains_key("x-writer");
-                async move { if may { Ok(()) } else { Err(Refused::forbidden("readers do not write")) } }
+            server.authorize(move |request| {
+                assert_eq!(request.name, "ada");
+                assert!(request.headers.contains_key("host") && request.client.is_some());
+                asked.lock().unwrap().push(request.kind.clone());
+                let may = request.kind.is_read() || request.headers.contains_key("x-writer");
+                async move { if may { Ok(()) } else { Err(Rejection::forbidden("readers do not write")) } }
             })
         })
         .await;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forever::prelude::*;
-use forever::serve::{Refused, Server};
+use forever::serve::{Rejection, Server};
 use forever::{Agent, AgentHandle};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn callables(server: Server, gates: Gates, under: Under) -> Server {
             Ok(json!({ "of": agent.name(), "sum": numbers.iter().sum::<u64>() }))
         })
         .callable("fail", async |_: AgentHandle<Scripted>, _| Err("a secret of the program at /etc/secret".into()))
-        .callable("refuse", async |_: AgentHandle<Scripted>, _| Err(Refused::forbidden("not on Sundays").into()))
+        .callable("refuse", async |_: AgentHandle<Scripted>, _| Err(Rejection::forbidden("not on Sundays").into()))
         .callable("slow", move |_: AgentHandle<Scripted>, args| {
             let (gates, way) = (gates.clone(), under.way());
             async move {

@@ -50,7 +50,7 @@ async fn whoever_lets_in_all_pages_gives_none_a_persons_credentials() {
 async fn browsers_that_ask_first_are_answered_by_the_origin_alone() {
     let place = Place::new();
     let refuses = |server: forever::serve::Server| {
-        server.allow_origins(["https://app.example"]).authorize(async |_| Err(forever::serve::Refused::unauthorized("who are you?")))
+        server.allow_origins(["https://app.example"]).authorize(async |_| Err(forever::serve::Rejection::unauthorized("who are you?")))
     };
     let up = place.up_with(refuses).await;
     let asks = |origin| [("origin", origin), ("access-control-request-method", "GET"), ("access-control-request-headers", "authorization")];

@@ -172,7 +172,7 @@ async fn an_id_of_a_turn_may_need_to_be_written_in_percents() {
 #[tokio::test]
 async fn a_client_that_goes_gives_its_place_back_before_the_turn_ends() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(1)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(1)).await;
     asked(&up, "r1", &json!({ "script": [{ "say": "a " }, { "wait": "half" }] })).await;
     let mut first = Events::of(up.address, "ada", "r1", None).await;
     first.some(3).await;

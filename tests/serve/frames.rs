@@ -131,7 +131,7 @@ async fn no_frame_harms_another_client_or_tells_of_another_agent() {
     let up = place
         .up_with(|server| {
             server
-                .max_connections(2)
+                .max_connections_per_agent(2)
                 .max_frame(64 << 10)
                 .max_rate(100_000, 100_000)
                 .max_agent_rate(100_000, 100_000)

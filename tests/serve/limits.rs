@@ -19,7 +19,7 @@ async fn refused(up: &Up, agent: &str) -> (u16, String) {
 #[tokio::test]
 async fn an_agent_has_so_many_connections_and_no_more() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(2)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(2)).await;
     let (one, two) = (up.settled("ada").await, up.settled("ada").await);
     let (status, said) = refused(&up, "ada").await;
     assert_eq!((status, said.as_str()), (429, r#"{"error":"this agent has too many connections"}"#));
@@ -40,7 +40,7 @@ async fn an_agent_has_so_many_connections_and_no_more() {
 #[tokio::test]
 async fn there_are_so_many_connections_in_all_event_streams_among_them() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections_in_all(2)).await;
+    let up = place.up_with(|server| server.max_connections(2)).await;
     let mut one = up.settled("ada").await;
     one.ask("r1", json!({ "script": [{ "say": "a " }, { "wait": "half" }] })).await;
     place.gates.reached("half").await;
@@ -62,7 +62,7 @@ async fn there_are_so_many_connections_in_all_event_streams_among_them() {
 #[tokio::test]
 async fn what_is_refused_takes_no_place() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(1).max_connections_in_all(1)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(1).max_connections(1)).await;
     for _ in 0..5 {
         assert_eq!(up.get("/agents/chat-agent/ada").await.status, 426);
         assert_eq!(up.get("/agents/chat-agent/ada/stream/none").await.status, 404);
@@ -228,7 +228,7 @@ async fn a_client_waits_for_so_many_calls_and_no_more() {
 #[tokio::test]
 async fn who_is_silent_for_too_long_is_gone() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(2).ping_interval(Duration::from_millis(20))).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(2).ping_interval(Duration::from_millis(20))).await;
     // One that answers pings, by taking what it is sent, and one that does nothing.
     let mut there = up.settled("ada").await;
     let mut silent = Raw::upgraded(up.address, "/agents/chat-agent/ada").await;
@@ -269,7 +269,7 @@ async fn the_head_of_a_request_has_so_much_time() {
 #[tokio::test]
 async fn conversations_that_nobody_takes_have_places_of_their_own() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(2).max_connections_in_all(3)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(2).max_connections(3)).await;
     // More than sockets hold.
     let long = forever::chat::message::UiMessage::user("m", "x".repeat(16 << 20));
     for agent in ["ada", "bob"] {

@@ -2,9 +2,9 @@
 //!
 //! Every wait is for something that has to happen, and fails after `support::PATIENCE`; none is for time to pass.
 mod answered;
+mod auth;
 mod calls;
 mod cors;
-mod door;
 mod events;
 mod frames;
 mod handshake;

@@ -226,7 +226,7 @@ async fn upgrades_that_are_not_right_upgrade_nothing() {
 #[tokio::test]
 async fn sockets_that_stand_open_or_half_open_keep_nobody_out() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(1).max_connections_in_all(50)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(1).max_connections(50)).await;
     let mut open = Vec::new();
     for n in 0..300 {
         let mut socket = TcpStream::connect(up.address).await.unwrap();

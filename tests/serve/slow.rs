@@ -51,7 +51,7 @@ async fn resumed(up: &Up) {
 #[tokio::test]
 async fn who_takes_nothing_is_closed_and_asks_for_the_rest_and_nobody_else_waits() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(2).send_timeout(Duration::from_millis(300))).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(2).send_timeout(Duration::from_millis(300))).await;
     let mut raw = stuck(&up, "r1").await;
     place.gates.reached("start").await;
     // Another of the same agent, and one of another, which have all of theirs while the first takes nothing.

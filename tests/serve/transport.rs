@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use forever::chat::message::UiMessage;
 use forever::prelude::*;
-use forever::serve::{Refused, RequestKind, Server};
+use forever::serve::{Rejection, RequestKind, Server};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -605,8 +605,8 @@ async fn hostile_bodies_are_refused_with_a_reason_and_store_nothing() {
 async fn a_client_without_authorization_neither_asks_nor_resumes_nor_cancels() {
     let place = Place::new();
     let knows = |server: Server| {
-        server.allow_origins(["https://app.example"]).authorize(async |asking| {
-            if asking.headers.contains_key("authorization") { Ok(()) } else { Err(Refused::unauthorized("log in first")) }
+        server.allow_origins(["https://app.example"]).authorize(async |request| {
+            if request.headers.contains_key("authorization") { Ok(()) } else { Err(Rejection::unauthorized("log in first")) }
         })
     };
     let up = place.up_with(knows).await;
@@ -636,9 +636,9 @@ async fn what_a_post_asks_for_is_authorized_by_its_kind() {
     let kinds: Arc<Mutex<Vec<RequestKind>>> = Arc::default();
     let seen = Arc::clone(&kinds);
     let decides = move |server: Server| {
-        server.authorize(move |asking| {
-            seen.lock().unwrap().push(asking.kind.clone());
-            async move { if asking.kind == RequestKind::Approve { Err(Refused::forbidden("ask a lead")) } else { Ok(()) } }
+        server.authorize(move |request| {
+            seen.lock().unwrap().push(request.kind.clone());
+            async move { if request.kind == RequestKind::Approve { Err(Rejection::forbidden("ask a lead")) } else { Ok(()) } }
         })
     };
     let up = place.up_with(decides).await;
@@ -662,7 +662,7 @@ async fn what_a_post_asks_for_is_authorized_by_its_kind() {
 #[tokio::test]
 async fn a_response_takes_a_place_among_the_connections_until_it_ends() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(1).send_timeout(std::time::Duration::from_millis(300))).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(1).send_timeout(std::time::Duration::from_millis(300))).await;
     let ask = asks(&[user("u1", "hi")], &json!({ "script": [{ "say": "w0 " }, { "wait": "half" }] }));
     let mut answer = post(&up, &ask).await;
     answer.until("w0 ").await;

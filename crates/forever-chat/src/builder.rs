@@ -7,8 +7,8 @@ use forever_runtime::{AgentHandle, Builder, Forever};
 
 use crate::agent_loop::AgentLoop;
 use crate::chat_agent::ChatAgent;
-use crate::chats::Chats;
 use crate::interactions::PendingInteractions;
+use crate::registry::ChatRegistry;
 
 /// Chats, as methods of [`Builder`]. The prelude has it.
 pub trait ChatBuilder: Sized {
@@ -33,24 +33,24 @@ pub trait ChatBuilder: Sized {
 
 impl ChatBuilder for Builder {
     fn chat_agent<A: ChatAgent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
-        layer::<Chats>(&mut self).classes.add::<A>();
+        layer::<ChatRegistry>(&mut self).classes.add::<A>();
         self.agent(make)
     }
 
     fn agent_loop(mut self, looped: AgentLoop) -> Self {
-        layer::<Chats>(&mut self).has_loop = true;
+        layer::<ChatRegistry>(&mut self).has_loop = true;
         self.resource(looped)
     }
 
     fn turn_batching(mut self, chunks: usize, pause: Duration) -> Self {
-        let batching = &mut layer::<Chats>(&mut self).settings.batching;
+        let batching = &mut layer::<ChatRegistry>(&mut self).settings.batching;
         batching.chunks = chunks.max(1);
         batching.pause = pause;
         self
     }
 
     fn replay_retention(mut self, keep: Duration) -> Self {
-        layer::<Chats>(&mut self).settings.replay = keep;
+        layer::<ChatRegistry>(&mut self).settings.replay = keep;
         self
     }
 }

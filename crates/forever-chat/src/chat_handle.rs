@@ -8,12 +8,12 @@ use forever_runtime::{AgentHandle, Error, ErrorKind, Result};
 
 use crate::answer::{cancel_fiber, read_messages};
 use crate::chat_agent::ChatAgent;
-use crate::chats::chats;
 use crate::feed::{ChatEvent, ChatEvents};
 use crate::handle::{NewTurn, PAGE, TurnHandle, new_turn, rows};
 use crate::interaction_kind::interaction;
 use crate::interactions::PendingInteractions;
 use crate::message::{Part, Role, UiMessage};
+use crate::registry::registry;
 use crate::status::TurnStatus;
 use crate::tools::{Author, ToolAnswer, ToolAnswered, ToolCallRef, answer_detached};
 
@@ -152,7 +152,7 @@ impl<A: ChatAgent> ChatHandle for AgentHandle<A> {
         async move {
             let engine = self.engine()?;
             let messages = rows(&messages)?;
-            let (of_work, chats, chat) = (engine.clone(), chats(&engine)?, self.id().clone());
+            let (of_work, chats, chat) = (engine.clone(), registry(&engine)?, self.id().clone());
             let work = async move {
                 if of_work.store().replace_messages(chat.clone(), messages, of_work.now_ms()).await? {
                     chats.feeds.tell(&chat, || ChatEvent::Replaced);
@@ -166,7 +166,7 @@ impl<A: ChatAgent> ChatHandle for AgentHandle<A> {
 
     async fn clear(&self) -> Result<()> {
         let engine = self.engine()?;
-        let (of_work, chats, chat) = (engine.clone(), chats(&engine)?, self.id().clone());
+        let (of_work, chats, chat) = (engine.clone(), registry(&engine)?, self.id().clone());
         let work = async move {
             // The lock keeps an answer to a tool call from restoring a deleted message.
             let asking = chats.answering(&chat);
@@ -183,7 +183,7 @@ impl<A: ChatAgent> ChatHandle for AgentHandle<A> {
 
     fn chat_events(&self) -> Result<ChatEvents> {
         let engine = self.engine()?;
-        Ok(chats(&engine)?.feeds.listen(self.engine_link(), self.id()))
+        Ok(registry(&engine)?.feeds.listen(self.engine_link(), self.id()))
     }
 
     async fn cancel(&self, turn: &str, reason: &str) -> Result<bool> {

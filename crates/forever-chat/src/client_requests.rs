@@ -8,15 +8,15 @@ use tokio::sync::Notify;
 
 use crate::chat_agent::ChatAgent;
 use crate::chat_handle::ChatHandle;
-use crate::chats::chats;
 use crate::handle::{NewTurn, PAGE};
 use crate::message::UiMessage;
+use crate::registry::registry;
 use crate::status::TurnStatus;
 use crate::tools::{Author, ToolAnswer, ToolAnswered, ToolCallRef, answer_detached};
 
 /// Names of the classes that are registered for chat.
 pub fn classes(forever: &Forever) -> Vec<&'static str> {
-    let chats = engine_link(forever).get().and_then(|engine| chats(&engine));
+    let chats = engine_link(forever).get().and_then(|engine| registry(&engine));
     chats.map(|chats| chats.classes.names().collect()).unwrap_or_default()
 }
 
@@ -94,7 +94,7 @@ impl<A: ChatAgent> ClientRequests for AgentHandle<A> {
         if !self.turns(&open).await?.is_empty() {
             return Err(busy());
         }
-        let asking = chats(&self.engine()?)?.answering(self.id());
+        let asking = registry(&self.engine()?)?.answering(self.id());
         let _alone = asking.lock().await;
         if !self.turns(&open).await?.is_empty() {
             return Err(busy());
@@ -136,11 +136,11 @@ impl<A: ChatAgent> ClientRequests for AgentHandle<A> {
     }
 
     fn recovering(&self) -> Result<Option<String>> {
-        Ok(chats(&self.engine()?)?.recovering(self.id()))
+        Ok(registry(&self.engine()?)?.recovering(self.id()))
     }
 
     fn stored_state(&self, json: &str) -> Result<String> {
-        chats(&self.engine()?)?.class(&self.id().class)?.state(json)
+        registry(&self.engine()?)?.class(&self.id().class)?.state(json)
     }
 
     async fn set_stored_state(&self, text: String) -> Result<()> {

@@ -10,9 +10,9 @@ use forever_runtime::store::{AgentId, BoxFuture, Changes, MessageRow, TurnFilter
 use tracing::warn;
 
 use crate::answer::read_message;
-use crate::chats::Chats;
 use crate::feed::{ChatEvent, Told};
 use crate::log::TurnEnd;
+use crate::registry::ChatRegistry;
 use crate::status::TurnStatus;
 
 /// Most turns that are looked at after a change.
@@ -25,7 +25,7 @@ const JUST_NOW_MS: i64 = 2_000;
 /// Takes in what other workers do in chats.
 pub(crate) struct ChatWatcher {
     engine: WeakEngine,
-    chats: Arc<Chats>,
+    chats: Arc<ChatRegistry>,
     seen: Mutex<HashMap<AgentId, SeenChat>>,
 }
 
@@ -41,7 +41,7 @@ struct SeenChat {
 }
 
 impl ChatWatcher {
-    pub(crate) fn new(engine: &Engine, chats: &Arc<Chats>) -> Self {
+    pub(crate) fn new(engine: &Engine, chats: &Arc<ChatRegistry>) -> Self {
         ChatWatcher { engine: engine.weak(), chats: Arc::clone(chats), seen: Mutex::default() }
     }
 

@@ -15,12 +15,12 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::{NAME, message_row};
 use crate::chat_agent::ChatAgent;
-use crate::chats::chats;
 use crate::feed::ChatEvent;
 use crate::log;
 use crate::log::{Entry, Follow, Log, TurnEnd};
 use crate::message::{MAX_NESTING, UiMessage};
 use crate::model::ToolSpec;
+use crate::registry::registry;
 use crate::status::TurnStatus;
 
 /// Number of turns that are listed at a time.
@@ -163,7 +163,7 @@ impl NewTurn {
         if engine.is_closing() {
             return Err(Error::closed());
         }
-        let chats = chats(&engine)?;
+        let chats = registry(&engine)?;
         let max_queued = chats.class(&self.chat.class)?.max_queued_turns();
         let refused = |kind, why: String| Error::new(kind, format!("failed to ask agent `{}`: {why}", self.chat));
         if let Err(why) = check_name(&self.chat.name) {
@@ -226,7 +226,7 @@ impl NewTurn {
 
 /// Stores a turn and starts its fiber.
 async fn accept(engine: &Engine, new: NewTurnRow) -> Result<AcceptTurnResult> {
-    let (of_work, chats) = (engine.clone(), chats(engine)?);
+    let (of_work, chats) = (engine.clone(), registry(engine)?);
     let work = async move {
         let accepted = of_work.store().accept_turn(new).await?;
         if let AcceptTurnResult::Created(row, fiber) = &accepted {
@@ -290,7 +290,7 @@ impl TurnHandle {
 
     async fn log(&self) -> Result<Arc<Log>> {
         let engine = self.link.get()?;
-        let (log, row) = log::known(&engine, &chats(&engine)?.logs, self.row.seq).await?;
+        let (log, row) = log::known(&engine, &registry(&engine)?.logs, self.row.seq).await?;
         self.mine(row).map(|_| log)
     }
 
@@ -342,7 +342,7 @@ impl TurnHandle {
     /// When the store fails.
     pub async fn cancel(&self, reason: &str) -> Result<()> {
         let engine = self.link.get()?;
-        let (of_work, chats) = (engine.clone(), chats(&engine)?);
+        let (of_work, chats) = (engine.clone(), registry(&engine)?);
         let (turn, reason) = (self.row.seq, reason.to_owned());
         let work = async move {
             if let Some(row) = of_work.store().cancel_turn(turn, reason.clone(), of_work.now_ms()).await? {

@@ -8,17 +8,17 @@ use tracing::warn;
 
 use crate::agent_loop::ChildLoop;
 use crate::answer::{Answer, settle_left};
-use crate::chats::Chats;
 use crate::elsewhere::ChatWatcher;
+use crate::registry::ChatRegistry;
 use crate::retention;
 
-impl Slot for Chats {
+impl Slot for ChatRegistry {
     fn entries(&self) -> usize {
-        Chats::entries(self)
+        ChatRegistry::entries(self)
     }
 }
 
-impl Layer for Chats {
+impl Layer for ChatRegistry {
     fn shared_classes(&self) -> Vec<&'static str> {
         self.classes.names().collect()
     }
@@ -34,7 +34,7 @@ impl Layer for Chats {
     }
 
     fn open(self: Arc<Self>, engine: &Engine, agents: EngineAgents) {
-        Chats::open(&self, agents);
+        ChatRegistry::open(&self, agents);
         retention::listen(engine, &self);
     }
 
@@ -49,7 +49,7 @@ impl Layer for Chats {
 }
 
 /// Settles the turns whose fibers have ended.
-async fn settle_orphans(engine: &Engine, chats: &Arc<Chats>) -> Result<()> {
+async fn settle_orphans(engine: &Engine, chats: &Arc<ChatRegistry>) -> Result<()> {
     retention::correct(engine).await;
     for left in engine.store().orphaned_turns().await? {
         let settled = async {

@@ -33,7 +33,7 @@ pub struct TurnEnd {
 }
 
 impl TurnEnd {
-    pub(crate) fn of(row: &TurnRow) -> Option<Self> {
+    pub(crate) fn from_row(row: &TurnRow) -> Option<Self> {
         row.state.is_settled().then(|| TurnEnd { state: row.state, reason: row.reason.as_deref().map(Into::into) })
     }
 
@@ -356,7 +356,7 @@ pub(crate) async fn known(engine: &Engine, logs: &Logs, row: TurnSeq) -> Result<
     if let Some(row) = &row {
         let last = engine.store().chunks(row.seq, u64::MAX >> 1, 1).await?;
         log.learn(last.last().map_or(0, |chunks| chunks.first + chunks.count));
-        if let Some(end) = TurnEnd::of(row) {
+        if let Some(end) = TurnEnd::from_row(row) {
             log.end(end);
         }
     }

@@ -7,7 +7,7 @@ use forever_runtime::__layers::{Engine, SET_BACK_MS, chain};
 use forever_runtime::{Error, Result};
 use tracing::warn;
 
-use crate::chats::Chats;
+use crate::registry::ChatRegistry;
 
 /// The alarm of the next check.
 const RETENTION: &str = "chat retention";
@@ -19,7 +19,7 @@ const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const BATCH: u32 = 64;
 
 /// Registers the action of the alarm.
-pub(crate) fn listen(engine: &Engine, chats: &Arc<Chats>) {
+pub(crate) fn listen(engine: &Engine, chats: &Arc<ChatRegistry>) {
     let chats = Arc::clone(chats);
     engine.on_alarm(RETENTION, move |engine| {
         let chats = Arc::clone(&chats);
@@ -54,14 +54,14 @@ pub(super) async fn correct(engine: &Engine) {
 }
 
 /// Sets the alarm for the next check.
-pub(crate) fn set_alarm(engine: &Engine, chats: &Chats) {
+pub(crate) fn set_alarm(engine: &Engine, chats: &ChatRegistry) {
     if !chats.classes.is_empty() {
         let every = (chats.settings.replay / 10).clamp(EVERY.0, EVERY.1);
         engine.set_alarm(RETENTION, engine.now_ms().saturating_add(ms(every)));
     }
 }
 
-async fn forget(engine: &Engine, chats: &Chats) -> Result<()> {
+async fn forget(engine: &Engine, chats: &ChatRegistry) -> Result<()> {
     let folded = engine.now_ms().saturating_sub(ms(chats.settings.replay));
     while engine.store().compact_turns(folded, BATCH).await? == u64::from(BATCH) && !engine.is_closing() {}
     // A turn is kept for as long as a failed fiber.

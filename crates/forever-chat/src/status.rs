@@ -46,7 +46,7 @@ impl TurnStatus {
 
     /// How it ended, once it has.
     pub fn end(&self) -> Option<TurnEnd> {
-        TurnEnd::of(&self.0)
+        TurnEnd::from_row(&self.0)
     }
 
     /// When it was accepted, UTC.

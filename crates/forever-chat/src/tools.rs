@@ -18,10 +18,10 @@ use crate::agent_loop::AgentLoop;
 use crate::answer::{has_logged_call, message_row, read_message};
 use crate::chat_agent::ChatAgent;
 use crate::chat_handle::ChatHandle;
-use crate::chats::{Chats, chats};
 use crate::feed::ChatEvent;
 use crate::handle::TurnHandle;
 use crate::message::{Chunk, MAX_NESTING, Part, Role, ToolState, UiMessage, nests_deeper};
+use crate::registry::{ChatRegistry, registry};
 use crate::status::TurnStatus;
 use crate::turn::Turn;
 
@@ -229,7 +229,7 @@ async fn answer_call<A: ChatAgent>(
     author: Author,
     waits: &Notify,
 ) -> Result<ToolAnswered> {
-    let chats = chats(&agent.engine()?)?;
+    let chats = registry(&agent.engine()?)?;
     let asking = chats.answering(agent.id());
     let (mut ended, mut changed) = (None, chats.changes());
     loop {
@@ -282,7 +282,7 @@ async fn answer_call<A: ChatAgent>(
 /// Answers a call of a stored message, or returns why the store refuses that.
 async fn answer_stored<A: ChatAgent>(
     agent: &AgentHandle<A>,
-    chats: &Chats,
+    chats: &ChatRegistry,
     call: &ToolCallRef,
     answer: &ToolAnswer,
     auto_continue: bool,

@@ -1,5 +1,5 @@
 //! CORS headers for pages of other origins (<https://fetch.spec.whatwg.org/#http-cors-protocol>):
-//! pages that the door allows may read responses.
+//! pages that are allowed may read responses.
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::door::Page;
+use super::auth::Page;
 use super::http::{Failed, Served};
 
 /// `Access-Control-Max-Age` in seconds; no browser keeps it longer than a day.
@@ -19,12 +19,12 @@ pub(super) async fn tell(State(served): State<Arc<Served>>, request: Request, ne
     let headers = request.headers();
     let Some(origin) = headers.get(header::ORIGIN).cloned() else { return next.run(request).await };
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
-    let page = served.door.page(headers, peer);
+    let page = served.auth.page(headers, peer);
     let asks_first = request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let page = match page {
         Ok(page) => page,
         Err(refused) if asks_first => return Failed::from(refused).into_response(),
-        // The door refuses the request with a reason.
+        // The request is refused with a reason.
         Err(_) => return next.run(request).await,
     };
     let mut answer = if asks_first {

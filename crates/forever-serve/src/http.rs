@@ -23,15 +23,15 @@ use futures_util::stream;
 use serde_json::json;
 use tracing::{debug, warn};
 
-use super::door::{Asking, Door, Refused, RequestKind};
+use super::auth::{Auth, AuthRequest, Rejection, RequestKind};
 use super::erased::Erased;
-use super::room::{Full, Rooms};
+use super::quota::{Full, Quotas};
 use super::{Calls, ClientMessages, Limits, address, connection};
 
 /// State shared by all connections of a server.
 pub(super) struct Served {
     pub(super) forever: Forever,
-    pub(super) door: Door,
+    pub(super) auth: Auth,
     pub(super) limits: Limits,
     pub(super) calls: Calls,
     /// Policy for the messages that clients send.
@@ -39,14 +39,14 @@ pub(super) struct Served {
     /// The served classes, by their form in URLs.
     classes: BTreeMap<String, &'static str>,
     /// Limits and counts of connections.
-    pub(super) rooms: Arc<Rooms>,
+    pub(super) quotas: Arc<Quotas>,
 }
 
 impl Served {
-    pub(super) fn new(forever: Forever, door: Door, limits: Limits, calls: Calls, messages: ClientMessages) -> Self {
+    pub(super) fn new(forever: Forever, auth: Auth, limits: Limits, calls: Calls, messages: ClientMessages) -> Self {
         let classes = classes(&forever).into_iter().map(|class| (address::kebab(class), class)).collect();
-        let rooms = Arc::new(Rooms::new(limits.clone()));
-        Served { forever, door, limits, calls, messages, classes, rooms }
+        let quotas = Arc::new(Quotas::new(limits.clone()));
+        Served { forever, auth, limits, calls, messages, classes, quotas }
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) struct At {
     /// Address of the client, if known.
     pub(super) client: Option<IpAddr>,
     /// The request for the authorization of frames, or of the parts of a POST, if there is a hook.
-    pub(super) asking: Option<Box<Asking>>,
+    pub(super) auth_request: Option<Box<AuthRequest>>,
 }
 
 impl At {
@@ -69,9 +69,9 @@ impl At {
     }
 
     /// Asks the program's hook whether the client may do more than its request was authorized for.
-    pub(super) async fn permits(&self, served: &Served, kind: RequestKind) -> Result<(), Refused> {
-        let Some((authorize, asking)) = served.door.authorize.as_ref().zip(self.asking.as_ref()) else { return Ok(()) };
-        authorize(Asking { kind, ..Asking::clone(asking) }).await
+    pub(super) async fn permits(&self, served: &Served, kind: RequestKind) -> Result<(), Rejection> {
+        let Some((authorize, auth_request)) = served.auth.authorize.as_ref().zip(self.auth_request.as_ref()) else { return Ok(()) };
+        authorize(AuthRequest { kind, ..AuthRequest::clone(auth_request) }).await
     }
 }
 
@@ -84,8 +84,8 @@ impl IntoResponse for Failed {
     }
 }
 
-impl From<Refused> for Failed {
-    fn from(refused: Refused) -> Self {
+impl From<Rejection> for Failed {
+    fn from(refused: Rejection) -> Self {
         let (status, reason) = refused.parts();
         Failed(status, reason)
     }
@@ -135,14 +135,14 @@ impl FromRequestParts<Arc<Served>> for At {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
         let (uri, headers) = (parts.uri.clone(), parts.headers.clone());
         let kind = RequestKind::of(&parts.method, &uri, &headers);
-        let client = served.door.client(&headers, peer);
-        let asking = Asking { kind, class: class.to_owned(), name: name.clone(), uri, headers, peer, client };
-        let asks_again = matches!(asking.kind, RequestKind::Connect | RequestKind::Post);
-        let again = (asks_again && served.door.authorize.is_some()).then(|| Box::new(asking.clone()));
-        if let Err(refused) = served.door.lets_in(asking).await {
+        let client = served.auth.client(&headers, peer);
+        let auth_request = AuthRequest { kind, class: class.to_owned(), name: name.clone(), uri, headers, peer, client };
+        let asks_again = matches!(auth_request.kind, RequestKind::Connect | RequestKind::Post);
+        let again = (asks_again && served.auth.authorize.is_some()).then(|| Box::new(auth_request.clone()));
+        if let Err(refused) = served.auth.lets_in(auth_request).await {
             return Err(refused.into());
         }
-        Ok(At { class, segment, name, client, asking: again })
+        Ok(At { class, segment, name, client, auth_request: again })
     }
 }
 
@@ -171,7 +171,7 @@ pub(super) async fn agent(
     if served.forever.is_closing() {
         return Err(Error::closed().into());
     }
-    let place = served.rooms.enter(&at)?;
+    let place = served.quotas.enter(&at)?;
     // Frames that are slightly too long are read, so that their sender gets a reply.
     let limit = served.limits.frame.saturating_mul(2);
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit).read_buffer_size(READ).write_buffer_size(WRITE);
@@ -188,7 +188,7 @@ const PIECE: usize = 64 << 10;
 /// `GET /agents/{class}/{name}/get-messages`: the conversation. It occupies a place until its last
 /// piece is passed on.
 pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
-    let reading = served.rooms.read(&at)?;
+    let reading = served.quotas.read(&at)?;
     let messages = at.agent(&served.forever).messages().await?;
     let text =
         serde_json::to_vec(&messages).map_err(|why| Error::new(ErrorKind::Value, "a conversation cannot be written").with_source(why))?;
@@ -220,7 +220,7 @@ pub(super) async fn stream(
             from
         }
     };
-    let place = served.rooms.enter(&at)?;
+    let place = served.quotas.enter(&at)?;
     let turn = path.get("turn").map(String::as_str).unwrap_or_default();
     let Some(turn) = at.agent(&served.forever).turn(turn).await? else {
         return Err(Failed(StatusCode::NOT_FOUND, "there is no such turn".to_owned()));

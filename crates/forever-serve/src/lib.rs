@@ -2,28 +2,28 @@
 //! packages (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for other clients. Use
 //! it through the `forever` crate, as `forever::serve` (feature `server`).
 //!
-//! The server stores nothing of a chat. A connection shows logs of turns (`watching`), which are
-//! the same for all clients, and subscribes to the chat's other events. So it may break at any
-//! moment, and the next connection continues. `door` authorizes, `room` and `rate` limit
-//! connections and requests; `frame` has the JSON of the protocol, of which
+//! The server stores nothing of a chat. A connection shows logs of turns (`subscriptions`), which
+//! are the same for all clients, and subscribes to the chat's other events. So it may break at any
+//! moment, and the next connection continues. `auth` authorizes, `quota` and `token_bucket` limit
+//! connections and requests; `protocol` has the frames, of which
 //! docs/guide/src/reference/wire.md is the reference; `transport` is the HTTP transport of the AI
 //! SDK.
 #![forbid(unsafe_code)]
 
 mod address;
+mod auth;
 mod client_messages;
 mod connection;
 mod cors;
-mod door;
 mod erased;
-mod frame;
 mod http;
 mod listen;
 mod network;
-mod rate;
-mod room;
+mod protocol;
+mod quota;
+mod subscriptions;
+mod token_bucket;
 mod transport;
-mod watching;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,20 +31,20 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::Auth;
+pub use auth::{AuthRequest, Rejection, RequestKind};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get};
 pub use client_messages::ClientMessages;
-use door::Door;
-pub use door::{Asking, Refused, RequestKind};
 use forever_chat::ChatAgent;
 use forever_runtime::store::BoxFuture;
 use forever_runtime::{Agent, AgentHandle, BoxError, Error, ErrorKind, Forever, Result};
 use http::Served;
 pub use network::{Network, NotANetwork};
-use rate::Limit;
 use serde_json::Value;
+use token_bucket::RateLimit;
 use tokio::net::TcpListener;
 
 /// Server of agents over HTTP and WebSocket, with its limits.
@@ -56,7 +56,7 @@ use tokio::net::TcpListener;
 #[must_use = "a server serves when `.router()` is served, or `.listen(..)` awaited"]
 pub struct Server {
     forever: Forever,
-    door: Door,
+    auth: Auth,
     limits: Limits,
     calls: Calls,
     messages: ClientMessages,
@@ -69,15 +69,15 @@ struct Limits {
     /// Maximum size of a frame, in bytes.
     frame: usize,
     /// Maximum number of connections of one agent.
+    connections_per_agent: usize,
+    /// Maximum number of connections.
     connections: usize,
-    /// Maximum number of connections in all.
-    connections_in_all: usize,
     /// Rate limit of one connection: frames.
-    rate: Limit,
+    rate: RateLimit,
     /// Rate limit of one agent: frames, connections and requests.
-    agent_rate: Limit,
+    agent_rate: RateLimit,
     /// Rate limit of new agents of one address.
-    new_agents: Limit,
+    new_agents: RateLimit,
     /// Maximum size of the conversation that is sent to a client, in bytes.
     conversation: usize,
     /// Maximum time for a client to receive a frame.
@@ -92,11 +92,11 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             frame: 4 << 20,
-            connections: 256,
-            connections_in_all: 10_000,
-            rate: Limit { each_second: 50, at_once: 200 },
-            agent_rate: Limit { each_second: 500, at_once: 2_000 },
-            new_agents: Limit { each_second: 100, at_once: 2_000 },
+            connections_per_agent: 256,
+            connections: 10_000,
+            rate: RateLimit { per_second: 50, burst: 200 },
+            agent_rate: RateLimit { per_second: 500, burst: 2_000 },
+            new_agents: RateLimit { per_second: 100, burst: 2_000 },
             conversation: 8 << 20,
             send: Duration::from_secs(20),
             ping: Duration::from_secs(25),
@@ -118,30 +118,30 @@ pub fn router(forever: &Forever) -> Router {
 impl Server {
     /// A server of the agents of a runtime.
     pub fn new(forever: &Forever) -> Self {
-        let (door, limits, calls) = (Door::default(), Limits::default(), Calls::new());
+        let (auth, limits, calls) = (Auth::default(), Limits::default(), Calls::new());
         let messages = ClientMessages::default();
-        Server { forever: forever.clone(), door, limits, calls, messages, others: Router::new() }
+        Server { forever: forever.clone(), auth, limits, calls, messages, others: Router::new() }
     }
 
     /// Authorizes every client.
     pub fn allow_anonymous(mut self) -> Self {
-        self.door.anonymous = true;
+        self.auth.anonymous = true;
         self
     }
 
     /// Sets the authorization hook of the program.
     ///
     /// It is called before a connection is accepted, before a request is answered, and before a
-    /// frame changes anything; [`Asking::kind`] says which.
+    /// frame changes anything; [`AuthRequest::kind`] says which.
     ///
     /// For a frame, the headers are those of the request that opened its connection. A refused
     /// frame is answered with the reason, and the connection stays open.
     pub fn authorize<F, B>(mut self, ask: F) -> Self
     where
-        F: Fn(Asking) -> B + Send + Sync + 'static,
-        B: Future<Output = Result<(), Refused>> + Send + 'static,
+        F: Fn(AuthRequest) -> B + Send + Sync + 'static,
+        B: Future<Output = Result<(), Rejection>> + Send + 'static,
     {
-        self.door.authorize = Some(Arc::new(move |asking| Box::pin(ask(asking))));
+        self.auth.authorize = Some(Arc::new(move |auth_request| Box::pin(ask(auth_request))));
         self
     }
 
@@ -149,7 +149,7 @@ impl Server {
     ///
     /// An origin has the form `https://app.example.com`.
     pub fn allow_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
-        self.door.origins.extend(origins.into_iter().map(Into::into));
+        self.auth.origins.extend(origins.into_iter().map(Into::into));
         self
     }
 
@@ -169,7 +169,7 @@ impl Server {
     /// # }
     /// ```
     pub fn trusted_proxies<N: Into<Network>>(mut self, proxies: impl IntoIterator<Item = N>) -> Self {
-        self.door.proxies.extend(proxies.into_iter().map(Into::into));
+        self.auth.proxies.extend(proxies.into_iter().map(Into::into));
         self
     }
 
@@ -190,15 +190,16 @@ impl Server {
     /// Sets the maximum number of connections of one agent. Defaults to 256.
     ///
     /// `WebSocket`s and event streams count together. Further ones are refused with 429.
-    pub fn max_connections(mut self, connections: usize) -> Self {
-        self.limits.connections = connections;
+    pub fn max_connections_per_agent(mut self, connections: usize) -> Self {
+        self.limits.connections_per_agent = connections;
         self
     }
 
-    /// Sets the maximum number of connections in all. Defaults to 10 000. Further ones are refused
-    /// with 503.
-    pub fn max_connections_in_all(mut self, connections: usize) -> Self {
-        self.limits.connections_in_all = connections;
+    /// Sets the maximum number of connections, over all agents. Defaults to 10 000.
+    ///
+    /// Further ones are refused with 503.
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.limits.connections = connections;
         self
     }
 
@@ -206,8 +207,8 @@ impl Server {
     ///
     /// A connection that sends more is closed with code 1008, after which the npm clients do not
     /// reconnect.
-    pub fn max_rate(mut self, each_second: u32, at_once: u32) -> Self {
-        self.limits.rate = Limit { each_second, at_once };
+    pub fn max_rate(mut self, per_second: u32, burst: u32) -> Self {
+        self.limits.rate = RateLimit { per_second, burst };
         self
     }
 
@@ -217,8 +218,8 @@ impl Server {
     ///
     /// Beyond the limit, requests are answered with 429, and a connection is closed with code 1013:
     /// it may reconnect.
-    pub fn max_agent_rate(mut self, each_second: u32, at_once: u32) -> Self {
-        self.limits.agent_rate = Limit { each_second, at_once };
+    pub fn max_agent_rate(mut self, per_second: u32, burst: u32) -> Self {
+        self.limits.agent_rate = RateLimit { per_second, burst };
         self
     }
 
@@ -228,8 +229,8 @@ impl Server {
     ///
     /// An agent is new if it has no connection and had no request in the last seconds. Beyond the
     /// limit, requests are refused with 429. For an IPv6 address the first 64 bits count.
-    pub fn max_new_agents(mut self, each_second: u32, at_once: u32) -> Self {
-        self.limits.new_agents = Limit { each_second, at_once };
+    pub fn max_new_agents(mut self, per_second: u32, burst: u32) -> Self {
+        self.limits.new_agents = RateLimit { per_second, burst };
         self
     }
 
@@ -273,8 +274,8 @@ impl Server {
 
     /// Adds a method of a class that clients may call, as `agent.call(name, args)`.
     ///
-    /// If it returns a [`Refused`], the client receives the reason; for any other error, only that
-    /// the call failed.
+    /// If it returns a [`Rejection`], the client receives the reason; for any other error, only
+    /// that the call failed.
     pub fn callable<A, F, B>(mut self, name: impl Into<String>, call: F) -> Self
     where
         A: ChatAgent,
@@ -316,7 +317,7 @@ impl Server {
     }
 
     fn served(self) -> (Arc<Served>, Router) {
-        let served = Arc::new(Served::new(self.forever, self.door, self.limits, self.calls, self.messages));
+        let served = Arc::new(Served::new(self.forever, self.auth, self.limits, self.calls, self.messages));
         let router = Router::new()
             .route("/agents/{class}/{name}", get(http::agent).post(transport::post))
             .route("/agents/{class}/{name}/get-messages", get(http::messages))
@@ -338,19 +339,19 @@ impl Server {
     /// address.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
         let address = listener.local_addr().map_err(|why| Error::new(ErrorKind::Store, "failed to listen").with_source(why))?;
-        if !self.door.is_decided() && !door::is_loopback(address.ip()) {
+        if !self.auth.is_decided() && !auth::is_loopback(address.ip()) {
             let why = format!("other machines reach {address}: authorize clients with `.authorize(..)` or `.allow_anonymous()`");
             return Err(Error::new(ErrorKind::Value, why));
         }
         let (forever, head) = (self.forever.clone(), self.limits.head);
         let (served, router) = self.served();
-        listen::serve(listener, router, &forever, &served.rooms, head).await;
+        listen::serve(listener, router, &forever, &served.quotas, head).await;
         Ok(())
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("door", &self.door).field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Server").field("auth", &self.auth).field("limits", &self.limits).finish_non_exhaustive()
     }
 }

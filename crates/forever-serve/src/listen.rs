@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::room::Rooms;
+use super::quota::Quotas;
 
 /// Time for clients to receive the close at the end.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const HEAD: usize = 64 << 10;
 const OUT_OF_ALL: Duration = Duration::from_millis(200);
 
 /// Serves `router` until the runtime closes and all connections have ended.
-pub(super) async fn serve(listener: TcpListener, router: Router, forever: &Forever, rooms: &Rooms, head: Duration) {
+pub(super) async fn serve(listener: TcpListener, router: Router, forever: &Forever, quotas: &Quotas, head: Duration) {
     // Each connection holds a receiver until it ends.
     let connections = watch::Sender::new(());
     while let Some(taken) = race(listener.accept(), forever.closing()).await {
@@ -47,7 +47,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, forever: &Forev
     drop(listener);
     let all = async {
         connections.closed().await;
-        rooms.are_empty().await;
+        quotas.are_empty().await;
     };
     if tokio::time::timeout(GOODBYE, all).await.is_err() {
         warn!("some clients did not disconnect in time");

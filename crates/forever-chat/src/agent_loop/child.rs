@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::agent_loop::AgentLoop;
 use crate::agent_loop::loop_fiber::ask_and_call;
-use crate::chats::chats_of;
+use crate::registry::registry_of;
 use crate::turn::{Turn, fiber_id};
 use crate::writer::over;
 
@@ -58,7 +58,7 @@ impl Fiber for ChildLoop {
 
 /// The attempt of its turn, once there is one in this process.
 async fn attempt(ctx: &FiberContext) -> Result<Turn> {
-    let chats = chats_of(ctx)?;
+    let chats = registry_of(ctx)?;
     let engine = chats.engine()?;
     let store = engine.store();
     let Some(chat) = store.find(FiberRef::Id(ctx.id().to_owned())).await?.and_then(|fiber| fiber.agent) else { return Err(over()) };

@@ -3,8 +3,8 @@ use forever_runtime::{BoxError, FiberContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agent_loop::asking::conversation;
 use crate::agent_loop::loop_fiber::{AgentLoop, turn_of};
+use crate::agent_loop::model_call::conversation;
 use crate::message::{Part, UiMessage};
 use crate::user_code::{awaited, called_or, text_of};
 

@@ -5,12 +5,12 @@
 //! first. So a step that runs again reads the log: a complete answer is not requested again, one
 //! that was cut off is continued, and a tool call with a result is not repeated. A call that was
 //! started and has no result is resolved by its operation, never guessed.
-mod asking;
 mod child;
 mod compaction;
-mod fitting;
 mod loop_fiber;
+mod model_call;
 mod run_loop;
+mod splice;
 mod tool;
 
 pub(crate) use child::ChildLoop;

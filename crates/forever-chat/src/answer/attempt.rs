@@ -13,19 +13,19 @@ use tracing::warn;
 
 use crate::answer::frame::TurnFrame;
 use crate::answer::prepare::delay;
-use crate::answer::settled::Settled;
+use crate::answer::settle::Settled;
 use crate::answer::turn_fiber::{Attempted, Interrupted};
 use crate::chat_agent::{ErrorClass, is_interruption};
-use crate::chats::{Chats, UnderWay};
 use crate::hooks::ChatHooks;
 use crate::recovery::RecoveryPolicy;
+use crate::registry::{ChatRegistry, UnderWay};
 use crate::turn::Turn;
 use crate::user_code::text_of;
 
 /// One attempt to answer a turn.
 pub(super) struct Attempt<'a> {
     pub(super) engine: &'a Engine,
-    pub(super) chats: &'a Arc<Chats>,
+    pub(super) chats: &'a Arc<ChatRegistry>,
     pub(super) policy: &'a RecoveryPolicy,
     pub(super) under_way: &'a UnderWay,
     pub(super) hooks: Arc<dyn ChatHooks>,

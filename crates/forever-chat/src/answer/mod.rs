@@ -4,13 +4,13 @@
 //! The state of a turn is in its row and its log; its fiber saves what its hook runs. So each
 //! activation of the fiber starts an attempt from the beginning and loads the state from the store,
 //! and the runs of the hook resume where they were.
-mod answered;
 mod attempt;
 mod frame;
 mod prepare;
-mod settled;
+mod settle;
+mod transcript;
 mod turn_fiber;
 
-pub(super) use answered::{has_logged_call, message_row, read_message, read_messages};
-pub(super) use settled::{cancel_fiber, settle_left};
+pub(super) use settle::{cancel_fiber, settle_left};
+pub(super) use transcript::{has_logged_call, message_row, read_message, read_messages};
 pub(crate) use turn_fiber::{Answer, NAME};

@@ -10,17 +10,17 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::agent_loop::AgentLoop;
-use crate::answer::answered::{Answered, Asked};
 use crate::answer::attempt::Attempt;
 use crate::answer::frame::TurnFrame;
-use crate::answer::settled::Settled;
+use crate::answer::settle::Settled;
+use crate::answer::transcript::{Asked, Transcript};
 use crate::answer::turn_fiber::{Attempted, Before, Interrupted};
-use crate::chats::{Chats, UnderWay};
 use crate::feed::ChatEvent;
 use crate::hooks::ChatHooks;
 use crate::message::Continuation;
 use crate::recovery::incident::{Facts, judge};
 use crate::recovery::{ChatRecovery, Exhausted, ExhaustedReason, RecoveryPolicy};
+use crate::registry::{ChatRegistry, UnderWay};
 use crate::turn;
 use crate::turn::{Stream, Turn};
 use crate::user_code::text_of;
@@ -51,14 +51,14 @@ impl From<Error> for Not {
 /// A turn that has begun.
 pub(super) struct Preparing<'a> {
     engine: &'a Engine,
-    chats: &'a Arc<Chats>,
+    chats: &'a Arc<ChatRegistry>,
     fence: &'a Arc<Fence>,
     policy: &'a RecoveryPolicy,
     before: &'a Before,
     row: TurnRow,
     asked: Asked,
     incident: Option<IncidentRow>,
-    answered: Answered,
+    answered: Transcript,
     /// Whether it had begun before.
     again: bool,
     /// Amount of work, to measure progress: chunks, and checkpoints of the hook's runs.
@@ -72,7 +72,7 @@ impl<'a> Preparing<'a> {
     /// here.
     pub(super) async fn load(
         engine: &'a Engine,
-        chats: &'a Arc<Chats>,
+        chats: &'a Arc<ChatRegistry>,
         fence: &'a Arc<Fence>,
         policy: &'a RecoveryPolicy,
         begun: TurnStart,
@@ -80,7 +80,7 @@ impl<'a> Preparing<'a> {
         frame: &TurnFrame<'_>,
     ) -> Result<Self, Not> {
         let TurnStart { row, request, chunks, incident, again } = begun;
-        let answered = Answered::load(engine, &row, &chunks).await?;
+        let answered = Transcript::load(engine, &row, &chunks).await?;
         let mut asked = Asked::read(request, row.kind == TurnKind::Continue)?;
         if let Some(looped) = engine.resource::<AgentLoop>() {
             // A client cannot replace a tool that runs here.
@@ -251,7 +251,7 @@ pub(super) fn delay(policy: &RecoveryPolicy, attempts: u32, told: Option<Duratio
 }
 
 /// Wakes the agent of a turn.
-async fn wake(engine: &Engine, chats: &Chats, policy: &RecoveryPolicy, chat: &AgentId) -> Result<(HeldAgent, Arc<dyn ChatHooks>)> {
+async fn wake(engine: &Engine, chats: &ChatRegistry, policy: &RecoveryPolicy, chat: &AgentId) -> Result<(HeldAgent, Arc<dyn ChatHooks>)> {
     let woken = match race(chats.agents()?.wake(engine, chat), engine.clock().sleep(policy.stable_timeout)).await {
         Some(woken) => woken?,
         None => return Err(Error::new(ErrorKind::Agent, format!("agent `{chat}` was not awake after {:?}", policy.stable_timeout))),

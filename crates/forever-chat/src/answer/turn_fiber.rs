@@ -10,9 +10,9 @@ use tracing::{debug, warn};
 
 use crate::answer::frame::TurnFrame;
 use crate::answer::prepare::{Not, Preparing};
-use crate::answer::settled::{settle_left, settle_panicked};
-use crate::chats::{Chats, chats_of};
+use crate::answer::settle::{settle_left, settle_panicked};
 use crate::recovery::incident::Interruption;
+use crate::registry::{ChatRegistry, registry_of};
 use crate::runs;
 use crate::user_code::caught;
 
@@ -96,7 +96,7 @@ impl Fiber for Answer {
         };
         let mut frame = TurnFrame { frame, ctx, locals };
         let answered = async {
-            let chats = chats_of(ctx)?;
+            let chats = registry_of(ctx)?;
             let engine = chats.engine()?;
             let fence = ctx.fence().ok_or_else(|| Error::new(ErrorKind::Setup, "a turn needs a runtime"))?;
             let answering = Answering { engine: &engine, chats: &chats, fence: &fence };
@@ -154,7 +154,7 @@ impl Interrupted {
 #[derive(Clone, Copy)]
 struct Answering<'a> {
     engine: &'a Engine,
-    chats: &'a Arc<Chats>,
+    chats: &'a Arc<ChatRegistry>,
     fence: &'a Arc<Fence>,
 }
 

@@ -10,7 +10,7 @@
 mod build;
 mod check;
 mod chunk;
-mod continue_with;
+mod continuation;
 mod part;
 mod partial_json;
 mod repair;
@@ -21,7 +21,7 @@ mod ui_message;
 
 pub use build::{MessageBuilder, OpenPart, Prose};
 pub use chunk::{Chunk, MAX_CHUNK};
-pub use continue_with::Continuation;
+pub use continuation::Continuation;
 pub use part::{Part, ToolState};
 pub use repair::{INTERRUPTED, Repair, Repaired, RepairedCall, repair};
 pub(crate) use ui_message::{MAX_NESTING, nests_deeper};

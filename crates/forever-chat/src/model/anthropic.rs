@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::model::anthropic::stream::Messages;
 use crate::model::chat_model::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::model::conversation::waits_for_tools;
 use crate::model::http::{Endpoint, settings};
 use crate::model::read::{asked, given, read};
-use crate::model::said::waits_for_tools;
 
 /// A model behind Anthropic's Messages API.
 ///

@@ -15,13 +15,13 @@ mod anthropic;
 mod chat_model;
 mod classify;
 #[cfg(feature = "__http")]
+mod conversation;
+#[cfg(feature = "__http")]
 mod http;
 #[cfg(feature = "openai")]
 mod openai;
 #[cfg(feature = "__http")]
 mod read;
-#[cfg(feature = "__http")]
-mod said;
 #[cfg(feature = "__http")]
 mod sse;
 

@@ -4,8 +4,8 @@
 //! connected is shown live. An earlier turn is offered (`resuming`, or `pending` before it begins);
 //! once the client sends `resume_ack`, it is shown from its first chunk, marked as a replay. Both
 //! read the same log, so nothing has to be kept in sync.
-mod asked;
-mod shown;
+mod inbound;
+mod outbound;
 
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
@@ -25,10 +25,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
 use super::erased::Erased;
-use super::frame::{FromClient, ToClient};
 use super::http::{At, Served};
-use super::rate::Rate;
-use super::watching::{Shown, Watched, Watching};
+use super::protocol::{FromClient, ToClient};
+use super::subscriptions::{Subscription, SubscriptionItem, Subscriptions};
+use super::token_bucket::TokenBucket;
 
 /// Close codes of a connection (RFC 6455, section 7.4.1, and its registry). After 1008 clients do
 /// not reconnect.
@@ -76,7 +76,7 @@ struct Session<'a> {
     served: &'a Served,
     at: &'a At,
     agent: AgentHandle<Erased>,
-    watching: Watching,
+    subscriptions: Subscriptions,
     /// Turns that are offered, and shown once the client accepts.
     offered: HashSet<String>,
     /// Turns of this client's own questions.
@@ -105,7 +105,7 @@ struct Session<'a> {
     /// to it.
     own_clears: u32,
     own_replacements: u32,
-    rate: Rate,
+    rate: TokenBucket,
     /// Time of the last frame from the client.
     heard: Instant,
     /// Number of frames that may still be buffered.
@@ -120,7 +120,7 @@ enum Next {
     Frame(Option<std::result::Result<Message, axum::Error>>),
     Event(Box<Result<Option<ChatEvent>>>),
     Pushed(Option<Pushed>),
-    Log(Arc<Watched>, Vec<Shown>),
+    Log(Arc<Subscription>, Vec<SubscriptionItem>),
     Called(String, std::result::Result<Value, String>),
     Answered(Answer),
     Ping,
@@ -153,7 +153,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         served: &served,
         at,
         agent: at.agent(&served.forever),
-        watching: Watching::default(),
+        subscriptions: Subscriptions::default(),
         offered: HashSet::new(),
         own: HashSet::new(),
         cancelled: HashSet::new(),
@@ -167,7 +167,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         own_state: None,
         own_clears: 0,
         own_replacements: 0,
-        rate: Rate::new(served.limits.rate),
+        rate: TokenBucket::new(served.limits.rate),
         heard: Instant::now(),
         waiting: 0,
     };
@@ -268,7 +268,7 @@ impl Session<'_> {
         if let Poll::Ready(frame) = self.socket.poll_next_unpin(context) {
             return Poll::Ready(Next::Frame(frame));
         }
-        self.watching.poll_news(context).map(|(watched, shown)| Next::Log(watched, shown))
+        self.subscriptions.poll_news(context).map(|(watched, shown)| Next::Log(watched, shown))
     }
 
     async fn send(&mut self, frame: &ToClient<'_>) -> std::result::Result<(), Over> {
@@ -304,7 +304,7 @@ impl Session<'_> {
         if !self.rate.takes_one() {
             return Err(Over::Close(close::POLICY, "too many frames"));
         }
-        if self.served.rooms.ask(self.at).is_err() {
+        if self.served.quotas.ask(self.at).is_err() {
             return Err(Over::Close(close::TRY_AGAIN, "the agent has too many requests"));
         }
         match message {

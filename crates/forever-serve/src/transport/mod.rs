@@ -34,7 +34,7 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
         return Err(Error::closed().into());
     }
     // A body that arrives slowly occupies a place as well.
-    let place = served.rooms.enter(&at)?;
+    let place = served.quotas.enter(&at)?;
     let post = read(&served, request).await?;
     Ok(match request::carry_out(&served, &at, post).await? {
         Some(turn) => {
@@ -48,7 +48,7 @@ pub(super) async fn post(State(served): State<Arc<Served>>, at: At, request: Req
 /// `GET /agents/{class}/{name}/{chat}/stream`: the turn under way from its first chunk, or the rest
 /// of the turn that `Last-Event-ID` names; 204 if no turn is under way.
 pub(super) async fn resume(State(served): State<Arc<Served>>, at: At, headers: HeaderMap) -> Result<Response, Failed> {
-    let place = served.rooms.enter(&at)?;
+    let place = served.quotas.enter(&at)?;
     let agent = at.agent(&served.forever);
     if let Some(last) = headers.get("last-event-id") {
         let Some((turn, next)) = sse::parse_id(last.as_bytes()) else {
@@ -65,7 +65,7 @@ pub(super) async fn resume(State(served): State<Arc<Served>>, at: At, headers: H
 
 /// `DELETE /agents/{class}/{name}/{chat}/stream`: cancels the turn under way.
 pub(super) async fn cancel(State(served): State<Arc<Served>>, at: At) -> Result<StatusCode, Failed> {
-    served.rooms.ask(&at)?;
+    served.quotas.ask(&at)?;
     if let Some(turn) = under_way(&at.agent(&served.forever)).await? {
         turn.cancel(CANCELLED).await?;
     }
@@ -78,7 +78,7 @@ pub(super) async fn cancel_turn(
     at: At,
     Path(path): Path<HashMap<String, String>>,
 ) -> Result<StatusCode, Failed> {
-    served.rooms.ask(&at)?;
+    served.quotas.ask(&at)?;
     let turn = path.get("turn").map(String::as_str).unwrap_or_default();
     if at.agent(&served.forever).cancel(turn, CANCELLED).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_turn()) }
 }

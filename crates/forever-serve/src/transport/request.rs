@@ -19,8 +19,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tracing::debug;
 
+use super::super::auth::RequestKind;
 use super::super::client_messages::{MAX_QUESTIONS, harmless, shown_call, written_by_a_user};
-use super::super::door::RequestKind;
 use super::super::erased::Erased;
 use super::super::http::{At, Failed, Served};
 

@@ -12,7 +12,7 @@ use futures_util::stream;
 use serde_json::json;
 
 use super::super::erased::Erased;
-use super::super::room::Place;
+use super::super::quota::Place;
 use super::history;
 
 /// Headers that identify the protocol to a client, and tell a proxy not to buffer.

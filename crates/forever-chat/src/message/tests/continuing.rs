@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::message::build::{MessageBuilder, Prose};
 use crate::message::chunk::Chunk;
-use crate::message::continue_with::Continuation;
+use crate::message::continuation::Continuation;
 use crate::message::part::{Part, ToolState};
 use crate::message::tests::{built, chunks, parts, streams};
 use crate::message::ui_message::UiMessage;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::message::Part;
 use crate::model::chat_model::tool_parameters;
 use crate::model::chat_model::{ModelError, ModelRequest, ToolSpec};
-use crate::model::said::{Continue, File, Outcome, Piece, Said, input, metadata, said};
+use crate::model::conversation::{Continue, File, Outcome, Piece, Said, input, metadata, said};
 
 pub(super) fn body(model: &str, max_tokens: u32, system: Option<&str>, request: &ModelRequest, go_on: &str) -> Result<Value, ModelError> {
     let mut told: Vec<String> = system.map(str::to_owned).into_iter().collect();

@@ -10,11 +10,11 @@ use futures_core::Stream;
 use serde_json::Value;
 
 use crate::model::chat_model::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::model::conversation::{Continue, waits_for_tools};
 use crate::model::http::{Endpoint, settings};
 use crate::model::openai::BASE_URL;
 use crate::model::openai::completions::stream::Completions;
 use crate::model::read::{asked, given, read};
-use crate::model::said::{Continue, waits_for_tools};
 
 /// A model behind an OpenAI-compatible endpoint for chat completions.
 ///

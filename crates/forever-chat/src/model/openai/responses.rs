@@ -15,12 +15,12 @@ use futures_util::{StreamExt, TryStreamExt};
 use serde_json::Value;
 
 use crate::model::chat_model::{ChatModel, FinishReason, Finished, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::model::conversation::waits_for_tools;
 use crate::model::http::{Endpoint, Refused, settings};
 use crate::model::openai::BASE_URL;
 use crate::model::openai::responses::stored::Stored;
 use crate::model::openai::responses::stream::Responses;
 use crate::model::read::{asked, given, read};
-use crate::model::said::waits_for_tools;
 
 /// Maximum time of one request for a stored answer.
 const LOOK: Duration = Duration::from_secs(30);

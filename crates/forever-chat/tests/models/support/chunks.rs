@@ -6,18 +6,18 @@ use forever_chat::model::ModelEvent;
 
 /// What has been begun.
 #[derive(Debug, Default)]
-pub(crate) struct Fitting {
+pub(crate) struct Splice {
     /// Open pieces of text and reasoning, by kind and id.
     open: HashSet<(&'static str, String)>,
     /// Tool calls, and whether their input is there.
     calls: HashMap<String, bool>,
 }
 
-impl Fitting {
+impl Splice {
     /// # Panics
     /// If one of the chunks does not follow from those before it.
     pub(crate) fn of(events: &[ModelEvent]) -> Self {
-        let mut fitting = Fitting::default();
+        let mut fitting = Splice::default();
         for event in events {
             if let ModelEvent::Chunk(chunk) = event {
                 fitting.add(chunk);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use crate::message::Part;
 use crate::model::chat_model::tool_parameters;
 use crate::model::chat_model::{ModelError, ModelRequest, ToolSpec};
-use crate::model::said::{Continue, File, Piece, Said, input_text, said};
+use crate::model::conversation::{Continue, File, Piece, Said, input_text, said};
 
 pub(super) fn body(model: &str, system: Option<&str>, request: &ModelRequest, continued: Continue<'_>) -> Result<Value, ModelError> {
     let mut messages = Vec::new();

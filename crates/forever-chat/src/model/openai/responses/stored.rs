@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::message::{Part, ToolState};
 use crate::model::answer::{Answer, Kind};
 use crate::model::chat_model::{FinishReason, Finished, ModelEvent};
+use crate::model::conversation::metadata;
 use crate::model::openai::responses::stream::{annotation, encrypted, finished, of};
-use crate::model::said::metadata;
 
 /// State of a stored answer.
 pub(super) enum Stored {

@@ -15,7 +15,7 @@ const BEHIND_ALL: u64 = u64::MAX >> 1;
 const BATCH: (usize, usize) = (64, 256 << 10);
 
 /// One log that is shown.
-pub(super) struct Watched {
+pub(super) struct Subscription {
     pub(super) status: TurnStatus,
     /// Whether the client sent its question on this connection, and so has the messages.
     pub(super) own: bool,
@@ -24,7 +24,7 @@ pub(super) struct Watched {
     stopped: AtomicBool,
 }
 
-impl Watched {
+impl Subscription {
     pub(super) fn begin(&self) {
         self.begun.store(true, Ordering::Relaxed);
     }
@@ -35,7 +35,7 @@ impl Watched {
 }
 
 /// Next item of a log.
-pub(super) enum Shown {
+pub(super) enum SubscriptionItem {
     /// A chunk with its number, and whether it existed before the client requested the log.
     Chunk { number: u64, chunk: StoredChunk, replay: bool },
     /// All earlier chunks have been shown.
@@ -47,20 +47,20 @@ pub(super) enum Shown {
 }
 
 /// New items of one log.
-type News = (Arc<Watched>, Vec<Shown>);
+type News = (Arc<Subscription>, Vec<SubscriptionItem>);
 
 /// The logs that are shown at the moment.
 #[derive(Default)]
-pub(super) struct Watching {
+pub(super) struct Subscriptions {
     /// The current watch of each turn, by the turn's id.
-    current: HashMap<String, Arc<Watched>>,
+    current: HashMap<String, Arc<Subscription>>,
     /// Whether several turns have overlapped since the client was last sent the conversation after
     /// them.
     overlapped: bool,
     news: SelectAll<BoxStream<'static, News>>,
 }
 
-impl Watching {
+impl Subscriptions {
     pub(super) fn watches(&self, turn: &str) -> bool {
         self.current.contains_key(turn)
     }
@@ -88,7 +88,7 @@ impl Watching {
     pub(super) async fn start(&mut self, turn: &TurnHandle, from: u64, replays: bool, own: bool) -> Result<()> {
         let (status, follow) = (turn.status().await?, turn.follow(from).await?);
         self.stop(turn.id());
-        let watched = Arc::new(Watched { status, own, begun: AtomicBool::new(false), stopped: AtomicBool::new(false) });
+        let watched = Arc::new(Subscription { status, own, begun: AtomicBool::new(false), stopped: AtomicBool::new(false) });
         self.current.insert(turn.id().to_owned(), Arc::clone(&watched));
         self.overlapped |= self.current.len() > 1;
         let reader = Reader { watched, follow, replays, begun: false, over: false };
@@ -118,7 +118,7 @@ impl Watching {
 
 /// Reader of one log.
 struct Reader {
-    watched: Arc<Watched>,
+    watched: Arc<Subscription>,
     follow: Follow,
     /// Whether the next items existed before the client requested the log.
     replays: bool,
@@ -142,17 +142,17 @@ impl Reader {
                 Ok(Some(Entry::Chunk(number, chunk))) => {
                     self.begun = true;
                     bytes += chunk.json().len();
-                    shown.push(Shown::Chunk { number, chunk, replay });
+                    shown.push(SubscriptionItem::Chunk { number, chunk, replay });
                 }
                 Ok(Some(Entry::End(end))) => {
                     self.over = true;
-                    shown.push(Shown::End { end, replay });
+                    shown.push(SubscriptionItem::End { end, replay });
                 }
                 // An entry that clients have no frame for.
                 Ok(Some(_)) => {}
                 Ok(None) if self.tells_what_is_there() => {
                     self.replays = false;
-                    shown.push(Shown::CaughtUp);
+                    shown.push(SubscriptionItem::CaughtUp);
                 }
                 Ok(None) => {
                     // After the end, if it was waited for.
@@ -161,7 +161,7 @@ impl Reader {
                 }
                 Err(error) => {
                     self.over = true;
-                    shown.push(Shown::Failed(error));
+                    shown.push(SubscriptionItem::Failed(error));
                 }
             }
         }

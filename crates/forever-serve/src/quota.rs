@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::Limits;
 use super::http::At;
 use super::network::neighbourhood;
-use super::rate::Rate;
+use super::token_bucket::TokenBucket;
 
 /// Unused agents are removed when there are twice as many agents as after the last removal, but not
 /// below this number.
@@ -20,7 +20,7 @@ const FEW: usize = 1024;
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// Counts of the connections of a server.
-pub(super) struct Rooms {
+pub(super) struct Quotas {
     limits: Limits,
     state: Mutex<State>,
     /// Number of connections.
@@ -29,11 +29,11 @@ pub(super) struct Rooms {
 
 #[derive(Default)]
 struct State {
-    agents: HashMap<Key, Room>,
+    agents: HashMap<Key, Quota>,
     /// Number of conversations, over all agents, that are being sent.
     readings: usize,
     /// Rate limits of new agents, by address.
-    addresses: HashMap<Option<IpAddr>, Rate>,
+    addresses: HashMap<Option<IpAddr>, TokenBucket>,
     /// Whether the task that removes unused entries runs.
     is_swept: bool,
     /// Number of agents after the last removal.
@@ -42,7 +42,7 @@ struct State {
 
 impl State {
     fn sweep(&mut self) {
-        self.agents.retain(|_, room| room.is_used());
+        self.agents.retain(|_, quota| quota.is_used());
         self.addresses.retain(|_, rate| !rate.is_full());
         self.kept = self.agents.len();
         if self.is_empty() {
@@ -56,7 +56,7 @@ impl State {
     }
 }
 
-impl Room {
+impl Quota {
     fn is_used(&mut self) -> bool {
         self.connections > 0 || self.readings > 0 || !self.rate.is_full()
     }
@@ -64,11 +64,11 @@ impl Room {
 
 type Key = (&'static str, String);
 
-struct Room {
+struct Quota {
     connections: usize,
     /// Number of conversations that are being sent to clients.
     readings: usize,
-    rate: Rate,
+    rate: TokenBucket,
 }
 
 /// Reason why a connection or request exceeds a limit.
@@ -84,27 +84,27 @@ pub(super) enum Full {
     Server,
 }
 
-impl Rooms {
+impl Quotas {
     pub(super) fn new(limits: Limits) -> Self {
-        Rooms { limits, state: Mutex::default(), taken: watch::Sender::new(0) }
+        Quotas { limits, state: Mutex::default(), taken: watch::Sender::new(0) }
     }
 
     /// Takes a place among the connections, until it is dropped.
     pub(super) fn enter(self: &Arc<Self>, at: &At) -> Result<Place, Full> {
         self.ask(at)?;
-        self.with(at, |room| {
-            if room.connections >= self.limits.connections {
+        self.with(at, |quota| {
+            if quota.connections >= self.limits.connections_per_agent {
                 return Err(Full::Agent);
             }
             // All places are counted under the lock of the agents, so that none is given twice.
-            if *self.taken.borrow() >= self.limits.connections_in_all {
+            if *self.taken.borrow() >= self.limits.connections {
                 return Err(Full::Server);
             }
-            room.connections += 1;
+            quota.connections += 1;
             self.taken.send_modify(|taken| *taken += 1);
             Ok(())
         })??;
-        Ok(Place { rooms: Arc::clone(self), key: key(at) })
+        Ok(Place { quotas: Arc::clone(self), key: key(at) })
     }
 
     /// Takes a place for a conversation that is sent as a response, until it is dropped.
@@ -115,43 +115,47 @@ impl Rooms {
         self.ask(at)?;
         let mut state = self.state();
         let State { agents, readings, .. } = &mut *state;
-        if *readings >= self.limits.connections_in_all {
+        if *readings >= self.limits.connections {
             return Err(Full::Server);
         }
         // It existed a moment ago, and is not removed while it has a request.
-        let Some(room) = agents.get_mut(&key(at)) else { return Err(Full::Asked) };
-        if room.readings >= self.limits.connections {
+        let Some(quota) = agents.get_mut(&key(at)) else { return Err(Full::Asked) };
+        if quota.readings >= self.limits.connections_per_agent {
             return Err(Full::Agent);
         }
-        room.readings += 1;
+        quota.readings += 1;
         *readings += 1;
         drop(state);
-        Ok(Reading { rooms: Arc::clone(self), key: key(at) })
+        Ok(Reading { quotas: Arc::clone(self), key: key(at) })
     }
 
     /// Counts a request to an agent.
     pub(super) fn ask(self: &Arc<Self>, at: &At) -> Result<(), Full> {
-        self.with(at, |room| if room.rate.takes_one() { Ok(()) } else { Err(Full::Asked) })?
+        self.with(at, |quota| if quota.rate.takes_one() { Ok(()) } else { Err(Full::Asked) })?
     }
 
     /// Accesses the counts of an agent. An unknown agent gets an entry, if the rate limit of the
     /// address allows it.
-    fn with<T>(self: &Arc<Self>, at: &At, look: impl FnOnce(&mut Room) -> T) -> Result<T, Full> {
+    fn with<T>(self: &Arc<Self>, at: &At, look: impl FnOnce(&mut Quota) -> T) -> Result<T, Full> {
         let mut state = self.state();
         self.sweep_soon(&mut state);
         let State { agents, addresses, kept, .. } = &mut *state;
-        if let Some(room) = agents.get_mut(&key(at)) {
-            return Ok(look(room));
+        if let Some(quota) = agents.get_mut(&key(at)) {
+            return Ok(look(quota));
         }
-        let address = addresses.entry(at.client.map(neighbourhood)).or_insert_with(|| Rate::new(self.limits.new_agents));
+        let address = addresses.entry(at.client.map(neighbourhood)).or_insert_with(|| TokenBucket::new(self.limits.new_agents));
         if !address.takes_one() {
             return Err(Full::Named);
         }
         if agents.len() >= (*kept * 2).max(FEW) {
-            agents.retain(|_, room| room.is_used());
+            agents.retain(|_, quota| quota.is_used());
             *kept = agents.len();
         }
-        Ok(look(agents.entry(key(at)).or_insert_with(|| Room { connections: 0, readings: 0, rate: Rate::new(self.limits.agent_rate) })))
+        Ok(look(agents.entry(key(at)).or_insert_with(|| Quota {
+            connections: 0,
+            readings: 0,
+            rate: TokenBucket::new(self.limits.agent_rate),
+        })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -166,12 +170,12 @@ impl Rooms {
         // Without a tokio runtime there are no connections.
         let Ok(runtime) = Handle::try_current() else { return };
         state.is_swept = true;
-        let rooms = Arc::downgrade(self);
+        let quotas = Arc::downgrade(self);
         runtime.spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP).await;
-                let Some(rooms) = rooms.upgrade() else { return };
-                let mut state = rooms.state();
+                let Some(quotas) = quotas.upgrade() else { return };
+                let mut state = quotas.state();
                 state.sweep();
                 if state.is_empty() {
                     state.is_swept = false;
@@ -194,32 +198,32 @@ fn key(at: &At) -> Key {
 
 /// Place of a connection.
 pub(super) struct Place {
-    rooms: Arc<Rooms>,
+    quotas: Arc<Quotas>,
     key: Key,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.rooms.state();
-        if let Some(room) = state.agents.get_mut(&self.key) {
-            room.connections -= 1;
+        let mut state = self.quotas.state();
+        if let Some(quota) = state.agents.get_mut(&self.key) {
+            quota.connections -= 1;
         }
-        self.rooms.taken.send_modify(|taken| *taken -= 1);
+        self.quotas.taken.send_modify(|taken| *taken -= 1);
     }
 }
 
 /// Place of a conversation that is being sent.
 pub(super) struct Reading {
-    rooms: Arc<Rooms>,
+    quotas: Arc<Quotas>,
     key: Key,
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        let mut state = self.rooms.state();
+        let mut state = self.quotas.state();
         state.readings -= 1;
-        if let Some(room) = state.agents.get_mut(&self.key) {
-            room.readings -= 1;
+        if let Some(quota) = state.agents.get_mut(&self.key) {
+            quota.readings -= 1;
         }
     }
 }
@@ -228,83 +232,83 @@ impl Drop for Reading {
 mod tests {
     use std::time::Duration;
 
-    use super::super::rate::Limit;
+    use super::super::token_bucket::RateLimit;
     use super::*;
 
     fn at(name: &str) -> At {
-        At { class: "Chat", segment: "chat".to_owned(), name: name.to_owned(), client: None, asking: None }
+        At { class: "Chat", segment: "chat".to_owned(), name: name.to_owned(), client: None, auth_request: None }
     }
 
-    fn rooms(connections: usize, connections_in_all: usize, at_once: u32) -> Arc<Rooms> {
-        let agent_rate = Limit { each_second: 1, at_once };
-        let new_agents = Limit { each_second: 1_000_000, at_once: 1_000_000 };
-        Arc::new(Rooms::new(Limits { connections, connections_in_all, agent_rate, new_agents, ..Limits::default() }))
+    fn quotas(connections_per_agent: usize, connections: usize, burst: u32) -> Arc<Quotas> {
+        let agent_rate = RateLimit { per_second: 1, burst };
+        let new_agents = RateLimit { per_second: 1_000_000, burst: 1_000_000 };
+        Arc::new(Quotas::new(Limits { connections_per_agent, connections, agent_rate, new_agents, ..Limits::default() }))
     }
 
     #[tokio::test(start_paused = true)]
     async fn places_are_of_one_agent_and_of_all_and_are_given_back() {
-        let rooms = rooms(2, 3, 100);
-        let first = rooms.enter(&at("a")).ok();
-        let second = rooms.enter(&at("a")).ok();
-        assert_eq!(rooms.enter(&at("a")).err(), Some(Full::Agent));
-        let third = rooms.enter(&at("b")).ok();
-        assert_eq!(rooms.enter(&at("c")).err(), Some(Full::Server));
+        let quotas = quotas(2, 3, 100);
+        let first = quotas.enter(&at("a")).ok();
+        let second = quotas.enter(&at("a")).ok();
+        assert_eq!(quotas.enter(&at("a")).err(), Some(Full::Agent));
+        let third = quotas.enter(&at("b")).ok();
+        assert_eq!(quotas.enter(&at("c")).err(), Some(Full::Server));
         drop(first);
-        assert!(rooms.enter(&at("a")).is_ok());
+        assert!(quotas.enter(&at("a")).is_ok());
         drop((second, third));
-        rooms.are_empty().await;
+        quotas.are_empty().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_left_of_agents_that_were_left() {
-        let rooms = rooms(1, 100_000, 5);
-        let places: Vec<_> = (0..20_000).map(|n| rooms.enter(&at(&n.to_string())).ok()).collect();
-        assert_eq!(rooms.state().agents.len(), 20_000);
+        let quotas = quotas(1, 100_000, 5);
+        let places: Vec<_> = (0..20_000).map(|n| quotas.enter(&at(&n.to_string())).ok()).collect();
+        assert_eq!(quotas.state().agents.len(), 20_000);
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(rooms.state().agents.len(), 20_000, "they are connected");
+        assert_eq!(quotas.state().agents.len(), 20_000, "they are connected");
         drop(places);
         tokio::time::sleep(SWEEP * 3).await;
-        let state = rooms.state();
+        let state = quotas.state();
         assert!(state.is_empty() && state.agents.capacity() == 0 && !state.is_swept);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_address_names_so_many_agents_and_no_more() {
-        let limits = Limits { new_agents: Limit { each_second: 1, at_once: 3 }, ..Limits::default() };
-        let rooms = Arc::new(Rooms::new(limits));
+        let limits = Limits { new_agents: RateLimit { per_second: 1, burst: 3 }, ..Limits::default() };
+        let quotas = Arc::new(Quotas::new(limits));
         let from = |name: &str, address: &str| At { client: Some(address.parse().unwrap()), ..at(name) };
-        let places: Vec<_> = ["a", "b", "c"].iter().map(|name| rooms.enter(&from(name, "10.0.0.1")).ok()).collect();
+        let places: Vec<_> = ["a", "b", "c"].iter().map(|name| quotas.enter(&from(name, "10.0.0.1")).ok()).collect();
         assert!(places.iter().all(Option::is_some));
-        assert_eq!(rooms.enter(&from("d", "10.0.0.1")).err(), Some(Full::Named));
-        assert_eq!(rooms.ask(&from("d", "::ffff:10.0.0.1")).err(), Some(Full::Named));
+        assert_eq!(quotas.enter(&from("d", "10.0.0.1")).err(), Some(Full::Named));
+        assert_eq!(quotas.ask(&from("d", "::ffff:10.0.0.1")).err(), Some(Full::Named));
         // Those that are there are not named anew, and other addresses have their own.
-        assert_eq!(rooms.ask(&from("a", "10.0.0.1")), Ok(()));
-        assert_eq!(rooms.ask(&from("d", "10.0.0.2")), Ok(()));
+        assert_eq!(quotas.ask(&from("a", "10.0.0.1")), Ok(()));
+        assert_eq!(quotas.ask(&from("d", "10.0.0.2")), Ok(()));
         for (name, address) in [("e", "2001:db8::1"), ("f", "2001:db8::2"), ("g", "2001:db8::3")] {
-            assert_eq!(rooms.ask(&from(name, address)), Ok(()));
+            assert_eq!(quotas.ask(&from(name, address)), Ok(()));
         }
-        assert_eq!(rooms.ask(&from("h", "2001:db8::4")), Err(Full::Named));
+        assert_eq!(quotas.ask(&from("h", "2001:db8::4")), Err(Full::Named));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(rooms.ask(&from("h", "2001:db8::4")), Ok(()));
+        assert_eq!(quotas.ask(&from("h", "2001:db8::4")), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn agents_of_which_nothing_is_left_are_forgotten() {
-        let rooms = rooms(1, 10, 1);
-        let place = rooms.enter(&at("stays")).unwrap_or_else(|full| panic!("{full:?}"));
+        let quotas = quotas(1, 10, 1);
+        let place = quotas.enter(&at("stays")).unwrap_or_else(|full| panic!("{full:?}"));
         for n in 0..FEW * 3 {
-            assert_eq!(rooms.ask(&at(&n.to_string())), Ok(()));
-            assert_eq!(rooms.ask(&at(&n.to_string())), Err(Full::Asked));
+            assert_eq!(quotas.ask(&at(&n.to_string())), Ok(()));
+            assert_eq!(quotas.ask(&at(&n.to_string())), Err(Full::Asked));
         }
-        assert!(rooms.state.lock().unwrap().agents.len() > FEW * 3, "those that are asked too much are not forgotten");
+        assert!(quotas.state.lock().unwrap().agents.len() > FEW * 3, "those that are asked too much are not forgotten");
         tokio::time::advance(Duration::from_secs(2)).await;
         for n in 0..FEW * 4 {
-            let _ = rooms.ask(&at(&format!("more {n}")));
+            let _ = quotas.ask(&at(&format!("more {n}")));
             tokio::time::advance(Duration::from_secs(2)).await;
         }
-        let kept = rooms.state.lock().unwrap().agents.len();
+        let kept = quotas.state.lock().unwrap().agents.len();
         assert!(kept <= FEW * 2, "{kept} are kept");
-        assert_eq!(rooms.enter(&at("stays")).err(), Some(Full::Agent));
+        assert_eq!(quotas.enter(&at("stays")).err(), Some(Full::Agent));
         drop(place);
     }
 }

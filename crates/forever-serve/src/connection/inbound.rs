@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
+use super::super::auth::Rejection;
 use super::super::client_messages::{Known, harmless, shown_call};
-use super::super::door::Refused;
-use super::super::frame::{Body, FromClient, Malformed, Response, ToClient};
+use super::super::protocol::{Body, FromClient, Malformed, Response, ToClient};
 use super::{Answer, Answering, HeldProbe, Over, Session, origins};
 
 /// Maximum number of calls that a client may wait for, and of its answers that may wait.
@@ -50,7 +50,7 @@ impl Session<'_> {
                 _ => self.refuse_question(&id, "The question was not understood.").await,
             },
             FromClient::Cancel { id } => {
-                if self.watching.watches(&id) {
+                if self.subscriptions.watches(&id) {
                     self.cancelled.insert(id.clone());
                 }
                 self.agent.cancel(&id, "it was cancelled").await?;
@@ -178,10 +178,10 @@ impl Session<'_> {
         let asked_first = self.own.insert(id.to_owned());
         match new.await {
             Ok(turn) if turn.accepted() => {
-                self.watching.start(&turn, 0, false, true).await?;
+                self.subscriptions.start(&turn, 0, false, true).await?;
                 // Messages of other turns since the question have removed it from the client's
                 // page.
-                if std::mem::take(&mut self.may_hide_question) || self.watching.overlapped() {
+                if std::mem::take(&mut self.may_hide_question) || self.subscriptions.overlapped() {
                     self.transcript().await?;
                 }
                 Ok(())
@@ -249,7 +249,7 @@ impl Session<'_> {
         let Answer { of, call, result } = answer;
         let error = match result.map(|answered| answered.continued) {
             // The client requests the turn by itself, unless the turn is shown live.
-            Ok(Some(turn)) if !self.watching.watches(turn.id()) => return self.offer(&turn).await,
+            Ok(Some(turn)) if !self.subscriptions.watches(turn.id()) => return self.offer(&turn).await,
             Ok(_) => return Ok(()),
             Err(error) => error,
         };
@@ -324,7 +324,7 @@ impl Session<'_> {
                 self.offered.remove(id);
                 // A client that requests a turn which is still queued has its reply with the log.
                 self.pending_probe.take_if(|(of, _)| of == id);
-                Ok(self.watching.start(&turn, from, true, self.own.contains(id)).await?)
+                Ok(self.subscriptions.start(&turn, from, true, self.own.contains(id)).await?)
             }
             // It has just ended, and its end is about to be sent.
             _ if self.offered.contains(id) => Ok(()),
@@ -381,5 +381,5 @@ impl Session<'_> {
 
 /// Error text of a failed call, for the client.
 fn told(error: &BoxError) -> String {
-    error.downcast_ref::<Refused>().map_or("the call failed", Refused::reason).to_owned()
+    error.downcast_ref::<Rejection>().map_or("the call failed", Rejection::reason).to_owned()
 }

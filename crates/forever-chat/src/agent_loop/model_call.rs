@@ -6,8 +6,8 @@ use forever_runtime::{BoxError, FiberContext, Op};
 use futures_util::StreamExt;
 
 use crate::agent_loop::compaction::Summary;
-use crate::agent_loop::fitting::{Fitting, Kept};
 use crate::agent_loop::loop_fiber::{AgentLoop, Call, Said, failed, turn_of};
+use crate::agent_loop::splice::{Kept, Splice};
 use crate::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
 use crate::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
 use crate::turn::{Step, Turn};
@@ -82,7 +82,7 @@ impl AgentLoop {
             tools: self.tools.specs().chain(turn.client_tools().iter().cloned()).collect(),
             interrupted: cut_off.then_some(Interrupted { response: kept.map(|kept| kept.response), parts: left }),
         };
-        let mut fitting: Option<Fitting> = None;
+        let mut fitting: Option<Splice> = None;
         let mut answer = called(|| self.model.answer(request))?;
         let _listening = turn.listens();
         loop {
@@ -100,7 +100,7 @@ impl AgentLoop {
                         fitting
                     } else {
                         let behind = if cut_off { Some(turn.continuation().await) } else { None };
-                        fitting.insert(Fitting::new(behind, same_answer, &step))
+                        fitting.insert(Splice::new(behind, same_answer, &step))
                     };
                     for chunk in fitting.next(chunk) {
                         turn.put(chunk).await?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::door::RequestKind;
+use super::auth::RequestKind;
 
 /// Frame from a client.
 #[derive(Debug, Deserialize)]

@@ -63,7 +63,7 @@ impl RequestKind {
 /// A request to be authorized.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Asking {
+pub struct AuthRequest {
     /// Kind of the request.
     pub kind: RequestKind,
     /// Class of the agent, as registered.
@@ -84,20 +84,20 @@ pub struct Asking {
 
 /// Rejection of a request or a call, with the reason for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct Rejection {
     status: StatusCode,
     reason: String,
 }
 
-impl Refused {
+impl Rejection {
     /// Unauthenticated: status 401, with the reason.
     pub fn unauthorized(reason: impl Into<String>) -> Self {
-        Refused { status: StatusCode::UNAUTHORIZED, reason: reason.into() }
+        Rejection { status: StatusCode::UNAUTHORIZED, reason: reason.into() }
     }
 
     /// Not permitted: status 403, with the reason.
     pub fn forbidden(reason: impl Into<String>) -> Self {
-        Refused { status: StatusCode::FORBIDDEN, reason: reason.into() }
+        Rejection { status: StatusCode::FORBIDDEN, reason: reason.into() }
     }
 
     pub(super) fn parts(self) -> (StatusCode, String) {
@@ -109,19 +109,19 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "refused: {}", self.reason)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for Rejection {}
 
-type Authorize = dyn Fn(Asking) -> BoxFuture<'static, Result<(), Refused>> + Send + Sync;
+type Authorize = dyn Fn(AuthRequest) -> BoxFuture<'static, Result<(), Rejection>> + Send + Sync;
 
 /// Authorization of requests, by their origin, their address and the program's hook.
 #[derive(Default, Clone)]
-pub(super) struct Door {
+pub(super) struct Auth {
     pub(super) anonymous: bool,
     pub(super) authorize: Option<Arc<Authorize>>,
     pub(super) origins: Vec<String>,
@@ -129,9 +129,9 @@ pub(super) struct Door {
     pub(super) proxies: Vec<Network>,
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("anonymous", &self.anonymous).field("origins", &self.origins).finish_non_exhaustive()
+        f.debug_struct("Auth").field("anonymous", &self.anonymous).field("origins", &self.origins).finish_non_exhaustive()
     }
 }
 
@@ -165,29 +165,29 @@ const FORWARDED: [&str; 9] = [
 const ONE_ADDRESS: [&str; 6] =
     ["cf-connecting-ip", "true-client-ip", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "fastly-client-ip"];
 
-impl Door {
+impl Auth {
     /// Whether the program has set an authorization.
     pub(super) fn is_decided(&self) -> bool {
         self.anonymous || self.authorize.is_some()
     }
 
-    pub(super) async fn lets_in(&self, asking: Asking) -> Result<(), Refused> {
-        self.page(&asking.headers, asking.peer)?;
+    pub(super) async fn lets_in(&self, request: AuthRequest) -> Result<(), Rejection> {
+        self.page(&request.headers, request.peer)?;
         if let Some(authorize) = &self.authorize {
-            return authorize(asking).await;
+            return authorize(request).await;
         }
-        if self.anonymous || self.is_local(&asking.headers, asking.peer) {
+        if self.anonymous || self.is_local(&request.headers, request.peer) {
             return Ok(());
         }
-        warn!(peer = ?asking.peer, "a client was refused: call `.authorize(..)` or `.allow_anonymous()` to serve other machines");
-        Err(Refused::forbidden("clients of other machines are not allowed"))
+        warn!(peer = ?request.peer, "a client was refused: call `.authorize(..)` or `.allow_anonymous()` to serve other machines");
+        Err(Rejection::forbidden("clients of other machines are not allowed"))
     }
 
     /// Refuses pages of other origins: a browser that shows them sends cookies and can reach the
     /// local machine.
-    pub(super) fn page(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Page, Refused> {
+    pub(super) fn page(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Result<Page, Rejection> {
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(Page::Own) };
-        let refused = || Refused::forbidden("pages of this origin are not allowed");
+        let refused = || Rejection::forbidden("pages of this origin are not allowed");
         let origin = origin.to_str().map_err(|_| refused())?;
         let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -203,7 +203,7 @@ impl Door {
     }
 }
 
-impl Door {
+impl Auth {
     /// Whether a request comes from the same machine, and names it. After DNS rebinding, a page of
     /// another site reaches this machine by that site's name.
     fn is_local(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> bool {
@@ -288,7 +288,7 @@ pub(super) fn is_loopback(address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    fn asking(peer: &str, headers: &[(&str, &str)]) -> Asking {
+    fn auth_request(peer: &str, headers: &[(&str, &str)]) -> AuthRequest {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
@@ -297,35 +297,35 @@ mod tests {
             map.insert(header::HOST, header::HeaderValue::from_static("localhost:8080"));
         }
         let (class, name, peer) = ("chat".to_owned(), "a".to_owned(), peer.parse().ok());
-        Asking { kind: RequestKind::Connect, class, name, uri: Uri::from_static("/agents/chat/a"), headers: map, peer, client: None }
+        AuthRequest { kind: RequestKind::Connect, class, name, uri: Uri::from_static("/agents/chat/a"), headers: map, peer, client: None }
     }
 
-    async fn status(door: &Door, asking: Asking) -> u16 {
-        door.lets_in(asking).await.map_or_else(|refused| refused.parts().0.as_u16(), |()| 200)
+    async fn status(auth: &Auth, auth_request: AuthRequest) -> u16 {
+        auth.lets_in(auth_request).await.map_or_else(|refused| refused.parts().0.as_u16(), |()| 200)
     }
 
     #[tokio::test]
     async fn only_the_same_machine_comes_in_unless_somebody_says_so() {
-        let (closed, open) = (Door::default(), Door { anonymous: true, ..Door::default() });
+        let (closed, open) = (Auth::default(), Auth { anonymous: true, ..Auth::default() });
         for (peer, let_in) in [("127.0.0.1:1", 200), ("[::1]:1", 200), ("[::ffff:127.0.0.1]:1", 200), ("10.0.0.1:1", 403), ("unknown", 403)]
         {
-            assert_eq!(status(&closed, asking(peer, &[])).await, let_in, "{peer}");
-            assert_eq!(status(&open, asking(peer, &[])).await, 200);
+            assert_eq!(status(&closed, auth_request(peer, &[])).await, let_in, "{peer}");
+            assert_eq!(status(&open, auth_request(peer, &[])).await, 200);
         }
         let others = ["x-forwarded-for", "x-forwarded-host", "x-forwarded-anything"];
         for header in FORWARDED.into_iter().chain(others) {
-            assert_eq!(status(&closed, asking("127.0.0.1:1", &[(header, "127.0.0.1")])).await, 403, "{header}");
+            assert_eq!(status(&closed, auth_request("127.0.0.1:1", &[(header, "127.0.0.1")])).await, 403, "{header}");
         }
     }
 
     #[tokio::test]
     async fn a_request_that_names_no_host_or_two_is_not_local() {
-        let mut without = asking("127.0.0.1:1", &[]);
+        let mut without = auth_request("127.0.0.1:1", &[]);
         without.headers.clear();
-        assert_eq!(status(&Door::default(), without).await, 403);
-        let mut two = asking("127.0.0.1:1", &[]);
+        assert_eq!(status(&Auth::default(), without).await, 403);
+        let mut two = auth_request("127.0.0.1:1", &[]);
         two.headers.append(header::HOST, header::HeaderValue::from_static("localhost"));
-        assert_eq!(status(&Door::default(), two).await, 403);
+        assert_eq!(status(&Auth::default(), two).await, 403);
     }
 
     #[tokio::test]
@@ -355,18 +355,18 @@ mod tests {
             ("[::1]:1", &[("x-forwarded-for", "::1")], Some("::1"), 403),
         ];
         let proxies = ["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
-        let door = Door { proxies: proxies.to_vec(), ..Door::default() };
+        let auth = Auth { proxies: proxies.to_vec(), ..Auth::default() };
         for (peer, headers, client, let_in) in cases {
-            let asking = asking(peer, headers);
+            let auth_request = auth_request(peer, headers);
             let client = client.map(|client| client.parse().unwrap());
-            assert_eq!(door.client(&asking.headers, asking.peer), client, "{peer} {headers:?}");
-            assert_eq!(status(&door, asking).await, let_in, "{peer} {headers:?}");
+            assert_eq!(auth.client(&auth_request.headers, auth_request.peer), client, "{peer} {headers:?}");
+            assert_eq!(status(&auth, auth_request).await, let_in, "{peer} {headers:?}");
         }
     }
 
     #[tokio::test]
     async fn pages_of_other_origins_do_not_come_in() {
-        let door = Door::default();
+        let auth = Auth::default();
         let cases = [
             ("https://evil.example", "localhost:8080", 403),
             ("http://localhost.evil.example", "localhost:8080", 403),
@@ -378,21 +378,24 @@ mod tests {
             ("http://localhost:5173", "rebound.example:8080", 403),
         ];
         for (origin, host, expected) in cases {
-            assert_eq!(status(&door, asking("127.0.0.1:1", &[("origin", origin), ("host", host)])).await, expected, "{origin}");
+            assert_eq!(status(&auth, auth_request("127.0.0.1:1", &[("origin", origin), ("host", host)])).await, expected, "{origin}");
         }
-        let door = Door { origins: vec!["https://app.example".to_owned()], anonymous: true, ..Door::default() };
-        assert_eq!(status(&door, asking("10.0.0.1:1", &[("origin", "https://app.example"), ("host", "api.example")])).await, 200);
-        assert_eq!(status(&door, asking("10.0.0.1:1", &[("origin", "https://app.example.evil"), ("host", "api.example")])).await, 403);
+        let auth = Auth { origins: vec!["https://app.example".to_owned()], anonymous: true, ..Auth::default() };
+        assert_eq!(status(&auth, auth_request("10.0.0.1:1", &[("origin", "https://app.example"), ("host", "api.example")])).await, 200);
+        assert_eq!(
+            status(&auth, auth_request("10.0.0.1:1", &[("origin", "https://app.example.evil"), ("host", "api.example")])).await,
+            403
+        );
     }
 
     #[tokio::test]
     async fn whoever_is_asked_decides() {
-        let authorize: Arc<Authorize> = Arc::new(|asking| {
-            let known = asking.headers.contains_key(header::AUTHORIZATION);
-            Box::pin(async move { if known { Ok(()) } else { Err(Refused::unauthorized("who are you?")) } })
+        let authorize: Arc<Authorize> = Arc::new(|auth_request| {
+            let known = auth_request.headers.contains_key(header::AUTHORIZATION);
+            Box::pin(async move { if known { Ok(()) } else { Err(Rejection::unauthorized("who are you?")) } })
         });
-        let door = Door { authorize: Some(authorize), ..Door::default() };
-        assert_eq!(status(&door, asking("127.0.0.1:1", &[])).await, 401);
-        assert_eq!(status(&door, asking("10.0.0.1:1", &[("authorization", "x")])).await, 200);
+        let auth = Auth { authorize: Some(authorize), ..Auth::default() };
+        assert_eq!(status(&auth, auth_request("127.0.0.1:1", &[])).await, 401);
+        assert_eq!(status(&auth, auth_request("10.0.0.1:1", &[("authorization", "x")])).await, 200);
     }
 }

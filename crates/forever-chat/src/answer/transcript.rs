@@ -41,7 +41,7 @@ fn part<T: DeserializeOwned>(what: &str, text: Option<String>, continues: bool) 
 }
 
 /// The state of an answer.
-pub(super) struct Answered {
+pub(super) struct Transcript {
     /// The conversation before it.
     pub(super) before: Vec<UiMessage>,
     pub(super) builder: MessageBuilder,
@@ -57,7 +57,7 @@ pub(super) struct Answered {
     pub(super) steps: u32,
 }
 
-impl Answered {
+impl Transcript {
     pub(super) async fn load(engine: &Engine, row: &TurnRow, chunks: &[StreamBatch]) -> Result<Self> {
         let mut before = read_messages(&engine.store().chat_messages(row.chat.clone(), row.place).await?)?;
         let there = before.iter().position(|message| message.id == row.message);
@@ -73,7 +73,7 @@ impl Answered {
             steps += u32::from(chunk.kind() == "finish-step");
             stored += 1;
         }
-        Ok(Answered { before, builder, parts_before, stored, finished, steps_before, steps })
+        Ok(Transcript { before, builder, parts_before, stored, finished, steps_before, steps })
     }
 
     pub(super) fn partial(&mut self) -> &[Part] {

@@ -51,13 +51,13 @@ impl Kept {
 }
 
 /// Fits new chunks to the existing ones.
-pub(super) struct Fitting {
+pub(super) struct Splice {
     /// Set if an answer was cut off.
     continuation: Option<Continuation>,
     ids: Ids,
 }
 
-impl Fitting {
+impl Splice {
     /// `same_answer` is the index of the first part of the answer that was cut off, if the new
     /// chunks are its rest.
     pub(super) fn new(continuation: Option<Continuation>, same_answer: Option<usize>, step: &Step) -> Self {
@@ -67,7 +67,7 @@ impl Fitting {
             Some(from) => it.same_answer(from),
             None => it,
         });
-        Fitting { continuation, ids: Ids::beside(step) }
+        Splice { continuation, ids: Ids::beside(step) }
     }
 
     pub(super) fn next(&mut self, chunk: Chunk) -> Vec<Chunk> {

@@ -6,8 +6,8 @@ use forever_chat::{ChatEvent, ChatHandle, TurnEnd, TurnHandle, TurnState, TurnSt
 use forever_runtime::{Error, ErrorKind, Pushed};
 use serde_json::value::RawValue;
 
-use super::super::frame::{Response, ToClient};
-use super::super::watching::{Shown, Watched};
+use super::super::protocol::{Response, ToClient};
+use super::super::subscriptions::{Subscription, SubscriptionItem};
 use super::{Over, Session, close, origins};
 
 /// The last messages that together have at most `bytes` bytes as JSON; at least the last one.
@@ -109,7 +109,7 @@ impl Session<'_> {
 
     /// Shows only the end of a turn from now on, until the client requests it.
     pub(super) async fn offer(&mut self, turn: &TurnHandle) -> std::result::Result<(), Over> {
-        self.watching.offer(turn).await?;
+        self.subscriptions.offer(turn).await?;
         self.offered.insert(turn.id().to_owned());
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Session<'_> {
                 if !turn.is_continuation() {
                     self.transcript().await?;
                 }
-                if turn.is_continuation() && !self.answers.is_empty() && !self.watching.watches(turn.id()) {
+                if turn.is_continuation() && !self.answers.is_empty() && !self.subscriptions.watches(turn.id()) {
                     // It may follow from an answer of this client, which requests it by itself.
                     return match self.agent.turn(turn.id()).await? {
                         Some(turn) => self.offer(&turn).await,
@@ -163,18 +163,18 @@ impl Session<'_> {
 
     /// Shows a turn live, unless it is shown or offered already.
     async fn show(&mut self, turn: &TurnStatus) -> std::result::Result<(), Over> {
-        if self.watching.watches(turn.id()) || self.offered.contains(turn.id()) {
+        if self.subscriptions.watches(turn.id()) || self.offered.contains(turn.id()) {
             return Ok(());
         }
         if let Some(turn) = self.agent.turn(turn.id()).await? {
-            self.watching.start(&turn, 0, false, false).await?;
+            self.subscriptions.start(&turn, 0, false, false).await?;
         }
         Ok(())
     }
 
     /// Sends the message of a turn that has ended: alone if the client has built it from chunks,
     /// otherwise with the conversation.
-    async fn answer_of(&mut self, watched: &Watched) -> std::result::Result<(), Over> {
+    async fn answer_of(&mut self, watched: &Subscription) -> std::result::Result<(), Over> {
         // Older packages build a message of their own from a turn they watch, until they get the
         // conversation. So does a page that was not connected when the continuation was accepted.
         if self.probes && watched.is_begun() && !watched.status.is_continuation() {
@@ -182,7 +182,7 @@ impl Session<'_> {
             if let Some(at) = messages.iter().position(|message| message.id == watched.status.message_id()) {
                 // A queued question was there before the answer, also where its turn is over by
                 // now.
-                self.watching.set_overlapped(self.watching.overlapped() || at + 1 < messages.len());
+                self.subscriptions.set_overlapped(self.subscriptions.overlapped() || at + 1 < messages.len());
                 return self.send(&ToClient::Updated { message: &messages[at] }).await;
             }
         }
@@ -193,12 +193,12 @@ impl Session<'_> {
         self.conversation(false).await
     }
 
-    pub(super) async fn log(&mut self, watched: &Watched, shown: Vec<Shown>) -> std::result::Result<(), Over> {
+    pub(super) async fn log(&mut self, watched: &Subscription, shown: Vec<SubscriptionItem>) -> std::result::Result<(), Over> {
         let status = &watched.status;
         let (id, continuation) = (status.id(), status.is_continuation());
         for shown in shown {
             match shown {
-                Shown::Chunk { number, chunk, replay } => {
+                SubscriptionItem::Chunk { number, chunk, replay } => {
                     if number == 0 {
                         watched.begin();
                     }
@@ -206,24 +206,24 @@ impl Session<'_> {
                     let piece = Response { id, body, continuation, replay, seq: Some(number), ..Response::default() };
                     self.send(&ToClient::Response(piece)).await?;
                 }
-                Shown::CaughtUp => {
+                SubscriptionItem::CaughtUp => {
                     let caught_up = Response { id, continuation, replay: true, replay_complete: true, ..Response::default() };
                     self.send(&ToClient::Response(caught_up)).await?;
                 }
-                Shown::End { end, replay } => {
-                    self.watching.stop(id);
+                SubscriptionItem::End { end, replay } => {
+                    self.subscriptions.stop(id);
                     self.ended(watched, &end, replay).await?;
                 }
                 // It was deleted meanwhile.
-                Shown::Failed(error) if error.is_not_found() => {}
-                Shown::Failed(error) => return Err(error.into()),
+                SubscriptionItem::Failed(error) if error.is_not_found() => {}
+                SubscriptionItem::Failed(error) => return Err(error.into()),
             }
         }
         Ok(())
     }
 
     /// Sends the end of a turn, after its message.
-    async fn ended(&mut self, watched: &Watched, end: &TurnEnd, replay: bool) -> std::result::Result<(), Over> {
+    async fn ended(&mut self, watched: &Subscription, end: &TurnEnd, replay: bool) -> std::result::Result<(), Over> {
         let status = &watched.status;
         let (id, continuation) = (status.id(), status.is_continuation());
         let message_ids = origins(status);
@@ -244,10 +244,10 @@ impl Session<'_> {
         if let Some((_, probe)) = self.pending_probe.take_if(|(of, _)| of == id) {
             self.resume(probe.as_deref()).await?;
         }
-        if self.watching.is_empty() && (cancelled || self.watching.overlapped()) {
+        if self.subscriptions.is_empty() && (cancelled || self.subscriptions.overlapped()) {
             // The client's messages may be in another order, or incomplete. The conversation is not
             // sent before the end: until then clients put the answer where it began.
-            self.watching.set_overlapped(false);
+            self.subscriptions.set_overlapped(false);
             self.may_hide_question = true;
             self.transcript().await?;
         }
@@ -255,7 +255,13 @@ impl Session<'_> {
     }
 
     /// Sends that a turn has ended, and how.
-    async fn say_ended(&mut self, watched: &Watched, end: &TurnEnd, replay: bool, ended: Response<'_>) -> std::result::Result<(), Over> {
+    async fn say_ended(
+        &mut self,
+        watched: &Subscription,
+        end: &TurnEnd,
+        replay: bool,
+        ended: Response<'_>,
+    ) -> std::result::Result<(), Over> {
         let Response { id, message_ids, continuation, .. } = ended;
         match end.state() {
             TurnState::Error | TurnState::Interrupted => {

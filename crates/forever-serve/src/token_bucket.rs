@@ -5,22 +5,22 @@ use tokio::time::Instant;
 
 /// Rate limit: refill per second, and burst.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
-    pub(super) each_second: u32,
-    pub(super) at_once: u32,
+pub(super) struct RateLimit {
+    pub(super) per_second: u32,
+    pub(super) burst: u32,
 }
 
 /// State of a token bucket.
 #[derive(Debug)]
-pub(super) struct Rate {
-    limit: Limit,
+pub(super) struct TokenBucket {
+    limit: RateLimit,
     left: f64,
     since: Instant,
 }
 
-impl Rate {
-    pub(super) fn new(limit: Limit) -> Self {
-        Rate { limit, left: f64::from(limit.at_once.max(1)), since: Instant::now() }
+impl TokenBucket {
+    pub(super) fn new(limit: RateLimit) -> Self {
+        TokenBucket { limit, left: f64::from(limit.burst.max(1)), since: Instant::now() }
     }
 
     /// Takes a token, if there is one.
@@ -36,15 +36,15 @@ impl Rate {
     /// Whether the bucket is full again, so that it can be forgotten.
     pub(super) fn is_full(&mut self) -> bool {
         self.fill();
-        self.left >= f64::from(self.limit.at_once)
+        self.left >= f64::from(self.limit.burst)
     }
 
     fn fill(&mut self) {
         let now = Instant::now();
         let passed: Duration = now.duration_since(self.since);
         self.since = now;
-        let most = f64::from(self.limit.at_once.max(1));
-        self.left = (self.left + passed.as_secs_f64() * f64::from(self.limit.each_second)).min(most);
+        let most = f64::from(self.limit.burst.max(1));
+        self.left = (self.left + passed.as_secs_f64() * f64::from(self.limit.per_second)).min(most);
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn so_many_at_once_and_so_many_each_second() {
-        let mut rate = Rate::new(Limit { each_second: 2, at_once: 3 });
+        let mut rate = TokenBucket::new(RateLimit { per_second: 2, burst: 3 });
         assert!(rate.is_full());
         assert!((0..3).all(|_| rate.takes_one()));
         assert!(!rate.takes_one());

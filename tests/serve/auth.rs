@@ -2,7 +2,7 @@
 use std::sync::{Arc, Mutex};
 
 use forever::ErrorKind;
-use forever::serve::{Asking, Refused, Server};
+use forever::serve::{AuthRequest, Rejection, Server};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -40,10 +40,12 @@ async fn who_is_not_let_in_is_told_why_and_no_agent_is_made_for_them() {
     let place = Place::new();
     let up = place
         .up_with(|server| {
-            server.authorize(async |asking: Asking| match asking.headers.get("authorization").map(axum::http::HeaderValue::as_bytes) {
-                None => Err(Refused::unauthorized("who are you?")),
-                Some(b"Bearer good") => Ok(()),
-                Some(_) => Err(Refused::forbidden("not you")),
+            server.authorize(async |request: AuthRequest| {
+                match request.headers.get("authorization").map(axum::http::HeaderValue::as_bytes) {
+                    None => Err(Rejection::unauthorized("who are you?")),
+                    Some(b"Bearer good") => Ok(()),
+                    Some(_) => Err(Rejection::forbidden("not you")),
+                }
             })
         })
         .await;
@@ -77,8 +79,8 @@ async fn who_decides_is_told_who_asks_for_what() {
     let told = Arc::clone(&seen);
     let up = place
         .up_with(|server| {
-            server.authorize(move |asking| {
-                told.lock().unwrap().push(asking);
+            server.authorize(move |request| {
+                told.lock().unwrap().push(request);
                 async { Ok(()) }
             })
         })
@@ -182,14 +184,14 @@ async fn who_decides_may_fail_or_never_say_and_harms_nobody_else() {
     let gates = place.gates.clone();
     let up = place
         .up_with(|server| {
-            server.max_connections(1).authorize(move |asking: Asking| {
+            server.max_connections_per_agent(1).authorize(move |request: AuthRequest| {
                 let gates = gates.clone();
                 async move {
-                    match asking.name.as_str() {
+                    match request.name.as_str() {
                         "fails" => panic!("a panic of the program"),
                         "silent" => {
                             gates.pass("decided").await;
-                            Err(Refused::forbidden("no"))
+                            Err(Rejection::forbidden("no"))
                         }
                         _ => Ok(()),
                     }
@@ -225,7 +227,7 @@ async fn who_decides_may_fail_or_never_say_and_harms_nobody_else() {
 async fn another_page_beside_the_agents_is_served_without_being_asked_about() {
     let place = Place::new();
     let page = axum::Router::new().route("/", axum::routing::get(async || "a page"));
-    let up = place.up_with(|server| server.merge(page).authorize(async |_| Err(Refused::forbidden("no")))).await;
+    let up = place.up_with(|server| server.merge(page).authorize(async |_| Err(Rejection::forbidden("no")))).await;
     let answered = up.get("/").await;
     assert_eq!((answered.status, answered.body.as_str()), (200, "a page"));
     assert_eq!(statuses(&up, &[]).await, REFUSED);

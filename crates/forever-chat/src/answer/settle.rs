@@ -7,12 +7,12 @@ use forever_runtime::store::{IncidentState, TurnRow, TurnSettlement, TurnSettler
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use crate::answer::answered::{Answered, message_row};
-use crate::chats::Chats;
+use crate::answer::transcript::{Transcript, message_row};
 use crate::feed::ChatEvent;
 use crate::log::{INTERRUPTED_TEXT, TurnEnd};
 use crate::message::UiMessage;
 use crate::recovery::{ExhaustedReason, RecoveryPolicy};
+use crate::registry::ChatRegistry;
 use crate::turn::fiber_id;
 use crate::user_code::USUAL_TEXT;
 
@@ -20,7 +20,7 @@ use crate::user_code::USUAL_TEXT;
 #[derive(Clone, Copy)]
 pub(super) struct Settled<'a> {
     pub(super) engine: &'a Engine,
-    pub(super) chats: &'a Arc<Chats>,
+    pub(super) chats: &'a Arc<ChatRegistry>,
     /// Claim of its fiber; `None` where that has ended.
     pub(super) by: Option<&'a Arc<Fence>>,
     pub(super) row: &'a TurnRow,
@@ -121,7 +121,7 @@ fn mark(message: &mut UiMessage, state: TurnState, reason: Option<&str>) {
 }
 
 /// Settles a turn whose fiber has ended without settling it.
-pub(crate) async fn settle_left(engine: &Engine, chats: &Arc<Chats>, row: &TurnRow) -> Result<()> {
+pub(crate) async fn settle_left(engine: &Engine, chats: &Arc<ChatRegistry>, row: &TurnRow) -> Result<()> {
     let (state, why) = match &row.cancel {
         Some(reason) => (TurnState::Aborted, reason.as_str()),
         None => (TurnState::Interrupted, "its fiber has ended"),
@@ -134,21 +134,21 @@ pub(crate) async fn settle_left(engine: &Engine, chats: &Arc<Chats>, row: &TurnR
 }
 
 /// Settles a turn whose fiber has panicked.
-pub(super) async fn settle_panicked(engine: &Engine, chats: &Arc<Chats>, fence: &Arc<Fence>, row: &TurnRow) -> Result<TurnState> {
+pub(super) async fn settle_panicked(engine: &Engine, chats: &Arc<ChatRegistry>, fence: &Arc<Fence>, row: &TurnRow) -> Result<TurnState> {
     settle_as(engine, chats, Some(fence), row, TurnState::Error, USUAL_TEXT).await
 }
 
 /// Settles a turn with the part of its answer that is in the store.
 async fn settle_as(
     engine: &Engine,
-    chats: &Arc<Chats>,
+    chats: &Arc<ChatRegistry>,
     by: Option<&Arc<Fence>>,
     row: &TurnRow,
     state: TurnState,
     why: &str,
 ) -> Result<TurnState> {
     let chunks = engine.store().chunks(row.seq, 0, u32::MAX).await?;
-    let answered = Answered::load(engine, row, &chunks).await?;
+    let answered = Transcript::load(engine, row, &chunks).await?;
     let settled = Settled { engine, chats, by, row, incident: false };
     settled.with(state, Some(why), answered.builder.into_message()).await
 }

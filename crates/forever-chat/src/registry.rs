@@ -32,7 +32,7 @@ impl Default for Settings {
 
 /// The chats of one runtime: a layer of it.
 #[derive(Debug, Default)]
-pub(crate) struct Chats {
+pub(crate) struct ChatRegistry {
     /// The agents of the chats, once the runtime is open.
     agents: OnceLock<EngineAgents>,
     /// Whether the program has an agent loop.
@@ -48,16 +48,16 @@ pub(crate) struct Chats {
 }
 
 /// The chats of a runtime.
-pub(crate) fn chats(engine: &Engine) -> Result<Arc<Chats>> {
+pub(crate) fn registry(engine: &Engine) -> Result<Arc<ChatRegistry>> {
     engine
-        .layer::<Chats>()
+        .layer::<ChatRegistry>()
         .filter(|chats| !chats.classes.is_empty())
         .ok_or_else(|| Error::new(ErrorKind::NotRegistered, "no agent class is registered for chat: add one with `.chat_agent(..)`"))
 }
 
 /// The chats of the runtime of a function that they have registered.
-pub(crate) fn chats_of(ctx: &FiberContext) -> Result<Arc<Chats>> {
-    ctx.host::<Arc<Chats>>().cloned().ok_or_else(|| Error::new(ErrorKind::Setup, "a turn needs a runtime"))
+pub(crate) fn registry_of(ctx: &FiberContext) -> Result<Arc<ChatRegistry>> {
+    ctx.host::<Arc<ChatRegistry>>().cloned().ok_or_else(|| Error::new(ErrorKind::Setup, "a turn needs a runtime"))
 }
 
 /// A turn under way, as other code reaches it.
@@ -67,7 +67,7 @@ struct Told {
     turn: Option<(AgentId, Turn)>,
 }
 
-impl Chats {
+impl ChatRegistry {
     /// Gives them the agents of the runtime, which has just opened.
     pub(super) fn open(&self, agents: EngineAgents) {
         // A layer is opened once.
@@ -159,7 +159,7 @@ impl Chats {
 
     /// A turn has ended, and its end is stored.
     pub(super) fn ended(&self, row: &TurnRow) {
-        if let Some(end) = TurnEnd::of(row) {
+        if let Some(end) = TurnEnd::from_row(row) {
             self.settled(row.seq, end);
         }
     }
@@ -185,7 +185,7 @@ impl Chats {
 /// The lock of the answers to the tool calls of a chat. It exists while a task holds it or waits
 /// for it.
 pub(super) struct Answering {
-    chats: Arc<Chats>,
+    chats: Arc<ChatRegistry>,
     chat: AgentId,
     lock: Option<Arc<tokio::sync::Mutex<()>>>,
 }
@@ -211,7 +211,7 @@ impl Drop for Answering {
 
 /// Guard of a turn that is under way.
 pub(super) struct UnderWay {
-    chats: Arc<Chats>,
+    chats: Arc<ChatRegistry>,
     turn: TurnSeq,
     pub(super) asked: watch::Receiver<Option<Arc<str>>>,
 }
