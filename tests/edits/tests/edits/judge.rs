@@ -1,6 +1,7 @@
 //! The comparison of how fibers end with what the interpreter says.
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forever::Verdict;
 use forever::testing::VirtualClock;
@@ -54,33 +55,38 @@ fn number(name: &str) -> Option<usize> {
     std::env::var(name).ok().filter(|text| !text.is_empty()).map(|text| text.parse().expect("it is a number"))
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
+/// Threads that judge: a fiber mostly waits.
+const THREADS: usize = 4;
+
+#[test]
+fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
     let cases = model::cases(versions::SEED, versions::EDITS);
-    let all = versions::versions();
-    let mut judge = Judge {
-        counts: Counts::default(),
-        folder: tempfile::tempdir().unwrap(),
-        stops: number("FOREVER_EDITS_STOPS").unwrap_or(12),
-        printed: 0,
-        prng: Prng::new(versions::SEED, 1 << 32, 0),
-    };
     let only = number("FOREVER_EDITS_ONLY");
-    let (mut edits, mut kinds) = (BTreeSet::new(), BTreeSet::new());
-    for (number, (case, code)) in cases.iter().zip(&all).enumerate() {
-        if only.is_some_and(|only| only != number) {
-            continue;
+    let judged: Vec<(usize, usize)> = (0..cases.len())
+        .filter(|number| only.is_none_or(|only| only == *number))
+        .flat_map(|number| (0..cases[number].edits.len()).map(move |edit| (number, edit)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let judge = || {
+        let all = versions::versions();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut counts = Counts::default();
+        while let Some(&(number, edit)) = judged.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (case, code) = (&cases[number], &all[number]);
+            let old = Side { program: &case.program, code: &code[0] };
+            let sides: Vec<_> = case.edits.iter().zip(&code[1..]).map(|((_, program), code)| Side { program, code }).chain([old]).collect();
+            let mut judge = Judge::new(number, edit);
+            runtime.block_on(judge.edit(&format!("case {number} {:?}", case.edits[edit].0), old, sides[edit], &sides));
+            counts.add(&judge.counts);
         }
-        let old = Side { program: &case.program, code: &code[0] };
-        let sides: Vec<_> = case.edits.iter().zip(&code[1..]).map(|((_, program), code)| Side { program, code }).chain([old]).collect();
-        kinds.extend(case.program.functions().flat_map(Function::nodes).map(|node| node.kind.text()));
-        for ((done, program), code) in case.edits.iter().zip(&code[1..]) {
-            edits.extend(done.iter().copied());
-            let new = Side { program, code };
-            judge.edit(&format!("case {number} {done:?}"), old, new, &sides).await;
-        }
-    }
-    let Counts { runs, resumed, parked, must, must_park, downgrades, there_and_back, disagreements, failures } = judge.counts;
+        counts
+    };
+    let mut counts = Counts::default();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(judge)).collect();
+        threads.into_iter().for_each(|thread| counts.add(&thread.join().unwrap()));
+    });
+    let Counts { runs, resumed, parked, must, must_park, downgrades, there_and_back, disagreements, failures } = counts;
     println!(
         "seed={} edits={} runs={runs} resumed={resumed} parked={parked} must_resume={must} must_park={must_park} downgrades={downgrades} \
          there_and_back={there_and_back} disagreements={disagreements} failures={failures}",
@@ -89,12 +95,40 @@ async fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
     );
     assert_eq!((failures, disagreements), (0, 0), "see above");
     if only.is_none() && versions::EDITS >= Edit::ALL.len() {
+        let edits: BTreeSet<_> = cases.iter().flat_map(|case| &case.edits).flat_map(|(done, _)| done).collect();
+        let kinds: BTreeSet<_> =
+            cases.iter().flat_map(|case| case.program.functions().flat_map(Function::nodes)).map(|node| node.kind.text()).collect();
         assert!(Edit::ALL.iter().all(|edit| edits.contains(edit)), "{edits:?}");
         assert!(Kind::ALL.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
     }
 }
 
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        let Counts { runs, resumed, parked, must, must_park, downgrades, there_and_back, disagreements, failures } = other;
+        self.runs += runs;
+        self.resumed += resumed;
+        self.parked += parked;
+        self.must += must;
+        self.must_park += must_park;
+        self.downgrades += downgrades;
+        self.there_and_back += there_and_back;
+        self.disagreements += disagreements;
+        self.failures += failures;
+    }
+}
+
 impl Judge {
+    fn new(case: usize, edit: usize) -> Self {
+        Judge {
+            counts: Counts::default(),
+            folder: tempfile::tempdir().unwrap(),
+            stops: number("FOREVER_EDITS_STOPS").unwrap_or(12),
+            printed: 0,
+            prng: Prng::new(versions::SEED, (1 << 32) + case as u64, edit as u64),
+        }
+    }
+
     async fn edit(&mut self, what: &str, old: Side<'_>, new: Side<'_>, all: &[Side<'_>]) {
         for (from, to, back) in [(old, new, false), (new, old, true)] {
             let what = format!("{what}{}", if back { " undone" } else { "" });
