@@ -52,7 +52,8 @@ impl Emit<'_> {
                 let #entered = #decide;
                 (#(#values,)* #entered)
             },
-            resume: emit!(let #pat = { #restored }; #aliases (#(#values,)* #resume)),
+            // First, since what it makes anew may come from what is exported.
+            resume: emit!(let #pat = { #restored }; #aliases let #entered = { #resume }; (#(#values,)* #entered)),
             pat: emit!((#(#names,)* #entered)),
         }
     }

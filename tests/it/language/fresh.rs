@@ -48,6 +48,34 @@ fn a_fresh_variable_is_not_saved() {
 }
 
 #[fiber]
+async fn in_an_arm_of_an_arm(io: Res<Io>, pages: Option<u32>) -> anyhow::Result<String> {
+    let base = String::from("b");
+    let mut seen = Vec::new();
+    if !base.is_empty() {
+        match pages {
+            Some(1 | 2) => {
+                #[fresh]
+                let client = Client::connect(&base);
+                for page in Vec::from([7, step!("page", io.did(base.clone(), 8u32).await?)]) {
+                    seen.push(client.url(&page.to_string()));
+                }
+            }
+            _ => seen.push(base.to_uppercase()),
+        }
+        step!("after", io.did(seen.join(","), ()).await?);
+    }
+    Ok(seen.concat())
+}
+
+#[test]
+fn a_fresh_variable_in_an_arm_is_made_from_what_the_block_around_keeps() {
+    let (outcome, log, _) = everywhere(|| in_an_arm_of_an_arm(Some(1)));
+    assert_eq!(outcome, r#"Completed("b/7b/8")"#);
+    assert_eq!(log, ["b", "b/7,b/8"]);
+    assert_eq!(everywhere(|| in_an_arm_of_an_arm(None)).1, ["B"]);
+}
+
+#[fiber]
 async fn counted(io: Res<Io>, made: Res<Arc<Made>>) -> anyhow::Result<u32> {
     #[fresh]
     let number: u32 = made.next();
