@@ -84,7 +84,9 @@ fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
     let mut counts = Counts::default();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(judge)).collect();
-        threads.into_iter().for_each(|thread| counts.add(&thread.join().unwrap()));
+        for thread in threads {
+            counts.add(&thread.join().unwrap());
+        }
     });
     let Counts { runs, resumed, parked, must, must_park, downgrades, there_and_back, disagreements, failures } = counts;
     println!(
