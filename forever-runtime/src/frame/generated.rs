@@ -15,15 +15,52 @@
 #[macro_export]
 macro_rules! __forever_keep {
     ($name:tt: $savable:tt, $message:tt $(, $way:tt)*) => {
-        $crate::__forever_savable! {
-            $name: $savable, $crate::__private::Saved,
-            {
+        mod $name {
+            #[diagnostic::on_unimplemented(
                 message = $message,
                 label = "needed later, but cannot be saved",
                 $(note = $way,)*
                 note = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)",
                 note = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead"
+            )]
+            #[allow(non_camel_case_types)]
+            pub(super) trait $savable: Sized {
+                fn kept(&self) -> &dyn $crate::__private::Saved
+                where
+                    Self: 'static;
+                #[allow(dead_code)]
+                fn get(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<Self, $crate::__private::Unreadable>;
+                #[allow(dead_code)]
+                fn maybe(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable>;
             }
+            #[diagnostic::do_not_recommend]
+            impl<T: $crate::__private::Saved> $savable for T {
+                fn kept(&self) -> &dyn $crate::__private::Saved
+                where
+                    Self: 'static,
+                {
+                    self
+                }
+                fn get(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<Self, $crate::__private::Unreadable> {
+                    saved.get(name)
+                }
+                fn maybe(
+                    saved: &mut $crate::__private::Locals,
+                    name: &str,
+                ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable> {
+                    saved.maybe(name)
+                }
+            }
+            pub(super) use $savable as Savable;
         }
     };
 }
@@ -53,7 +90,8 @@ macro_rules! __forever_receive {
     };
 }
 
-/// The module of [`__forever_keep`], by what a type needs and the texts of the error.
+/// The module of the last two, by what a type needs and the texts of the error. It has the codec of
+/// the value, and what [`__forever_keep`] has, for a variable that is the value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_savable {
@@ -62,7 +100,6 @@ macro_rules! __forever_savable {
             #[diagnostic::on_unimplemented($($text)*)]
             #[allow(non_camel_case_types)]
             pub(super) trait $savable: Sized {
-                #[allow(dead_code)]
                 fn codec() -> $crate::__private::Codec<Self>;
                 #[allow(dead_code)]
                 fn kept(&self) -> &dyn $crate::__private::Saved
