@@ -1,14 +1,14 @@
 //! Answers cut into reads, and cut off, at every byte.
 use forever_chat::model::{ModelError, ModelErrorKind};
 
-use crate::support::chunks::Splice;
+use crate::support::chunks::Fitting;
 use crate::support::{RECORDED, Told};
 
 #[test]
 fn chunks_fit_together_and_a_finished_answer_leaves_nothing_open() {
     for recorded in RECORDED {
         let told = recorded.whole();
-        let fitting = Splice::of(&told.events);
+        let fitting = Fitting::of(&told.events);
         assert!(told.end.is_err() || fitting.is_closed(), "{}", recorded.name);
     }
 }
@@ -48,7 +48,7 @@ fn an_answer_that_is_cut_off_is_its_beginning_and_an_error_or_all_of_it() {
                 let ended = end.is_none();
                 let told = recorded.read([&bytes[..cut]], end);
                 let at = || format!("{} cut off at {cut}: {}", recorded.name, told.lines());
-                Splice::of(&told.events);
+                Fitting::of(&told.events);
                 assert!(whole.events.starts_with(&told.events), "{}", at());
                 match &told.end {
                     Ok(finished) => {

@@ -5,7 +5,7 @@ use forever_chat::message::Part;
 use forever_chat::model::{Anthropic, ChatModel, FinishReason, ModelErrorKind, ModelEvent, OpenAiCompatible, OpenAiResponses};
 use serde_json::{Value, json};
 
-use crate::support::chunks::Splice;
+use crate::support::chunks::Fitting;
 use crate::support::server::{Reply, Server};
 use crate::support::{Told, client, interrupted, part, recorded};
 
@@ -43,7 +43,7 @@ async fn rest(shown: Vec<Part>, stored: Reply) -> Told {
     let server = Server::with(vec![stored]).await;
     let told = Told::soon(responses(&server).answer(interrupted("How long?", Some("resp_text_01"), shown))).await;
     assert_eq!(server.lines(), ["GET /v1/responses/resp_text_01"], "nothing else is asked");
-    assert!(Splice::of(&told.events).is_closed());
+    assert!(Fitting::of(&told.events).is_closed());
     told
 }
 

@@ -6,18 +6,18 @@ use forever_chat::model::ModelEvent;
 
 /// What has been begun.
 #[derive(Debug, Default)]
-pub(crate) struct Splice {
+pub(crate) struct Fitting {
     /// Open pieces of text and reasoning, by kind and id.
     open: HashSet<(&'static str, String)>,
     /// Tool calls, and whether their input is there.
     calls: HashMap<String, bool>,
 }
 
-impl Splice {
+impl Fitting {
     /// # Panics
     /// If one of the chunks does not follow from those before it.
     pub(crate) fn of(events: &[ModelEvent]) -> Self {
-        let mut fitting = Splice::default();
+        let mut fitting = Fitting::default();
         for event in events {
             if let ModelEvent::Chunk(chunk) = event {
                 fitting.add(chunk);
