@@ -50,14 +50,11 @@ impl Emit<'_> {
 
     /// Requires at its own span that a variable can be saved.
     pub(super) fn checked(&self, var: VarId, value: &TokenStream) -> TokenStream {
-        match self.stored_by.get(&var) {
-            Some(StoredBy::Value(cut)) => {
-                let (module, span) = (self.value_name(*cut), self.cut_span(*cut));
-                // Of a name, so that the error is at the cut point.
-                let named = Ident::new("own", span);
-                return quote_spanned!(span=> { let #named = #value; #module::Savable::kept(#named) });
-            }
-            Some(StoredBy::Choice(_)) | None => {}
+        if let Some(StoredBy::Value(cut)) = self.stored_by.get(&var) {
+            let (module, span) = (self.value_name(*cut), self.cut_span(*cut));
+            // Of a name, so that the error is at the cut point.
+            let named = Ident::new("own", span);
+            return quote_spanned!(span=> { let #named = #value; #module::Savable::kept(#named) });
         }
         if self.texts(var).is_some() {
             let private = self.cx.private;

@@ -94,7 +94,8 @@ impl Emit<'_> {
 
     /// As [`Emit::codec`], with the place of errors.
     pub(super) fn codec_at(&self, cut: CutId, span: Span) -> TokenStream {
-        let name = Ident::new(&self.value_name(cut).to_string(), span);
+        let mut name = self.value_name(cut);
+        name.set_span(span);
         quote_spanned!(span=> #name::Savable::codec())
     }
 

@@ -15,52 +15,15 @@
 #[macro_export]
 macro_rules! __forever_keep {
     ($name:tt: $savable:tt, $message:tt $(, $way:tt)*) => {
-        mod $name {
-            #[diagnostic::on_unimplemented(
+        $crate::__forever_savable! {
+            $name: $savable, $crate::__private::Saved,
+            {
                 message = $message,
                 label = "needed later, but cannot be saved",
                 $(note = $way,)*
                 note = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)",
                 note = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead"
-            )]
-            #[allow(non_camel_case_types)]
-            pub(super) trait $savable: Sized {
-                fn kept(&self) -> &dyn $crate::__private::Saved
-                where
-                    Self: 'static;
-                #[allow(dead_code)]
-                fn get(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<Self, $crate::__private::Unreadable>;
-                #[allow(dead_code)]
-                fn maybe(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable>;
             }
-            #[diagnostic::do_not_recommend]
-            impl<T: $crate::__private::Saved> $savable for T {
-                fn kept(&self) -> &dyn $crate::__private::Saved
-                where
-                    Self: 'static,
-                {
-                    self
-                }
-                fn get(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<Self, $crate::__private::Unreadable> {
-                    saved.get(name)
-                }
-                fn maybe(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable> {
-                    saved.maybe(name)
-                }
-            }
-            pub(super) use $savable as Savable;
         }
     };
 }
@@ -74,6 +37,7 @@ macro_rules! __forever_store {
         $crate::__forever_savable! {
             $name: $savable, $crate::__private::Saved,
             { message = $message, label = "gives a value that cannot be saved", note = $way }
+            codec
         }
     };
 }
@@ -86,21 +50,22 @@ macro_rules! __forever_receive {
         $crate::__forever_savable! {
             $name: $savable, $crate::__private::Value,
             { message = $message, label = "receives what cannot be saved", note = $way }
+            codec
         }
     };
 }
 
-/// The module of the last two, by what a type needs and the texts of the error. It has the codec of
-/// the value, and what [`__forever_keep`] has, for a variable that is the value.
+/// The module of the three, by what a type needs and the texts of the error. `codec` adds the codec
+/// of the type, for a value that is stored by its cut point.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_savable {
-    ($name:tt: $savable:tt, $needed:path, { $($text:tt)* }) => {
+    ($name:tt: $savable:tt, $needed:path, { $($text:tt)* } $($codec:ident)?) => {
         mod $name {
             #[diagnostic::on_unimplemented($($text)*)]
             #[allow(non_camel_case_types)]
             pub(super) trait $savable: Sized {
-                fn codec() -> $crate::__private::Codec<Self>;
+                $(fn $codec() -> $crate::__private::Codec<Self>;)?
                 #[allow(dead_code)]
                 fn kept(&self) -> &dyn $crate::__private::Saved
                 where
@@ -118,9 +83,9 @@ macro_rules! __forever_savable {
             }
             #[diagnostic::do_not_recommend]
             impl<T: $needed> $savable for T {
-                fn codec() -> $crate::__private::Codec<Self> {
+                $(fn $codec() -> $crate::__private::Codec<Self> {
                     $crate::__private::Codec::new()
-                }
+                })?
                 fn kept(&self) -> &dyn $crate::__private::Saved
                 where
                     Self: 'static,
