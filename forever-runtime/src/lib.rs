@@ -170,6 +170,7 @@ pub mod __private {
     pub use crate::frame::arguments::Arguments;
     pub use crate::frame::borrows::SharedBorrows;
     pub use crate::frame::branches::{Branch, Branches, ByJson, ByPlace, Each, Item, ItemPlace, Side, item, places};
+    pub use crate::frame::codec::Codec;
     pub use crate::frame::context::FiberContext;
     pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never, Value};
     pub use crate::frame::held::{Data, Destructor, Held, NoDestructor, NoOwner, Owner, OwnsNoText, TextOwner, held};
@@ -180,7 +181,7 @@ pub mod __private {
     pub use crate::frame::position::{LoopCursor, LoopItem, LoopPosition};
     pub use crate::frame::resources::Needs;
     pub use crate::frame::retry::policy;
-    pub use crate::frame::saved::{Codec, Saved, TypeWitness, carried, none_like, start, take, text};
+    pub use crate::frame::saved::{Saved, TypeWitness, carried, none_like, start, take, text};
     pub use crate::frame::select::{ArmNames, Choice, Either, Last, on_end, on_message, on_message_until, on_time};
     pub use crate::frame::step::{Attempt, Attempts};
     pub use crate::frame::step_error::StepError;

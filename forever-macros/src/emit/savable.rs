@@ -54,7 +54,7 @@ impl Emit<'_> {
             let (module, span) = (self.value_name(*cut), self.cut_span(*cut));
             // Of a name, so that the error is at the cut point.
             let named = Ident::new("own", span);
-            return quote_spanned!(span=> { let #named = #value; #module::Savable::kept(#named) });
+            return quote_spanned!(span=> { let #named = #value; #module::Savable::codec().kept(#named) });
         }
         if self.texts(var).is_some() {
             let private = self.cx.private;
@@ -64,7 +64,7 @@ impl Emit<'_> {
             return value.clone();
         }
         let name = self.check_name(var);
-        quote_spanned!(self.place_of(var)=> #name::Savable::kept(#value))
+        quote_spanned!(self.place_of(var)=> #name::Savable::codec().kept(#value))
     }
 
     /// Span of errors about a variable: the user's code, with mixed-site hygiene.
@@ -78,7 +78,7 @@ impl Emit<'_> {
             Some(StoredBy::Value(cut)) => {
                 let (module, span) = (self.value_name(*cut), self.cut_span(*cut));
                 let (read, saved) = (Ident::new(if carried { "maybe" } else { "get" }, span), Ident::new("saved", span));
-                return quote_spanned!(span=> #module::Savable::#read(#saved, #key)?);
+                return quote_spanned!(span=> #module::Savable::codec().#read(#saved, #key)?);
             }
             Some(StoredBy::Choice(cut)) => {
                 let (span, codecs) = (self.place_of(var), self.codecs_of_arms(*cut));
@@ -99,8 +99,8 @@ impl Emit<'_> {
         match (self.is_checked(var), carried) {
             (false, true) => quote_spanned!(span=> saved.maybe(#key)?),
             (false, false) => quote_spanned!(span=> saved.get(#key)?),
-            (true, true) => quote_spanned!(span=> #name::Savable::maybe(saved, #key)?),
-            (true, false) => quote_spanned!(span=> #name::Savable::get(saved, #key)?),
+            (true, true) => quote_spanned!(span=> #name::Savable::codec().maybe(saved, #key)?),
+            (true, false) => quote_spanned!(span=> #name::Savable::codec().get(saved, #key)?),
         }
     }
 
@@ -288,8 +288,8 @@ pub(super) fn arguments(signature: &Signature, private: &syn::Path) -> (TokenStr
         let savable = fact::name(&field.to_string(), "can_be_saved", span);
         checks.extend(check(Check::Value, &name, &savable, &message, &[], private));
         let key = field.to_string().trim_start_matches("r#").to_owned();
-        values.push(quote_spanned!(span=> #name::Savable::kept(&invocation.#field)));
-        reads.push(quote_spanned!(span=> #name::Savable::get(arguments, #key)?));
+        values.push(quote_spanned!(span=> #name::Savable::codec().kept(&invocation.#field)));
+        reads.push(quote_spanned!(span=> #name::Savable::codec().get(arguments, #key)?));
     }
     (checks, values, reads)
 }

@@ -9,7 +9,7 @@
 /// and the step.
 ///
 /// The compiler names the trait in its errors, so its name is chosen by the caller. What needs it
-/// are its own functions, and it requires no other trait: otherwise the compiler would show a
+/// is its own function, and it requires no other trait: otherwise the compiler would show a
 /// function of ours, or one error more.
 #[doc(hidden)]
 #[macro_export]
@@ -37,7 +37,6 @@ macro_rules! __forever_store {
         $crate::__forever_savable! {
             $name: $savable, $crate::__private::Saved,
             { message = $message, label = "gives a value that cannot be saved", note = $way }
-            codec
         }
     };
 }
@@ -50,59 +49,28 @@ macro_rules! __forever_receive {
         $crate::__forever_savable! {
             $name: $savable, $crate::__private::Value,
             { message = $message, label = "receives what cannot be saved", note = $way }
-            codec
         }
     };
 }
 
-/// The module of the three, by what a type needs and the texts of the error. `codec` adds the codec
-/// of the type, for a value that is stored by its cut point.
+/// The module of the three, by what a type needs and the texts of the error.
+///
+/// There is one for every kept variable, and each function in it is compiled again: so it has one,
+/// and what can be done with a value are methods of its codec.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_savable {
-    ($name:tt: $savable:tt, $needed:path, { $($text:tt)* } $($codec:ident)?) => {
+    ($name:tt: $savable:tt, $needed:path, { $($text:tt)* }) => {
         mod $name {
             #[diagnostic::on_unimplemented($($text)*)]
             #[allow(non_camel_case_types)]
             pub(super) trait $savable: Sized {
-                $(fn $codec() -> $crate::__private::Codec<Self>;)?
-                #[allow(dead_code)]
-                fn kept(&self) -> &dyn $crate::__private::Saved
-                where
-                    Self: 'static;
-                #[allow(dead_code)]
-                fn get(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<Self, $crate::__private::Unreadable>;
-                #[allow(dead_code)]
-                fn maybe(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable>;
+                fn codec() -> $crate::__private::Codec<Self>;
             }
             #[diagnostic::do_not_recommend]
             impl<T: $needed> $savable for T {
-                $(fn $codec() -> $crate::__private::Codec<Self> {
+                fn codec() -> $crate::__private::Codec<Self> {
                     $crate::__private::Codec::new()
-                })?
-                fn kept(&self) -> &dyn $crate::__private::Saved
-                where
-                    Self: 'static,
-                {
-                    self
-                }
-                fn get(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<Self, $crate::__private::Unreadable> {
-                    saved.get(name)
-                }
-                fn maybe(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<::core::option::Option<Self>, $crate::__private::Unreadable> {
-                    saved.maybe(name)
                 }
             }
             pub(super) use $savable as Savable;
@@ -124,34 +92,12 @@ macro_rules! __forever_keep_items {
             )]
             #[allow(non_camel_case_types)]
             pub(super) trait $savable: Sized {
-                fn kept<R: $crate::__private::Remaining<Item = Self> + 'static>(value: &R) -> &dyn $crate::__private::Saved;
-                #[allow(dead_code)]
-                fn get<R: $crate::__private::Remaining<Item = Self>>(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<R, $crate::__private::Unreadable>;
-                #[allow(dead_code)]
-                fn maybe<R: $crate::__private::Remaining<Item = Self>>(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<::core::option::Option<R>, $crate::__private::Unreadable>;
+                fn codec<R: $crate::__private::Remaining<Item = Self>>() -> $crate::__private::Codec<R>;
             }
             #[diagnostic::do_not_recommend]
             impl<T: $crate::__private::serde::Serialize + $crate::__private::serde::Deserialize<'static>> $savable for T {
-                fn kept<R: $crate::__private::Remaining<Item = Self> + 'static>(value: &R) -> &dyn $crate::__private::Saved {
-                    value.saved()
-                }
-                fn get<R: $crate::__private::Remaining<Item = Self>>(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<R, $crate::__private::Unreadable> {
-                    R::get(saved, name)
-                }
-                fn maybe<R: $crate::__private::Remaining<Item = Self>>(
-                    saved: &mut $crate::__private::Locals,
-                    name: &str,
-                ) -> ::core::result::Result<::core::option::Option<R>, $crate::__private::Unreadable> {
-                    R::maybe(saved, name)
+                fn codec<R: $crate::__private::Remaining<Item = Self>>() -> $crate::__private::Codec<R> {
+                    R::codec()
                 }
             }
             pub(super) use $savable as Savable;

@@ -16,9 +16,8 @@ use std::ops::{Deref, DerefMut, Range, RangeFrom, RangeInclusive};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::frame::codec::Codec;
 use crate::frame::eager::EagerIterator;
-use crate::frame::locals::{Locals, Unreadable};
-use crate::frame::saved::Saved;
 
 /// Maximum number of items that a loop may keep. Beyond it every checkpoint would write megabytes.
 const LIMIT: usize = 1_000_000;
@@ -80,16 +79,7 @@ pub enum Items<T> {
 pub trait Remaining: Sized {
     type Item;
 
-    fn saved(&self) -> &dyn Saved
-    where
-        Self: 'static,
-        Self::Item: Serialize + Deserialize<'static>;
-
-    fn get(saved: &mut Locals, name: &str) -> Result<Self, Unreadable>
-    where
-        Self::Item: Serialize + Deserialize<'static>;
-
-    fn maybe(saved: &mut Locals, name: &str) -> Result<Option<Self>, Unreadable>
+    fn codec() -> Codec<Self>
     where
         Self::Item: Serialize + Deserialize<'static>;
 }
@@ -100,26 +90,11 @@ macro_rules! remaining {
         impl<T> Remaining for $rest<T> {
             type Item = T;
 
-            fn saved(&self) -> &dyn Saved
-            where
-                Self: 'static,
-                T: Serialize + Deserialize<'static>,
-            {
-                self
-            }
-
-            fn get(saved: &mut Locals, name: &str) -> Result<Self, Unreadable>
+            fn codec() -> Codec<Self>
             where
                 T: Serialize + Deserialize<'static>,
             {
-                saved.get(name)
-            }
-
-            fn maybe(saved: &mut Locals, name: &str) -> Result<Option<Self>, Unreadable>
-            where
-                T: Serialize + Deserialize<'static>,
-            {
-                saved.maybe(name)
+                Codec::new()
             }
         }
     )*};

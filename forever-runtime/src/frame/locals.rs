@@ -6,6 +6,9 @@ use crate::frame::saved::{Saved, checked, unreadable};
 use crate::frame::snapshot::push_json_string;
 use crate::frame::tracker::{SnapshotRefs, SnapshotTracker};
 
+/// Reads a value from its text and the items of the logs to which it refers.
+pub(super) type Restore<T> = fn(&str, Option<&StoredLogs>) -> Result<T, String>;
+
 /// The values of a snapshot that are still to be restored.
 #[doc(hidden)]
 #[derive(Debug, Default)]
@@ -20,16 +23,24 @@ pub struct Locals {
 impl Locals {
     /// The value of a local that is in the snapshot.
     pub fn get<T: Saved>(&mut self, name: &str) -> Result<T, Unreadable> {
-        self.maybe(name)?.ok_or_else(|| match self.step {
+        self.read(name, T::restore)
+    }
+
+    /// The value of a local that only some cut points keep.
+    pub fn maybe<T: Saved>(&mut self, name: &str) -> Result<Option<T>, Unreadable> {
+        self.read_maybe(name, T::restore)
+    }
+
+    pub(super) fn read<T>(&mut self, name: &str, restore: Restore<T>) -> Result<T, Unreadable> {
+        self.read_maybe(name, restore)?.ok_or_else(|| match self.step {
             "" => Unreadable(format!("argument `{name}` is not stored")),
             step => Unreadable(format!("local `{name}` is not in the snapshot taken at step `{step}`")),
         })
     }
 
-    /// The value of a local that only some cut points keep.
-    pub fn maybe<T: Saved>(&mut self, name: &str) -> Result<Option<T>, Unreadable> {
+    pub(super) fn read_maybe<T>(&mut self, name: &str, restore: Restore<T>) -> Result<Option<T>, Unreadable> {
         let Some(text) = self.values.remove(name) else { return Ok(None) };
-        match T::restore_with(text.get(), &self.logs) {
+        match restore(text.get(), Some(&self.logs)) {
             Ok(value) => Ok(Some(value)),
             Err(why) => {
                 let what = match self.step {

@@ -7,6 +7,7 @@ pub(crate) mod borrows;
 pub(crate) mod branch_names;
 pub(crate) mod branches;
 pub(crate) mod call;
+pub(crate) mod codec;
 pub(crate) mod context;
 pub(crate) mod current;
 pub(crate) mod eager;

@@ -8,8 +8,6 @@ use crate::error::{Error, ErrorKind};
 use crate::exact;
 use crate::exact::logs;
 use crate::exact::logs::{Logs, StoredLogs};
-use crate::guard::guarded;
-use crate::runtime::type_checks::Check;
 
 /// A value that a snapshot can hold.
 ///
@@ -34,14 +32,9 @@ pub trait Saved {
     #[doc(hidden)]
     fn check(&self, text: &str) -> Result<(), String>;
 
+    /// Reads text that `save` wrote, or `save_with`, with the items of the logs.
     #[doc(hidden)]
-    fn restore(text: &str) -> Result<Self, String>
-    where
-        Self: Sized;
-
-    /// Reads text that `save_with` or `save` wrote.
-    #[doc(hidden)]
-    fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String>
+    fn restore(text: &str, logs: Option<&StoredLogs>) -> Result<Self, String>
     where
         Self: Sized;
 }
@@ -68,64 +61,8 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
         Err(format!("it does not come back as it was: saved as {}, restored as {}", clip(text), clip(&second)))
     }
 
-    fn restore(text: &str) -> Result<Self, String> {
-        exact::from_str_with(text, None).map_err(|e| e.to_string())
-    }
-
-    fn restore_with(text: &str, logs: &StoredLogs) -> Result<Self, String> {
-        exact::from_str_with(text, Some(logs)).map_err(|e| e.to_string())
-    }
-}
-
-/// How values of a type are written and read.
-///
-/// Generated code hands it to the runtime with the value of a cut point. It comes from a trait of
-/// the cut point's own, so that the error for a type without one names the cut point; what takes it
-/// requires nothing of the type.
-#[doc(hidden)]
-pub struct Codec<T> {
-    saved: fn(&T) -> &dyn Saved,
-    restore: fn(&str) -> Result<T, String>,
-    check: Check,
-}
-
-impl<T> Clone for Codec<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Codec<T> {}
-
-impl<T> std::fmt::Debug for Codec<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Codec<{}>", std::any::type_name::<T>())
-    }
-}
-
-impl<T: Saved> Codec<T> {
-    /// The codec of a type that can be saved.
-    #[must_use]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Self {
-        Codec { saved: |value| value, restore: T::restore, check: |text| guarded(|| T::restore(text).map(drop)).map_err(unreadable::<T>) }
-    }
-}
-
-impl<T> Codec<T> {
-    /// The stored text of a value; debug builds verify that it can be read back.
-    pub(crate) fn save(self, value: &T) -> Result<String, String> {
-        let saved = (self.saved)(value);
-        checked(saved, saved.save())
-    }
-
-    pub(crate) fn restore(self, text: &str) -> Result<T, String> {
-        (self.restore)(text)
-    }
-
-    /// Checks that a text is a value of the type, and says what it is otherwise.
-    pub(crate) fn check(self) -> Check {
-        self.check
+    fn restore(text: &str, logs: Option<&StoredLogs>) -> Result<Self, String> {
+        exact::from_str_with(text, logs).map_err(|e| e.to_string())
     }
 }
 
@@ -156,7 +93,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> ReturnValue for T {
     }
 
     fn __restore(text: &str) -> Result<Self, String> {
-        T::restore(text)
+        T::restore(text, None)
     }
 }
 

@@ -15,10 +15,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::frame::activation::Frame;
+use crate::frame::codec::Codec;
 use crate::frame::fiber::Value;
 use crate::frame::locals::Unreadable;
 use crate::frame::run::Run;
-use crate::frame::saved::{Codec, unreadable};
+use crate::frame::saved::unreadable;
 use crate::frame::topics::Topics;
 use crate::frame::waits::Deadline;
 use crate::future::BoxFuture;

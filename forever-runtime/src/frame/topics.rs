@@ -6,8 +6,9 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::frame::codec::Codec;
 use crate::frame::run::Run;
-use crate::frame::saved::{Codec, unreadable};
+use crate::frame::saved::unreadable;
 use crate::frame::waits::Deadline;
 use crate::runtime::exit::Exit;
 use crate::store::Wait;
