@@ -27,17 +27,11 @@
 //! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
-#[path = "support/dice.rs"]
-mod dice;
 #[path = "support/talkative_model.rs"]
 mod talkative_model;
-#[path = "support/victim.rs"]
-mod victim;
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,10 +42,10 @@ use forever::prelude::*;
 use forever::{Agent, BoxError, Builder, Op};
 use serde_json::{Value, json};
 
-use args::Args;
-use dice::Dice;
-use talkative_model::Talkative;
-use victim::Victim;
+use forever_testkit::args::Args;
+use forever_testkit::prng::Prng;
+use forever_testkit::process::{Process, this_program};
+use talkative_model::talkative;
 
 const USAGE: &str = "\
 Answers a person, with a model and two tools, in a process that is killed in the middle of it.
@@ -95,7 +89,7 @@ fn tools(looped: AgentLoop, dir: &Path) -> AgentLoop {
 }
 
 fn builder(dir: &Path) -> Builder {
-    let model = Talkative::new(dir.join(ASKED));
+    let model = talkative(dir.join(ASKED));
     Forever::builder().agent_loop(tools(AgentLoop::new(model), dir)).chat_agent(|_| Concierge)
 }
 
@@ -107,7 +101,7 @@ const QUESTION: &str = "Can we sit outside tonight? If so, book us a table.";
 /// A worker: answers, and reports what is shown, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    forever_testkit::process::end_with_parent();
     let forever = builder(dir).sqlite(dir.join(DATABASE)).open().await?;
     let concierge = forever.agent::<Concierge>("table 7");
     let turn = concierge.save_messages([UiMessage::user("question", QUESTION)]).id("evening").await?;
@@ -126,17 +120,16 @@ async fn work(dir: &Path) -> anyhow::Result<()> {
 /// The first process: shows the answer, and kills the workers.
 fn watch(kills: u32, seed: u64) -> anyhow::Result<()> {
     let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
-    let mut dice = Dice::new(seed, "kills");
+    let mut prng = Prng::of_purpose(seed, "kills");
     let mut shown: Vec<String> = Vec::new();
     println!("> {QUESTION}\n");
     let mut left = kills;
     loop {
-        let (mut worker, output) = Victim::start_talking(["--worker".as_ref(), dir.path().as_os_str()])?;
+        let mut worker = Process::start(this_program()?.args(["--worker".as_ref(), dir.path().as_os_str()]))?;
         // Each worker dies a few chunks further on than the last one, or at once.
-        let until = (left > 0).then(|| shown.len() + dice.below(10) as usize);
+        let until = (left > 0).then(|| shown.len() + prng.below(10_usize));
         let mut ended = false;
-        for line in BufReader::new(output).lines() {
-            let line = line?;
+        while let Some(line) = worker.line()? {
             if line.starts_with("end ") {
                 ended = true;
                 continue;

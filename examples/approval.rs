@@ -28,10 +28,6 @@
 //! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
-#[path = "support/victim.rs"]
-mod victim;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -45,7 +41,7 @@ use forever::prelude::*;
 use forever::{Clock, FiberState, SystemClock};
 use serde::{Deserialize, Serialize};
 
-use args::Args;
+use forever_testkit::args::Args;
 use worker::{Worker, say};
 
 const USAGE: &str = "\
@@ -123,7 +119,7 @@ const READY: &str = "ready to die";
 /// A worker: the work of one day.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, day: u32) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    forever_testkit::process::end_with_parent();
     let clock = Calendar { system: SystemClock::new(), days: day };
     let forever = Forever::builder().sqlite(dir.join("refunds.db")).clock(clock).fiber::<refund>().open().await?;
     match day {

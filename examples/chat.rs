@@ -21,8 +21,6 @@
 //! and has a tool that reads the time, and one that pays, which needs the person's approval.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
 #[path = "chat/modelled.rs"]
 mod modelled;
 #[path = "chat/scripted.rs"]
@@ -44,7 +42,7 @@ use forever::prelude::*;
 use forever::serve::Server;
 use serde_json::json;
 
-use args::Args;
+use forever_testkit::args::Args;
 use modelled::Modelled;
 use scripted::Scripted;
 use showcase::Showcase;

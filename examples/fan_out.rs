@@ -29,12 +29,6 @@
 //! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
-#[path = "support/dice.rs"]
-mod dice;
-#[path = "support/victim.rs"]
-mod victim;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -47,8 +41,8 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use forever::prelude::*;
 
-use args::Args;
-use dice::Dice;
+use forever_testkit::args::Args;
+use forever_testkit::prng::Prng;
 use worker::{Worker, say};
 
 const USAGE: &str = "\
@@ -92,8 +86,8 @@ const SLACK: i64 = 4;
 /// Slow work that should not be repeated.
 async fn read(topic: &str, page: u32) -> anyhow::Result<String> {
     say(&format!("reads {topic} {page}"));
-    let longest = Dice::new(u64::from(page), topic).below(25);
-    tokio::time::sleep(Duration::from_millis(10 + u64::from(longest))).await;
+    let longest = Prng::of_purpose(u64::from(page), topic).below(25_u64);
+    tokio::time::sleep(Duration::from_millis(10 + longest)).await;
     let left = LEFT.fetch_sub(1, Ordering::Relaxed) - 1;
     if left == 0 {
         say(ENOUGH);
@@ -117,7 +111,7 @@ fn expected() -> Vec<String> {
 /// A worker: continues the book until it is done, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    forever_testkit::process::end_with_parent();
     LEFT.store(if enough == 0 { i64::MAX } else { enough.into() }, Ordering::Relaxed);
     let forever = Forever::builder().sqlite(dir.join("book.db")).fiber::<book>().fiber::<chapter>().open().await?;
     let handle = forever.spawn(book(TOPICS.map(str::to_owned).into())).key("book").await?;
@@ -177,12 +171,12 @@ impl Pages {
 /// Starts workers and kills them.
 fn run(kills: u32, seed: u64) -> anyhow::Result<()> {
     let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
-    let mut dice = Dice::new(seed, "kills");
+    let mut prng = Prng::of_purpose(seed, "kills");
     let mut pages = Pages::default();
     for kill in 1..=kills {
-        let mut worker = Worker::start(dir.path(), 5 + dice.below(6))?;
+        let mut worker = Worker::start(dir.path(), 5 + prng.below(6))?;
         pages.said(&worker.lines_until(ENOUGH)?);
-        std::thread::sleep(Duration::from_micros(u64::from(dice.below(3000))));
+        std::thread::sleep(Duration::from_micros(prng.below(3000_u64)));
         pages.said(&worker.kill()?);
         pages.stored.extend(stored_pages(dir.path())?);
         println!("✗ kill {kill}/{kills}; pages whose results are stored: {}", pages.stored.len());

@@ -25,10 +25,6 @@
 //! which needs no guard.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
-#[path = "support/victim.rs"]
-mod victim;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -41,7 +37,7 @@ use forever::{Agent, AgentHandle, BoxError, KeepAlive};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use args::Args;
+use forever_testkit::args::Args;
 use worker::{Worker, say};
 
 const USAGE: &str = "\
@@ -115,7 +111,7 @@ impl Copyist {
 
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, number: u32) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    forever_testkit::process::end_with_parent();
     let done = std::sync::Arc::new(Notify::new());
     let of_agents = done.clone();
     say(if number == 1 { "asks for ten pages" } else { "asks for nothing" });

@@ -32,10 +32,6 @@
 //! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
-#[path = "support/dice.rs"]
-mod dice;
 #[path = "support/journal.rs"]
 mod journal;
 #[path = "support/killer.rs"]
@@ -44,8 +40,6 @@ mod killer;
 mod show;
 #[path = "support/tally.rs"]
 mod tally;
-#[path = "support/victim.rs"]
-mod victim;
 #[path = "support/work.rs"]
 mod work;
 
@@ -55,7 +49,7 @@ use std::process::ExitCode;
 use forever::prelude::*;
 use forever::{ErrorKind, Forever};
 
-use args::Args;
+use forever_testkit::args::Args;
 use work::{Desk, Order, Report, Way};
 
 const USAGE: &str = "\
@@ -127,7 +121,7 @@ const KEY: &str = "monday";
 /// A worker: continues the fiber until it is done, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn worker(dir: &Path, steps: u32, seed: u64, hold_after: usize) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    forever_testkit::process::end_with_parent();
     let desk = Desk::open(&dir.join(JOURNAL), hold_after)?;
     let forever = Forever::builder().sqlite(dir.join(DATABASE)).resource(desk).fiber::<warehouse>().open().await?;
     let handle = forever.spawn(warehouse(steps, seed)).key(KEY).await?;

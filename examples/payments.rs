@@ -39,18 +39,12 @@
 //! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
 #[path = "support/bank.rs"]
 mod bank;
 #[path = "support/bank_server.rs"]
 mod bank_server;
 #[path = "support/business_day.rs"]
 mod business_day;
-#[path = "support/dice.rs"]
-mod dice;
-#[path = "support/victim.rs"]
-mod victim;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,8 +53,8 @@ use anyhow::bail;
 use forever::prelude::*;
 use forever::{OpState, Resolution};
 
-use args::Args;
 use bank::{Bank, Order, Policy, Receipt};
+use forever_testkit::args::Args;
 
 const USAGE: &str = "\
 Charges for orders in a process that is killed around its charges.
@@ -176,7 +170,7 @@ const DATABASE: &str = "orders.db";
 /// A worker: runs all orders, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, url: &str, of: u32) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    forever_testkit::process::end_with_parent();
     let bank = Bank::at(url)?;
     let builder = Forever::builder().sqlite(dir.join(DATABASE)).resource(bank.clone());
     let builder = builder.fiber::<by_retry>().fiber::<by_check>().fiber::<by_park>().fiber::<by_fail>();

@@ -40,8 +40,6 @@
 //! saved as they are.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
 #[path = "support/openai.rs"]
 mod openai;
 #[path = "support/scripted_model.rs"]
@@ -61,7 +59,7 @@ use async_openai::types::chat::{
 use forever::prelude::*;
 use forever::{FiberState, Forever, Retry};
 
-use args::Args;
+use forever_testkit::args::Args;
 use openai::{Endpoint, Message, Model, Reply, ToolCall};
 
 const USAGE: &str = "\

@@ -29,10 +29,6 @@
 //! follows.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
-#[path = "support/victim.rs"]
-mod victim;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -45,7 +41,7 @@ use forever::prelude::*;
 use forever::{Agent, AgentHandle, BoxError, Due, Schedule};
 use tokio::sync::Notify;
 
-use args::Args;
+use forever_testkit::args::Args;
 use worker::{Worker, say};
 
 const USAGE: &str = "\
@@ -92,7 +88,7 @@ impl Agent for Kitchen {
 
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, number: u32) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    forever_testkit::process::end_with_parent();
     let cake = Arc::new(Notify::new());
     let of_agents = Arc::clone(&cake);
     let forever =

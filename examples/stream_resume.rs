@@ -29,14 +29,8 @@
 //! Unix only: it needs SIGKILL.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
-#[path = "support/dice.rs"]
-mod dice;
 #[path = "support/streaming_model.rs"]
 mod streaming_model;
-#[path = "support/victim.rs"]
-mod victim;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -48,10 +42,10 @@ use forever::prelude::*;
 use rusqlite::{Connection, OpenFlags};
 use tokio::time::{sleep, timeout};
 
-use args::Args;
-use dice::Dice;
+use forever_testkit::args::Args;
+use forever_testkit::prng::Prng;
+use forever_testkit::process::Process;
 use streaming_model::{Client, Model};
-use victim::Victim;
 
 const USAGE: &str = "\
 Streams a model's answer into a process that is killed in the middle of it.
@@ -84,7 +78,7 @@ const QUESTION: &str = "Why keep a log?";
 /// A worker: gets the answer, unless it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn work(dir: &Path, url: &str) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    forever_testkit::process::end_with_parent();
     let forever = Forever::builder().sqlite(dir.join(DATABASE)).resource(Client::at(url)?).fiber::<ask>().open().await?;
     forever.spawn(ask(QUESTION.into())).key(QUESTION).await?.wait().await?;
     forever.close().await?;
@@ -99,11 +93,11 @@ const HANGS: Duration = Duration::from_secs(30);
 async fn stream(kills: u32, seed: u64) -> anyhow::Result<()> {
     let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
     let (model, url) = Model::start().await?;
-    let start = || Victim::start(["--worker".as_ref(), dir.path().as_os_str(), "--model".as_ref(), url.as_ref()]);
+    let start = || Process::start_again(["--worker".as_ref(), dir.path().as_os_str(), "--model".as_ref(), url.as_ref()]);
     let all = streaming_model::chunks();
-    let mut dice = Dice::new(seed, "kills");
+    let mut prng = Prng::of_purpose(seed, "kills");
     let end = u32::try_from(all.len())?;
-    let mut ends: Vec<_> = (0..kills).map(|_| 1 + dice.below(end - 1) as usize).collect();
+    let mut ends: Vec<_> = (0..kills).map(|_| 1 + prng.below(end - 1) as usize).collect();
     ends.sort_unstable();
     for (n, at) in ends.into_iter().enumerate() {
         model.falls_silent_at(at);
@@ -113,7 +107,7 @@ async fn stream(kills: u32, seed: u64) -> anyhow::Result<()> {
             status = worker.ended() => bail!("worker {} was to be killed, but had ended with {}", worker.id(), status?),
         };
         // While the last chunk is on its way, is being stored, or is stored.
-        if dice.below(2) == 1 {
+        if prng.below(2) == 1 {
             sleep(Duration::from_millis(1)).await;
         }
         let id = worker.id();

@@ -10,12 +10,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use forever_testkit::prng::Prng;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::bank::{Order, Policy, Receipt};
-use super::dice::Dice;
 
 /// Point at which a worker dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ struct Books {
 #[derive(Clone)]
 pub(crate) struct Server {
     books: Arc<Mutex<Books>>,
-    dice: Arc<Mutex<Dice>>,
+    prng: Arc<Mutex<Prng>>,
     /// The point that the worker has reached, and the order.
     hit: Arc<watch::Sender<Option<(Point, String)>>>,
 }
@@ -95,8 +95,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let books = Books { orders, forgetful, ..Books::default() };
-        let dice = Arc::new(Mutex::new(Dice::new(seed, "how long the bank takes")));
-        let server = Server { books: Arc::new(Mutex::new(books)), dice, hit: Arc::default() };
+        let prng = Arc::new(Mutex::new(Prng::of_purpose(seed, "how long the bank takes")));
+        let server = Server { books: Arc::new(Mutex::new(books)), prng, hit: Arc::default() };
         let app = Router::new()
             .route("/{account}/charges", post(charge))
             .route("/{account}/charges/{key}", get(find))
@@ -141,8 +141,8 @@ impl Server {
 
     /// Waits, as networks and banks do.
     async fn takes_a_while(&self) {
-        let millis = 1 + locked(&self.dice).below(4);
-        sleep(Duration::from_millis(u64::from(millis))).await;
+        let millis = 1 + locked(&self.prng).below(4_u64);
+        sleep(Duration::from_millis(millis)).await;
     }
 
     fn decide(&self, life: u32, key: &str, order: &Order) -> Answer {

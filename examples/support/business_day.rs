@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use forever::{FiberState, Forever, OpState};
+use forever_testkit::prng::Prng;
+use forever_testkit::process::Process;
 use tokio::time::{sleep, timeout};
 
 use super::DATABASE;
 use super::bank::{Policy, Receipt};
 use super::bank_server::{Plan, Point, Server};
-use super::dice::Dice;
-use super::victim::Victim;
 
 /// Time after which a worker that neither ends nor reaches its death counts as stuck.
 const HANGS: Duration = Duration::from_secs(30);
 
 /// Plans of the workers' deaths: at random times of the day, at each point of each account in turn.
 fn plans(orders: u32, kills: u32, seed: u64) -> Vec<Plan> {
-    let mut dice = Dice::new(seed, "kills");
-    let mut charged: Vec<_> = (0..kills).map(|_| dice.below(orders) as usize).collect();
+    let mut prng = Prng::of_purpose(seed, "kills");
+    let mut charged: Vec<_> = (0..kills).map(|_| prng.below(orders) as usize).collect();
     charged.sort_unstable();
     let at = |n: usize| (Point::ALL[n % Point::ALL.len()], Policy::ALL[n / Point::ALL.len() % Policy::ALL.len()]);
     charged
@@ -44,12 +44,12 @@ async fn run_in(dir: &Path, orders: u32, kills: u32, seed: u64, forgetful: bool)
     let (server, url) = Server::start(orders as usize, forgetful, seed).await?;
     let start = || {
         let orders = orders.to_string();
-        Victim::start(["--worker".as_ref(), dir.as_os_str(), "--bank".as_ref(), url.as_ref(), "--orders".as_ref(), orders.as_ref()])
+        Process::start_again(["--worker".as_ref(), dir.as_os_str(), "--bank".as_ref(), url.as_ref(), "--orders".as_ref(), orders.as_ref()])
     };
-    let mut dice = Dice::new(seed, "how long until a kill");
+    let mut prng = Prng::of_purpose(seed, "how long until a kill");
     let mut died = 0;
     for plan in plans(orders, kills, seed) {
-        let at_start = (plan.point == Point::Start).then(|| u64::from(dice.below(60)));
+        let at_start = (plan.point == Point::Start).then(|| prng.below(60_u64));
         server.next_life(Some(plan));
         let mut worker = start()?;
         let place = if let Some(millis) = at_start {
@@ -61,7 +61,7 @@ async fn run_in(dir: &Path, orders: u32, kills: u32, seed: u64, forgetful: bool)
                 status = worker.ended() => bail!("worker {} was to be killed, but had ended with {}", worker.id(), status?),
             };
             if point == Point::After {
-                sleep(Duration::from_millis(u64::from(dice.below(3)))).await;
+                sleep(Duration::from_millis(prng.below(3_u64))).await;
             }
             match point {
                 Point::Before => format!("before the charge of {order}"),

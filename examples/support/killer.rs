@@ -6,12 +6,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use forever_testkit::prng::Prng;
+use forever_testkit::process::Process;
 
-use super::dice::Dice;
 use super::journal::Reader;
 use super::show::Show;
 use super::tally::{Place, Tally};
-use super::victim::Victim;
 use super::work::{self, Cut};
 use super::{DATABASE, JOURNAL};
 
@@ -30,16 +30,16 @@ struct Moment {
 
 /// Random moments, in order.
 fn moments(kills: u32, steps: u32, seed: u64) -> Vec<Moment> {
-    let mut dice = Dice::new(seed, "moments");
-    let mut ended: Vec<_> = (0..kills).map(|_| dice.below(steps - 1) as usize).collect();
+    let mut prng = Prng::of_purpose(seed, "moments");
+    let mut ended: Vec<_> = (0..kills).map(|_| prng.below(steps - 1) as usize).collect();
     ended.sort_unstable();
-    let moment = |ended| match dice.below(4) {
+    let moment = |ended| match prng.below(4) {
         // While the database is opened and the fiber is claimed, or soon after.
-        0 => Moment { ended: 0, delay: Duration::from_micros(u64::from(dice.below(20_000))) },
+        0 => Moment { ended: 0, delay: Duration::from_micros(prng.below(20_000_u64)) },
         // Around a checkpoint.
-        1 => Moment { ended, delay: Duration::from_micros(u64::from(dice.below(400))) },
+        1 => Moment { ended, delay: Duration::from_micros(prng.below(400_u64)) },
         // In the middle of a step.
-        _ => Moment { ended, delay: Duration::from_micros(u64::from(dice.below(80_000))) },
+        _ => Moment { ended, delay: Duration::from_micros(prng.below(80_000_u64)) },
     };
     ended.into_iter().map(moment).collect()
 }
@@ -105,17 +105,17 @@ impl Run {
         Ok(Run { journal: Reader::open(&dir.join(JOURNAL))?, tally: Tally::new(cuts), checkpoints, show: Show::new() })
     }
 
-    fn started(&mut self, worker: &Victim) {
+    fn started(&mut self, worker: &Process) {
         self.tally.place = Place::BeforeSteps;
         self.show.started(worker.id(), &self.tally);
     }
 
     /// Counts and shows what the worker does until `enough`, or until it ends; returns its exit
     /// status.
-    fn follow(&mut self, worker: &mut Victim, enough: impl Fn(&Tally) -> bool) -> anyhow::Result<Option<ExitStatus>> {
+    fn follow(&mut self, worker: &mut Process, enough: impl Fn(&Tally) -> bool) -> anyhow::Result<Option<ExitStatus>> {
         let mut idle = 0;
         while !enough(&self.tally) {
-            if let Some(status) = worker.look()? {
+            if let Some(status) = worker.status()? {
                 return Ok(Some(status));
             }
             idle = if self.read_journal()? { 0 } else { idle + 1 };
@@ -148,13 +148,13 @@ impl Run {
     }
 }
 
-fn start(dir: &Path, steps: u32, seed: u64, hold_after: Option<usize>) -> anyhow::Result<Victim> {
+fn start(dir: &Path, steps: u32, seed: u64, hold_after: Option<usize>) -> anyhow::Result<Process> {
     let mut args = vec!["--worker".to_owned(), dir.display().to_string()];
     args.extend(["--steps".to_owned(), steps.to_string(), "--seed".to_owned(), seed.to_string()]);
     if let Some(steps) = hold_after {
         args.extend(["--hold-after".to_owned(), steps.to_string()]);
     }
-    Victim::start(args)
+    Ok(Process::start_again(args)?)
 }
 
 /// Number of checkpoints that the dead worker has left. This reads a copy, so that the next worker

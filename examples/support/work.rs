@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use forever_testkit::prng::Prng;
 use serde::{Deserialize, Serialize};
 
-use super::dice::Dice;
 use super::journal::{Journal, Line};
 
 /// Order to send out.
@@ -58,13 +58,13 @@ impl Order {
 /// Orders that take exactly `steps` steps together.
 fn orders(steps: u32, seed: u64) -> Vec<Order> {
     const THINGS: [&str; 4] = ["a lamp", "two books", "the blue chair", "a map of the moon"];
-    let mut dice = Dice::new(seed, "orders");
+    let mut prng = Prng::of_purpose(seed, "orders");
     let mut orders = Vec::new();
     let mut left = steps;
     while left > 0 {
-        let way = match dice.below(3) {
-            0 => Way::Parcel { items: THINGS[dice.below(3) as usize..4].iter().map(ToString::to_string).collect() },
-            1 => Way::Abroad { queue: dice.below(3) },
+        let way = match prng.below(3) {
+            0 => Way::Parcel { items: THINGS[prng.below(3_usize)..4].iter().map(ToString::to_string).collect() },
+            1 => Way::Abroad { queue: prng.below(3) },
             _ => Way::Letter,
         };
         let number = u32::try_from(orders.len()).expect("fewer orders than steps") + 1;
@@ -79,7 +79,7 @@ fn orders(steps: u32, seed: u64) -> Vec<Order> {
 
 /// The result of the step with this name.
 fn cost(name: &str) -> u64 {
-    Dice::new(0, name).number() % 1000
+    Prng::of_purpose(0, name).number() % 1000
 }
 
 /// The resource with which the fiber's steps do their work.
@@ -111,9 +111,9 @@ impl Desk {
         if self.finished().len() >= self.hold_after {
             std::future::pending::<()>().await;
         }
-        let longest = [0, 20, 60, 100][Dice::new(1, name).below(4) as usize];
+        let longest = [0_u64, 20, 60, 100][Prng::of_purpose(1, name).below(4_usize)];
         if longest > 0 {
-            tokio::time::sleep(Duration::from_millis(u64::from(Dice::new(2, name).below(longest)))).await;
+            tokio::time::sleep(Duration::from_millis(Prng::of_purpose(2, name).below(longest))).await;
         }
         self.journal.write(&Line::Finished(name.to_owned()))?;
         self.finished().insert(name.to_owned());

@@ -1,16 +1,14 @@
 //! The program as a second process, which is killed.
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, ExitCode};
+use std::process::ExitCode;
 
-use super::args::Args;
-use super::victim::Victim;
+use forever_testkit::args::Args;
+use forever_testkit::process::{Process, this_program};
 
 /// Worker process. Its output is printed after its number.
 pub(crate) struct Worker {
     number: u32,
-    process: Victim,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
+    process: Process,
 }
 
 impl Worker {
@@ -18,8 +16,7 @@ impl Worker {
     pub(crate) fn start(dir: &Path, number: u32) -> anyhow::Result<Self> {
         let number_as_text = number.to_string();
         let args = ["--worker".as_ref(), dir.as_os_str(), "--number".as_ref(), number_as_text.as_ref()];
-        let (process, output) = Victim::start_talking(args)?;
-        Ok(Worker { number, process, lines: BufReader::new(output).lines() })
+        Ok(Worker { number, process: Process::start(this_program()?.args(args))? })
     }
 
     /// The folder and number of this process, if it was started as a worker.
@@ -53,7 +50,7 @@ impl Worker {
     }
 
     fn line(&mut self) -> anyhow::Result<Option<String>> {
-        let line = self.lines.next().transpose()?;
+        let line = self.process.line()?;
         if let Some(line) = &line {
             println!("worker {}: {line}", self.number);
         }

@@ -8,15 +8,16 @@ use forever::chat::message::{Chunk, Part, UiMessage};
 use forever::chat::model::{FinishReason, ModelEvent, ModelRequest};
 use forever::chat::{AgentLoop, Tool, UnknownCall};
 use forever::testing::{World, crash_everywhere};
+use forever_testkit::models::{ScriptedModel, ends, text};
 use serde_json::json;
 use tokio::sync::Barrier;
 
-use crate::looped::{Script, answered, builder, ends, outline, plain, text};
+use crate::looped::{answered, builder, outline, plain};
 
 const TOOLS: [&str; 3] = ["first", "second", "third"];
 
 /// Calls the three tools at once, or those of them that it has not called when it was cut off.
-fn model(world: &World) -> Script {
+fn model(world: &World) -> ScriptedModel {
     let says = |_: usize, request: &ModelRequest| {
         let there = |tool: &&str| request.messages.iter().flat_map(|message| &message.parts).any(|part| part.tool_name() == Some(tool));
         let missing = TOOLS.into_iter().filter(|tool| !there(tool));
@@ -27,7 +28,7 @@ fn model(world: &World) -> Script {
         }
         [calls, ends(FinishReason::ToolCalls)].concat()
     };
-    Script { seen: world.shared(), says: Arc::new(says) }
+    ScriptedModel::new(says).noting(&world.shared())
 }
 
 #[tokio::test]

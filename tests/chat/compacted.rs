@@ -1,6 +1,5 @@
 //! Conversations that are made shorter before the model is asked: at the bound and not below it, as often as is allowed, and once wherever the process
 //! ends.
-use std::sync::Arc;
 
 use forever::Forever;
 use forever::chat::message::{Chunk, Part, UiMessage};
@@ -8,22 +7,22 @@ use forever::chat::model::{FinishReason, Finished, ModelError, ModelErrorKind, M
 use forever::chat::{AgentLoop, Tool};
 use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
+use forever_testkit::models::{ScriptedModel, call, text};
+use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
-use crate::looped::{Script, answered, builder, call, plain, text};
-use crate::scripted::Seen;
+use crate::looped::{answered, builder, plain};
 
 type Events = Vec<Result<ModelEvent, ModelError>>;
 
 /// A model whose answers this makes of the results that it has read; notes what it reads.
-fn model(seen: &Seen, says: impl Fn(usize) -> Events + Send + Sync + 'static) -> Script {
+fn model(seen: &Notes, says: impl Fn(usize) -> Events + Send + Sync + 'static) -> ScriptedModel {
     let reads = seen.clone();
     let says = move |results: usize, request: &ModelRequest| {
         reads.note(format!("reads {}", request.messages.iter().map(UiMessage::text).collect::<Vec<_>>().join(", ")));
         says(results)
     };
-    // It is asked for its events more than once in an answer.
-    Script { seen: Seen::default(), says: Arc::new(says) }
+    ScriptedModel::new(says)
 }
 
 fn ends(reason: FinishReason, tokens: u64) -> Events {
@@ -40,7 +39,7 @@ fn bytes(messages: &[UiMessage]) -> u64 {
 }
 
 /// A loop that may read 100 tokens; whatever is made shorter is `s` and how many messages it was made of.
-fn looped(model: Script, seen: &Seen) -> AgentLoop {
+fn looped(model: ScriptedModel, seen: &Notes) -> AgentLoop {
     let seen = seen.clone();
     AgentLoop::new(model).max_input_tokens(100).count_tokens(bytes).compact(move |messages| {
         seen.note("compacts");
@@ -59,7 +58,7 @@ fn gives(text: impl Into<String>) -> Tool {
 #[tokio::test]
 async fn a_conversation_of_earlier_turns_is_made_shorter_at_the_bound_and_not_below() {
     for (length, shorter) in [(87, false), (88, true)] {
-        let seen = Seen::default();
+        let seen = Notes::default();
         let model = model(&seen, |_| [text(&["Short."]), ends(FinishReason::Stop, 1)].concat());
         let forever = plain(looped(model, &seen)).open().await.unwrap();
         let before = "x".repeat(length);
@@ -76,8 +75,8 @@ async fn a_conversation_of_earlier_turns_is_made_shorter_at_the_bound_and_not_be
 #[tokio::test]
 async fn what_tools_have_given_since_is_added_to_what_the_provider_has_counted() {
     for (length, shorter) in [(39, false), (40, true)] {
-        let seen = Seen::default();
-        let asked = Seen::default();
+        let seen = Notes::default();
+        let asked = Notes::default();
         let model = model(&seen, move |_| {
             asked.note("asked");
             match asked.count("asked").div_ceil(ASKED) {
@@ -93,9 +92,9 @@ async fn what_tools_have_given_since_is_added_to_what_the_provider_has_counted()
 }
 
 /// Looks four times, each time with a conversation that the provider says is nearly too long.
-async fn looks_four_times(limit: impl FnOnce(AgentLoop) -> AgentLoop) -> Seen {
-    let seen = Seen::default();
-    let asked = Seen::default();
+async fn looks_four_times(limit: impl FnOnce(AgentLoop) -> AgentLoop) -> Notes {
+    let seen = Notes::default();
+    let asked = Notes::default();
     let model = model(&seen, move |_| {
         asked.note("asked");
         // Each answer is made of its events three times.
@@ -122,8 +121,8 @@ async fn a_conversation_is_made_shorter_as_often_as_is_allowed() {
 
 #[tokio::test]
 async fn a_refusal_is_answered_also_when_the_conversation_was_made_shorter_before() {
-    let seen = Seen::default();
-    let asked = Seen::default();
+    let seen = Notes::default();
+    let asked = Notes::default();
     let model = model(&seen, move |_| {
         asked.note("asked");
         match asked.count("asked").div_ceil(ASKED) {
@@ -140,7 +139,7 @@ async fn a_refusal_is_answered_also_when_the_conversation_was_made_shorter_befor
 #[tokio::test]
 async fn without_a_count_of_the_user_four_bytes_are_a_token() {
     for (length, shorter) in [(357, false), (358, true)] {
-        let seen = Seen::default();
+        let seen = Notes::default();
         let model = model(&seen, |_| [text(&["Short."]), ends(FinishReason::Stop, 1)].concat());
         let compacts = seen.clone();
         let looped = AgentLoop::new(model).max_input_tokens(100).compact(move |messages| {
@@ -169,7 +168,7 @@ async fn a_conversation_is_made_shorter_once_wherever_the_process_ends() {
                 let call = Chunk::tool_input_available("c", "look", json!({}));
                 [vec![Ok(ModelEvent::Chunk(call))], ends(FinishReason::ToolCalls, 2)].concat()
             };
-            let model = Script { seen: world.shared(), says: Arc::new(says) };
+            let model = ScriptedModel::new(says).noting(&world.shared());
             let looped = AgentLoop::new(model).max_input_tokens(100).count_tokens(bytes).compact(|messages| async move {
                 let all: Vec<String> = messages.iter().map(UiMessage::text).collect();
                 Ok(vec![UiMessage::user("s", format!("s({}; {})", all.join(", "), messages.len()))])

@@ -5,17 +5,18 @@ use std::time::Duration;
 use forever::chat::{TurnHandle, TurnState};
 use forever::prelude::*;
 use forever::{FiberError, Forever};
+use forever_testkit::notes::Notes;
 use serde_json::json;
 
-use crate::scripted::{Scripted, Seen, ask, scripted, told};
+use crate::scripted::{Scripted, ask, scripted, told};
 
-async fn open(path: &Path, seen: &Seen) -> Forever {
+async fn open(path: &Path, seen: &Notes) -> Forever {
     scripted(seen).sqlite(path).open().await.unwrap()
 }
 
 /// A database in which one turn each of these chats was interrupted after three words.
-async fn interrupted(path: &Path, chats: &[&str]) -> Seen {
-    let seen = Seen::default();
+async fn interrupted(path: &Path, chats: &[&str]) -> Notes {
+    let seen = Notes::default();
     let forever = open(path, &seen).await;
     for chat in chats {
         let turn = ask(&forever.agent(*chat), "r", json!({ "n": 3, "mode": "hang" })).await;
@@ -66,7 +67,7 @@ async fn a_damaged_turn_whose_fiber_has_ended_keeps_no_database_from_opening() {
 async fn a_damaged_turn_keeps_nobody_from_seeing_the_others() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
-    let seen = Seen::default();
+    let seen = Notes::default();
     let forever = open(&path, &seen).await;
     let agent = forever.agent::<Scripted>("a");
     for n in 0..300 {
@@ -168,7 +169,7 @@ async fn a_turn_that_is_parked_takes_no_process_with_it_and_is_not_touched() {
 async fn a_turn_that_has_ended_at_no_time_keeps_none_behind_it_waiting() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
-    let seen = Seen::default();
+    let seen = Notes::default();
     let forever = open(&path, &seen).await;
     let agent = forever.agent::<Scripted>("a");
     ask(&agent, "r", json!({ "n": 1 })).await.wait().await.unwrap();

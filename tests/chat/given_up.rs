@@ -8,10 +8,11 @@ use forever::chat::message::{Chunk, MAX_CHUNK, MessageBuilder, UiMessage};
 use forever::chat::{ChatAgent, ChatEvent, ChatEvents, Entry, RecoveryPolicy, ToolAnswer, Turn, TurnHandle, TurnState};
 use forever::prelude::*;
 use forever::{Agent, AgentHandle, BoxError, FiberState, Forever};
+use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
 use crate::hooked::{self, Hooks, policy};
-use crate::scripted::{Passing, Seen};
+use crate::scripted::Passing;
 
 /// Polls a future so often, each time when it is woken, and drops it then; what it gives if it is ready before.
 pub(crate) async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
@@ -300,7 +301,7 @@ async fn what_only_reads_leaves_nothing_behind_when_it_is_given_up() {
 }
 
 /// Writes a chunk behind one that fills the buffer, and gives up after one poll, two polls, and so on until it is written.
-async fn writes(turn: &Turn, chunk: Chunk, given_up: &Seen) -> Result<(), BoxError> {
+async fn writes(turn: &Turn, chunk: Chunk, given_up: &Notes) -> Result<(), BoxError> {
     for times in 1.. {
         // The buffer has room for one chunk, and nothing is stored before this task waits.
         turn.write(Chunk::data("fills", None, json!(times))).await?;
@@ -340,7 +341,7 @@ async fn built(turn: &TurnHandle) -> UiMessage {
 #[tokio::test]
 async fn a_write_that_is_given_up_has_changed_nothing() {
     policy(RecoveryPolicy::default());
-    let (place, given_up) = (hooked::Place::new(), Seen::default());
+    let (place, given_up) = (hooked::Place::new(), Notes::default());
     let seen = given_up.clone();
     let long = "long ".repeat(MAX_CHUNK / 4);
     let text = long.clone();

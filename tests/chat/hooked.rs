@@ -11,9 +11,10 @@ use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorCl
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
+use forever_testkit::notes::Notes;
 use serde_json::Value;
 
-use crate::scripted::{Passing, Seen};
+use crate::scripted::Passing;
 
 type Answers = dyn Fn(Turn, u32) -> Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>> + Send + Sync;
 type Decides = dyn Fn(&ChatRecovery) -> Result<ChatRecoveryOptions, BoxError> + Send + Sync;
@@ -21,7 +22,7 @@ type Decides = dyn Fn(&ChatRecovery) -> Result<ChatRecoveryOptions, BoxError> + 
 /// An agent whose hooks a test brings along.
 #[derive(Clone)]
 pub(crate) struct Hooks {
-    pub(crate) seen: Seen,
+    pub(crate) seen: Notes,
     /// Given the turn, and how often it was asked before.
     answers: Arc<Answers>,
     decides: Arc<Decides>,
@@ -35,7 +36,7 @@ impl Hooks {
         answers: impl Fn(Turn, u32) -> B + Send + Sync + 'static,
     ) -> Self {
         Hooks {
-            seen: Seen::default(),
+            seen: Notes::default(),
             answers: Arc::new(move |turn, before| Box::pin(answers(turn, before))),
             decides: Arc::new(|_| Ok(ChatRecoveryOptions::default())),
             silent: false,

@@ -7,9 +7,10 @@ use forever::chat::{ChatAgent, Entry, Exhausted, ExhaustedReason, RecoveryPolicy
 use forever::prelude::*;
 use forever::testing::crash_everywhere;
 use forever::{Agent, BoxError, Forever};
+use forever_testkit::notes::Notes;
 use serde_json::json;
 
-use crate::scripted::{Scripted, Seen, ask, in_world, told};
+use crate::scripted::{Scripted, ask, in_world, told};
 
 #[tokio::test]
 async fn a_turn_goes_on_in_the_same_message_wherever_its_process_ends() {
@@ -93,7 +94,7 @@ async fn turns_that_wait_are_answered_in_order_wherever_the_process_ends() {
 
 /// Writes a word and then takes its process with it.
 struct Kills {
-    seen: Seen,
+    seen: Notes,
 }
 
 impl Agent for Kills {
@@ -114,7 +115,7 @@ impl ChatAgent for Kills {
 
     fn recovery() -> RecoveryPolicy {
         RecoveryPolicy::default().terminal_message("given up").on_exhausted(|exhausted: Exhausted| async move {
-            let seen: Seen = EXHAUSTED.with(Clone::clone);
+            let seen: Notes = EXHAUSTED.with(Clone::clone);
             seen.note(exhausted.reason().as_str());
             Ok(())
         })
@@ -123,13 +124,13 @@ impl ChatAgent for Kills {
 
 thread_local! {
     /// What was given up; the runtime of a test has one thread.
-    static EXHAUSTED: Seen = Seen::default();
+    static EXHAUSTED: Notes = Notes::default();
 }
 
 async fn dies_again_and_again(body: serde_json::Value) -> (usize, Vec<String>, Vec<Entry>) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
-    let seen = Seen::default();
+    let seen = Notes::default();
     for _ in 0..50 {
         // It may be called as soon as it is open.
         let calls = seen.count("ready");
@@ -153,11 +154,11 @@ async fn dies_again_and_again(body: serde_json::Value) -> (usize, Vec<String>, V
             let message = agent.messages().await.unwrap().pop().unwrap();
             assert_eq!(message.metadata.unwrap()["forever"]["reason"], "given up", "a plain reload shows it");
             // It is told behind what it is told of.
-            while EXHAUSTED.with(Seen::all).is_empty() {
+            while EXHAUSTED.with(Notes::all).is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             forever.close().await.unwrap();
-            return (seen.count("called"), EXHAUSTED.with(Seen::all), entries);
+            return (seen.count("called"), EXHAUSTED.with(Notes::all), entries);
         }
         // As a process that is killed.
         drop((turn, agent, forever));
@@ -185,7 +186,7 @@ async fn progress_does_not_let_a_turn_kill_its_process_for_ever() {
 async fn a_clean_close_is_no_death_and_the_turn_goes_on() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
-    let seen = Seen::default();
+    let seen = Notes::default();
     for n in 1..=12 {
         let of_agent = seen.clone();
         let forever = Forever::builder().sqlite(&path).chat_agent(move |_| Kills { seen: of_agent.clone() }).open().await.unwrap();

@@ -3,99 +3,29 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forever::chat::message::{Chunk, Part, ToolState, UiMessage};
-use forever::chat::model::{
-    ChatModel, FinishReason, Finished, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, ToolSpec,
-};
+use forever::chat::message::{Part, ToolState, UiMessage};
+use forever::chat::model::{FinishReason, ModelError, ModelErrorKind, ModelRequest, ToolSpec};
 use forever::chat::{AgentLoop, ChatAgent, Tool, ToolAnswer, Turn, UnknownCall};
 use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
 use forever::{Agent, AgentHandle, BoxError, Builder, FiberState, Forever};
+use forever_testkit::models::{Event, ScriptedModel, call, ends, text, whole_call};
+use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
-use crate::scripted::Seen;
-
-/// One event of a model's answer.
-pub(crate) type Event = Result<ModelEvent, ModelError>;
-
-/// What is said after so many results of tools.
-pub(crate) type Says = dyn Fn(usize, &ModelRequest) -> Vec<Event> + Send + Sync;
-
-/// Says what its script has for so many results of tools; goes on where it was cut off.
-#[derive(Clone)]
-pub(crate) struct Script {
-    pub(crate) seen: Seen,
-    pub(crate) says: Arc<Says>,
-}
-
-impl ChatModel for Script {
-    fn answer(&self, request: ModelRequest) -> ModelStream {
-        let parts = || request.messages.iter().flat_map(|message| &message.parts);
-        let results = parts().filter(|part| part.tool_state().is_some_and(ToolState::is_settled)).count();
-        assert!(!parts().any(|part| part.is_tool() && part.tool_state() == Some(ToolState::InputStreaming)));
-        let there: String = request.interrupted.iter().flat_map(|left| &left.parts).filter_map(Part::as_text).collect();
-        self.seen.note(format!("asked after {results} results, {}", if there.is_empty() { "anew" } else { "to go on" }));
-        let open = request.interrupted.iter().flat_map(|left| &left.parts).any(|part| part.get("state") == Some(&json!("streaming")));
-        let all: String = (self.says)(results, &request).iter().filter_map(delta).collect();
-        let said = !there.is_empty() && there == all && !open;
-        let mut skip = there;
-        let events = (self.says)(results, &request).into_iter().filter_map(move |event| {
-            if let Ok(ModelEvent::Chunk(chunk)) = &event
-                && said
-                && matches!(chunk.kind(), "text-start" | "text-end")
-            {
-                return None;
-            }
-            // What was said before is not said again.
-            if let Ok(ModelEvent::Chunk(chunk)) = &event
-                && let Some(delta) = chunk.get("delta").and_then(Value::as_str)
-                && let Some(rest) = skip.strip_prefix(delta)
-            {
-                skip = rest.to_owned();
-                return None;
-            }
-            Some(event)
-        });
-        Box::pin(futures_util::stream::iter(events.collect::<Vec<_>>()))
-    }
-}
-
-fn delta(event: &Result<ModelEvent, ModelError>) -> Option<String> {
-    match event {
-        Ok(ModelEvent::Chunk(chunk)) => Some(chunk.get("delta")?.as_str()?.to_owned()),
-        _ => None,
-    }
-}
-
-pub(crate) fn text(words: &[&str]) -> Vec<Result<ModelEvent, ModelError>> {
-    let mut chunks = vec![Chunk::text_start("t")];
-    chunks.extend(words.iter().map(|word| Chunk::text_delta("t", *word)));
-    chunks.push(Chunk::text_end("t"));
-    chunks.into_iter().map(|chunk| Ok(ModelEvent::Chunk(chunk))).collect()
-}
-
-pub(crate) fn call(id: &str, tool: &str, input: Value) -> Vec<Result<ModelEvent, ModelError>> {
-    let chunks = [Chunk::tool_input_start(id, tool), Chunk::tool_input_available(id, tool, input)];
-    chunks.into_iter().map(|chunk| Ok(ModelEvent::Chunk(chunk))).collect()
-}
-
-pub(crate) fn ends(reason: FinishReason) -> Vec<Result<ModelEvent, ModelError>> {
-    vec![Ok(ModelEvent::Finished(Finished::because(reason)))]
-}
-
 /// Two tools, one after the other, then an answer.
-fn two_tools(results: usize, _: &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> {
-    let whole = |id: &str, tool: &str, input: Value| vec![Ok(ModelEvent::Chunk(Chunk::tool_input_available(id, tool, input)))];
+fn two_tools(results: usize, _: &ModelRequest) -> Vec<Event> {
     match results {
-        0 => [text(&["Let ", "me ", "see. "]), whole("c1", "weather", json!({ "city": "Rome" })), ends(FinishReason::ToolCalls)].concat(),
-        1 => [whole("c2", "charge", json!({ "cents": 5 })), ends(FinishReason::ToolCalls)].concat(),
+        0 => [text(&["Let ", "me ", "see. "]), whole_call("c1", "weather", json!({ "city": "Rome" })), ends(FinishReason::ToolCalls)]
+            .concat(),
+        1 => [whole_call("c2", "charge", json!({ "cents": 5 })), ends(FinishReason::ToolCalls)].concat(),
         2 => [text(&["It ", "is ", "done."]), ends(FinishReason::Stop)].concat(),
         other => panic!("asked after {other} results"),
     }
 }
 
 /// Two tools at once, whose input comes in pieces. A model that is asked again gives its calls other ids.
-fn tools_in_pieces(asked: &Seen) -> impl Fn(usize, &ModelRequest) -> Vec<Result<ModelEvent, ModelError>> + use<> {
+fn tools_in_pieces(asked: &Notes) -> impl Fn(usize, &ModelRequest) -> Vec<Event> + use<> {
     let asked = asked.clone();
     move |_, request| {
         let parts = || request.messages.iter().flat_map(|message| &message.parts);
@@ -180,7 +110,7 @@ pub(crate) fn outline(message: &UiMessage) -> Vec<String> {
 async fn case_128_129_a_loop_with_two_tools_goes_on_exactly_where_it_was() {
     let survived = crash_everywhere(
         |world: &World| {
-            let model = Script { seen: world.shared(), says: Arc::new(two_tools) };
+            let model = ScriptedModel::new(two_tools).noting(&world.shared());
             builder(world, AgentLoop::new(model).tool(weather()).tool(charge(world.clone()).on_unknown(UnknownCall::Retry)))
         },
         async |forever: Forever| outline(&answered(&forever).await.1),
@@ -206,8 +136,8 @@ async fn case_128_129_a_loop_with_two_tools_goes_on_exactly_where_it_was() {
 async fn a_tool_of_which_nobody_knows_is_reported_and_not_run_again() {
     let survived = crash_everywhere(
         |world: &World| {
-            let seen: Seen = world.shared();
-            let model = Script { says: Arc::new(tools_in_pieces(&seen)), seen };
+            let seen: Notes = world.shared();
+            let model = ScriptedModel::new(tools_in_pieces(&seen)).noting(&seen);
             let of_tool = world.clone();
             // One that takes no notice of ids.
             let charge = Tool::new("charge", move |_, _| {
@@ -248,7 +178,7 @@ pub(crate) fn plain(looped: AgentLoop) -> Builder {
 
 #[tokio::test]
 async fn an_error_that_may_pass_is_gone_on_behind_what_was_said() {
-    let seen = Seen::default();
+    let seen = Notes::default();
     let asked = seen.clone();
     let says = move |_: usize, _: &ModelRequest| {
         if asked.count("asked") < 3 {
@@ -259,7 +189,7 @@ async fn an_error_that_may_pass_is_gone_on_behind_what_was_said() {
         }
         [text(&["One ", "two ", "three."]), ends(FinishReason::Stop)].concat()
     };
-    let model = Script { seen: seen.clone(), says: Arc::new(says) };
+    let model = ScriptedModel::new(says).noting(&seen);
     let clock = forever::testing::VirtualClock::new();
     let forever = plain(AgentLoop::new(model)).clock(clock.clone()).open().await.unwrap();
     let waits = async {
@@ -278,7 +208,7 @@ async fn an_error_that_may_pass_is_gone_on_behind_what_was_said() {
 
 #[tokio::test]
 async fn a_conversation_that_is_too_long_is_made_shorter_once() {
-    let seen = Seen::default();
+    let seen = Notes::default();
     let says = |_: usize, request: &ModelRequest| {
         if request.messages.len() > 1 {
             return vec![Err(ModelError::new(ModelErrorKind::ContextOverflow, "too long"))];
@@ -286,7 +216,7 @@ async fn a_conversation_that_is_too_long_is_made_shorter_once() {
         assert_eq!(request.messages[0].text(), "a summary");
         [text(&["Short."]), ends(FinishReason::Stop)].concat()
     };
-    let model = Script { seen: seen.clone(), says: Arc::new(says) };
+    let model = ScriptedModel::new(says).noting(&seen);
     let looped = AgentLoop::new(model.clone()).compact(|messages| async move {
         assert_eq!(messages.len(), 3);
         Ok(vec![UiMessage::user("s", "a summary")])
@@ -309,13 +239,13 @@ async fn a_conversation_that_is_too_long_is_made_shorter_once() {
 
 #[tokio::test]
 async fn a_tool_of_the_client_and_an_approval_end_the_turn_and_the_next_one_goes_on() {
-    let seen = Seen::default();
+    let seen = Notes::default();
     let says = |results: usize, _: &ModelRequest| match results {
         0 => [call("c1", "location", json!({})), call("c2", "charge", json!({ "cents": 5 })), ends(FinishReason::ToolCalls)].concat(),
         _ => [text(&["Done."]), ends(FinishReason::Stop)].concat(),
     };
-    let model = Script { seen: seen.clone(), says: Arc::new(says) };
-    let charged = Seen::default();
+    let model = ScriptedModel::new(says).noting(&seen);
+    let charged = Notes::default();
     let of_tool = charged.clone();
     let charge = Tool::new("charge", move |_, _| {
         of_tool.note("charge");
@@ -341,8 +271,7 @@ async fn a_tool_of_the_client_and_an_approval_end_the_turn_and_the_next_one_goes
 
 #[tokio::test]
 async fn a_cancelled_turn_ends_its_loop() {
-    let model =
-        Script { seen: Seen::default(), says: Arc::new(|_, _| [call("c", "hang", json!({})), ends(FinishReason::ToolCalls)].concat()) };
+    let model = ScriptedModel::new(|_, _| [call("c", "hang", json!({})), ends(FinishReason::ToolCalls)].concat());
     let hang = Tool::new("hang", |_, _| std::future::pending());
     let forever = plain(AgentLoop::new(model).tool(hang)).cancel_grace(Duration::from_millis(10)).open().await.unwrap();
     let agent = forever.agent::<Assistant>("a");
@@ -366,7 +295,7 @@ async fn a_cancelled_turn_ends_its_loop() {
 #[tokio::test]
 async fn an_error_of_the_model_is_told_without_the_names_of_fibers() {
     let says = |_: usize, _: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Denied, "the provider answered 401"))];
-    let model = Script { seen: Seen::default(), says: Arc::new(says) };
+    let model = ScriptedModel::new(says);
     let forever = plain(AgentLoop::new(model)).open().await.unwrap();
     let agent = forever.agent::<Assistant>("a");
     let end = agent.save_messages([UiMessage::user("u", "go")]).id("r").await.unwrap().wait().await.unwrap();

@@ -7,12 +7,12 @@ use forever::chat::{ChatAgent, RecoveryPolicy, Turn, TurnHandle, TurnState};
 use forever::prelude::*;
 use forever::testing::{VirtualClock, World, crash_everywhere};
 use forever::{Agent, AgentHandle, BoxError, FiberErrorKind, FiberState, FiberStatus, Forever, OpState, Resolution};
+use forever_testkit::notes::Notes;
 use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::given_up::polled;
 use crate::hooked::{self, Hooks, Place, asked, policy};
-use crate::scripted::Seen;
 
 async fn says(turn: &Turn, text: impl std::fmt::Display) -> Result<(), BoxError> {
     turn.write(Chunk::text_start("t")).await?;
@@ -261,7 +261,7 @@ async fn run_that_fails_fails_the_same_way_for_the_next_attempt() {
 }
 
 #[fiber]
-async fn pays(seen: Res<Seen>) -> anyhow::Result<u64> {
+async fn pays(seen: Res<Notes>) -> anyhow::Result<u64> {
     let before = step!("before", {
         seen.note("before");
         1

@@ -1,7 +1,6 @@
 //! Code of the program that panics, at each place where chat calls it: the turn ends, or goes on, in the way that is promised for a failure there.
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use forever::chat::message::{Chunk, Part, Repair, ToolState, UiMessage};
@@ -12,10 +11,12 @@ use forever::chat::{
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Agent, AgentHandle, BoxError, FiberState, Forever};
+use forever_testkit::models::{self, ScriptedModel};
+use forever_testkit::notes::Notes;
 use serde_json::json;
 
-use crate::looped::{self, Assistant, Script, text};
-use crate::scripted::{Passing, Seen};
+use crate::looped::Assistant;
+use crate::scripted::Passing;
 
 /// Where the program panics.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,7 +65,7 @@ impl Drop for Bad {
 
 /// Fails for good, or so that it is tried again, and the second time answers.
 struct Fails {
-    seen: Seen,
+    seen: Notes,
 }
 
 impl Agent for Fails {
@@ -131,9 +132,9 @@ impl ChatAgent for Fails {
 }
 
 /// Asks one turn of an agent that panics there; how it ended, and what it was answered with.
-async fn asked(at: At, body: serde_json::Value) -> (TurnEnd, Option<UiMessage>, Seen) {
+async fn asked(at: At, body: serde_json::Value) -> (TurnEnd, Option<UiMessage>, Notes) {
     AT.set(Some(at));
-    let (clock, seen) = (VirtualClock::new(), Seen::default());
+    let (clock, seen) = (VirtualClock::new(), Notes::default());
     let of_agent = seen.clone();
     let forever = Forever::builder()
         .in_memory()
@@ -244,13 +245,13 @@ async fn loops(looped: AgentLoop) -> (Forever, AgentHandle<Assistant>, TurnEnd, 
     (forever, agent, end, message)
 }
 
-fn model() -> Script {
+fn model() -> ScriptedModel {
     let says = |results: usize, _: &ModelRequest| match results {
-        0 => [vec![Ok(ModelEvent::Chunk(Chunk::tool_input_available("c", "look", json!({}))))], looped::ends(FinishReason::ToolCalls)]
+        0 => [vec![Ok(ModelEvent::Chunk(Chunk::tool_input_available("c", "look", json!({}))))], models::ends(FinishReason::ToolCalls)]
             .concat(),
-        _ => [text(&["Done."]), looped::ends(FinishReason::Stop)].concat(),
+        _ => [models::text(&["Done."]), models::ends(FinishReason::Stop)].concat(),
     };
-    Script { seen: Seen::default(), says: Arc::new(says) }
+    ScriptedModel::new(says)
 }
 
 fn panics<T>() -> T {
@@ -292,7 +293,7 @@ async fn a_panic_in_needs_approval_asks_a_person() {
 async fn a_panic_in_count_tokens_counts_as_without_it() {
     let tool = Tool::new("look", |_, _| async { Ok(json!("x".repeat(4000))) });
     let looped = AgentLoop::new(model()).tool(tool).max_input_tokens(500).count_tokens(|_| panics());
-    let compacts = Seen::default();
+    let compacts = Notes::default();
     let seen = compacts.clone();
     let looped = looped.compact(move |messages| {
         seen.note("compacts");

@@ -12,11 +12,12 @@ use forever::chat::{
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Agent, AgentHandle, BoxError, Builder, Clock, ErrorKind, Forever};
+use forever_testkit::models::{self, ScriptedModel};
+use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::looped::{self, Assistant, Script};
-use crate::scripted::Seen;
+use crate::looped::Assistant;
 
 /// Asks, each time that it answers, what its body says of that time: `tool` for each result of the client's tool, `approval` for each approval.
 /// Waits at the end of an answer until the gate is open.
@@ -331,8 +332,8 @@ async fn pages_have_each_of_250_chats_once_while_some_are_answered_and_others_as
     assert!(page.next.is_some(), "50 chats to a page");
 }
 
-fn loop_of(says: impl Fn(usize, &ModelRequest) -> Vec<looped::Event> + Send + Sync + 'static, tool: Tool) -> Builder {
-    let model = Script { seen: Seen::default(), says: std::sync::Arc::new(says) };
+fn loop_of(says: impl Fn(usize, &ModelRequest) -> Vec<models::Event> + Send + Sync + 'static, tool: Tool) -> Builder {
+    let model = ScriptedModel::new(says);
     Forever::builder()
         .in_memory()
         .cancel_grace(Duration::from_millis(10))
@@ -343,7 +344,7 @@ fn loop_of(says: impl Fn(usize, &ModelRequest) -> Vec<looped::Event> + Send + Sy
 #[tokio::test]
 async fn a_call_of_a_tool_that_runs_here_is_no_question_when_its_turn_is_cancelled() {
     let says = |_: usize, _: &ModelRequest| {
-        [looped::call("c", "hang", json!({})), looped::call("d", "look", json!({})), looped::ends(FinishReason::ToolCalls)].concat()
+        [models::call("c", "hang", json!({})), models::call("d", "look", json!({})), models::ends(FinishReason::ToolCalls)].concat()
     };
     let forever = loop_of(says, Tool::new("hang", |_, _| std::future::pending())).open().await.unwrap();
     let agent = forever.agent::<Assistant>("a");
@@ -368,10 +369,10 @@ async fn a_call_of_a_tool_that_runs_here_is_no_question_when_its_turn_is_cancell
 #[tokio::test]
 async fn a_tool_that_is_approved_in_an_earlier_message_is_not_run() {
     let says = |results: usize, request: &ModelRequest| match (results, request.messages.last().unwrap().text()) {
-        (0, said) if said == "pay" => [looped::call("c", "charge", json!({ "cents": 5 })), looped::ends(FinishReason::ToolCalls)].concat(),
-        _ => [looped::text(&["Done."]), looped::ends(FinishReason::Stop)].concat(),
+        (0, said) if said == "pay" => [models::call("c", "charge", json!({ "cents": 5 })), models::ends(FinishReason::ToolCalls)].concat(),
+        _ => [models::text(&["Done."]), models::ends(FinishReason::Stop)].concat(),
     };
-    let charged = Seen::default();
+    let charged = Notes::default();
     let of_tool = charged.clone();
     let charge = Tool::new("charge", move |_, _| {
         of_tool.note("charge");

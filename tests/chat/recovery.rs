@@ -8,11 +8,12 @@ use forever::chat::model::ToolSpec;
 use forever::chat::{ChatRecovery, ChatRecoveryOptions, Exhausted, RecoveryKind, RecoveryPolicy, ToolAnswer, TurnState};
 use forever::prelude::*;
 use forever::testing::crash_everywhere;
+use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
 use crate::damaged::{parked, sql};
 use crate::hooked::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
-use crate::scripted::{Passing, Scripted, Seen, in_world, told};
+use crate::scripted::{Passing, Scripted, in_world, told};
 
 #[tokio::test]
 async fn case_63_117_122_the_recovery_knows_everything_that_there_was() {
@@ -65,7 +66,7 @@ async fn case_70_an_error_of_should_keep_recovering_means_yes() {
 
 #[tokio::test]
 async fn case_71_should_keep_recovering_is_asked_from_the_second_attempt_on() {
-    let asked = Seen::default();
+    let asked = Notes::default();
     let of_policy = asked.clone();
     policy(RecoveryPolicy::default().terminal_message("over").should_keep_recovering(move |recovery: ChatRecovery| {
         of_policy.note(format!("{}", recovery.attempt()));
@@ -82,7 +83,7 @@ async fn case_71_should_keep_recovering_is_asked_from_the_second_attempt_on() {
 
 #[tokio::test]
 async fn case_77_an_agent_that_does_not_wake_is_tried_again_and_then_the_turn_is_given_up() {
-    let reasons = Seen::default();
+    let reasons = Notes::default();
     let of_policy = reasons.clone();
     let given_up = RecoveryPolicy::default().max_attempts(3).terminal_message("not there").on_exhausted(move |exhausted: Exhausted| {
         of_policy.note(exhausted.reason().as_str());

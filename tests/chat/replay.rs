@@ -6,21 +6,8 @@ use forever::chat::message::{Chunk, MessageBuilder, Role, UiMessage};
 use forever::chat::{ChatAgent, Entry, RecoveryPolicy, Turn, TurnHandle};
 use forever::prelude::*;
 use forever::{Agent, BoxError, Builder, Forever};
+use forever_testkit::prng::Prng;
 use serde_json::{Value, json};
-
-/// Numbers that are the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[usize::try_from(self.below(from.len() as u64)).unwrap()]
-    }
-}
 
 /// Writes the chunks that its body has, from where an earlier attempt was cut off, and ends as its body says.
 struct Recites;
@@ -61,14 +48,14 @@ impl ChatAgent for Recites {
     }
 }
 
-fn answer(dice: &mut Dice) -> Value {
+fn answer(prng: &mut Prng) -> Value {
     let mut chunks = Vec::new();
-    for part in 0..dice.below(6) {
-        let id = format!("p{}", dice.below(3) + 10 * part);
-        match dice.below(5) {
+    for part in 0..prng.below(6) {
+        let id = format!("p{}", prng.below(3) + 10 * part);
+        match prng.below(5) {
             0 => {
                 chunks.push(json!({ "type": "reasoning-start", "id": id }));
-                for n in 0..dice.below(6) {
+                for n in 0..prng.below(6) {
                     chunks.push(json!({ "type": "reasoning-delta", "id": id, "delta": format!("r{n} ") }));
                 }
                 chunks.push(json!({ "type": "reasoning-end", "id": id }));
@@ -81,7 +68,7 @@ fn answer(dice: &mut Dice) -> Value {
             2 => chunks.push(json!({ "type": "data-note", "id": "n", "data": part })),
             _ => {
                 chunks.push(json!({ "type": "text-start", "id": id }));
-                for n in 0..dice.below(12) {
+                for n in 0..prng.below(12) {
                     chunks.push(
                         json!({ "type": "text-delta", "id": id, "delta": format!("{n}é\n ").repeat(1 + usize::try_from(part).unwrap()) }),
                     );
@@ -90,12 +77,12 @@ fn answer(dice: &mut Dice) -> Value {
             }
         }
     }
-    json!({ "chunks": chunks, "end": dice.pick(&["error", "throw", "abort", "finish", "nothing"]) })
+    json!({ "chunks": chunks, "end": prng.pick(&["error", "throw", "abort", "finish", "nothing"]) })
 }
 
-fn recites(dice: &mut Dice) -> Builder {
-    let batch = *dice.pick(&[1, 3, 256]);
-    let pause = Duration::from_millis(dice.below(2));
+fn recites(prng: &mut Prng) -> Builder {
+    let batch = *prng.pick(&[1, 3, 256]);
+    let pause = Duration::from_millis(prng.below(2));
     Forever::builder().turn_batching(batch, pause).chat_agent(|_| Recites)
 }
 
@@ -142,25 +129,25 @@ fn open_parts_closed(mut message: UiMessage) -> UiMessage {
 }
 
 async fn one(seed: u64) {
-    let mut dice = Dice(seed);
+    let mut prng = Prng::new(seed);
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
-    let turns = 1 + dice.below(3);
-    let bodies: Vec<Value> = (0..turns).map(|_| answer(&mut dice)).collect();
+    let turns = 1 + prng.below(3);
+    let bodies: Vec<Value> = (0..turns).map(|_| answer(&mut prng)).collect();
     let mut watched: Vec<Vec<Entry>> = vec![Vec::new(); bodies.len()];
-    let mut deaths = dice.below(4);
+    let mut deaths = prng.below(4);
     loop {
-        let forever = recites(&mut dice).sqlite(&path).open().await.unwrap();
+        let forever = recites(&mut prng).sqlite(&path).open().await.unwrap();
         let agent = forever.agent::<Recites>("a");
         let mut handles = Vec::new();
         for (n, body) in bodies.iter().enumerate() {
             // Asked again after a death, as by a client that has not heard.
             handles.push(agent.save_messages([UiMessage::user(format!("u{n}"), "hi")]).id(format!("r{n}")).body(body).await.unwrap());
         }
-        let dies_in = if deaths > 0 { usize::try_from(dice.below(turns)).unwrap() } else { usize::MAX };
+        let dies_in = if deaths > 0 { usize::try_from(prng.below(turns)).unwrap() } else { usize::MAX };
         let mut died = false;
         for (n, turn) in handles.iter().enumerate() {
-            let until = (n == dies_in).then(|| watched[n].len() + usize::try_from(dice.below(30)).unwrap());
+            let until = (n == dies_in).then(|| watched[n].len() + usize::try_from(prng.below(30)).unwrap());
             if !watch(turn, &mut watched[n], until).await {
                 died = true;
                 break;
@@ -176,7 +163,7 @@ async fn one(seed: u64) {
             let steady = &watched[n];
             assert_eq!(&turn.entries().await.unwrap(), steady, "seed {seed}, turn {n}: replay is what was seen live");
             assert!(matches!(steady.last(), Some(Entry::End(_))), "seed {seed}, turn {n}");
-            let from = dice.below(steady.len() as u64);
+            let from = prng.below(steady.len() as u64);
             let mut late = Vec::new();
             let mut follow = turn.follow(from).await.unwrap();
             while let Some(entry) = follow.next().await.unwrap() {

@@ -1,5 +1,4 @@
 //! An agent that answers what the body of its turn says, and a model that counts how often it is called.
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forever::chat::message::{Chunk, UiMessage};
@@ -7,29 +6,12 @@ use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorCl
 use forever::prelude::*;
 use forever::testing::World;
 use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
+use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
-
-/// What the outside has seen of the agent, whatever becomes of processes.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Seen(Arc<Mutex<Vec<String>>>);
-
-impl Seen {
-    pub(crate) fn note(&self, what: impl Into<String>) {
-        self.0.lock().unwrap().push(what.into());
-    }
-
-    pub(crate) fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-
-    pub(crate) fn count(&self, what: &str) -> usize {
-        self.all().iter().filter(|there| there.starts_with(what)).count()
-    }
-}
 
 /// Says `n` words, `w0 w1 ..`, then does what `mode` says.
 pub(crate) struct Scripted {
-    pub(crate) seen: Seen,
+    pub(crate) seen: Notes,
 }
 
 impl Agent for Scripted {
@@ -111,14 +93,14 @@ impl ChatAgent for Scripted {
     }
 }
 
-pub(crate) fn scripted(seen: &Seen) -> Builder {
+pub(crate) fn scripted(seen: &Notes) -> Builder {
     let seen = seen.clone();
     Forever::builder().turn_batching(1, Duration::ZERO).chat_agent(move |_| Scripted { seen: seen.clone() })
 }
 
 /// The same in a world whose processes end; what was seen stays.
 pub(crate) fn in_world(world: &World) -> Builder {
-    scripted(&world.shared::<Seen>()).in_memory().clock(world.clock())
+    scripted(&world.shared::<Notes>()).in_memory().clock(world.clock())
 }
 
 pub(crate) async fn ask(agent: &AgentHandle<Scripted>, id: &str, body: Value) -> TurnHandle {

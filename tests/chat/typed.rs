@@ -5,11 +5,12 @@ use forever::BoxError;
 use forever::chat::model::{FinishReason, ModelRequest, ToolSpec};
 use forever::chat::{AgentLoop, Tool};
 use forever::schemars::{self, JsonSchema};
+use forever_testkit::models::{ScriptedModel, call, ends, text};
+use forever_testkit::notes::Notes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::looped::{Script, answered, call, ends, outline, plain, text};
-use crate::scripted::Seen;
+use crate::looped::{answered, outline, plain};
 
 /// Books a room of the house.
 #[derive(Deserialize, JsonSchema)]
@@ -28,7 +29,7 @@ struct Booked {
     nights: u32,
 }
 
-fn booking(seen: &Seen) -> Tool {
+fn booking(seen: &Notes) -> Tool {
     let seen = seen.clone();
     Tool::typed::<Booking, _, _>("book", move |input, _| {
         seen.note(format!("book {}", input.room));
@@ -46,7 +47,7 @@ const INPUTS: [&str; 5] = [r#"{"room": "seven"}"#, r#"{"room": 7, "bed": 2}"#, "
 
 #[tokio::test]
 async fn a_typed_tool_is_given_its_type_and_the_model_is_told_what_does_not_fit() {
-    let (seen, specs) = (Seen::default(), Arc::new(Mutex::new(Vec::<ToolSpec>::new())));
+    let (seen, specs) = (Notes::default(), Arc::new(Mutex::new(Vec::<ToolSpec>::new())));
     let told = Arc::clone(&specs);
     let says = move |results: usize, request: &ModelRequest| {
         told.lock().unwrap().clone_from(&request.tools);
@@ -58,7 +59,7 @@ async fn a_typed_tool_is_given_its_type_and_the_model_is_told_what_does_not_fit(
             None => [text(&["Booked."]), ends(FinishReason::Stop)].concat(),
         }
     };
-    let looped = AgentLoop::new(Script { seen: Seen::default(), says: Arc::new(says) }).tool(booking(&seen));
+    let looped = AgentLoop::new(ScriptedModel::new(says)).tool(booking(&seen));
     let forever = plain(looped).open().await.unwrap();
     let (_, message) = answered(&forever).await;
     assert_eq!(seen.all(), ["book 13", "book 7"], "{:?}", outline(&message));

@@ -12,7 +12,6 @@ const EDITS: u64 = 44;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=model");
-    println!("cargo:rerun-if-changed=../difftest/generator/prng.rs");
     let seed = number("SEED")?.unwrap_or(1);
     let edits = usize::try_from(number("CASES")?.unwrap_or(EDITS))?;
     let out = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;

@@ -1,20 +1,17 @@
 //! The examples, run as a person runs them.
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
+
+use forever_testkit::process::{self, Ran};
 
 /// How long an example may take before it is called hung; many times what it needs.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// An example, built by cargo beside this test.
 fn example(name: &str) -> Command {
-    let test = std::env::current_exe().unwrap();
-    let target = test.parent().and_then(Path::parent).expect("tests are built in `deps`, beside `examples`");
-    let path = target.join("examples").join(name);
-    assert!(path.exists(), "{} is not there: `cargo test` builds it, and so does `cargo build --examples`", path.display());
-    let mut command = Command::new(path);
+    let mut command = Command::new(process::example(name));
     for name in ["OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL", "NO_COLOR"] {
         command.env_remove(name);
     }
@@ -23,22 +20,8 @@ fn example(name: &str) -> Command {
 }
 
 /// Runs a program to its end; kills it if it hangs.
-fn run(command: &mut Command) -> (Output, String) {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (mut pipe, (tell, told)) = (child.stdout.take().unwrap(), mpsc::channel());
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        let _ = tell.send(pipe.read_to_string(&mut text).map(|_| text));
-    });
-    let text = told.recv_timeout(LONGEST).unwrap_or_else(|_| {
-        let _ = child.kill();
-        panic!("it hangs: {command:?}")
-    });
-    (child.wait_with_output().unwrap(), text.unwrap())
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+fn run(command: &mut Command) -> Ran {
+    process::ran(command, LONGEST)
 }
 
 #[cfg(unix)]
@@ -47,8 +30,8 @@ mod kill_and_resume {
 
     #[test]
     fn twenty_kills_repeat_no_finished_step() {
-        let (output, text) = run(&mut example("kill_and_resume"));
-        assert!(output.status.success(), "{text}{}", errors(&output));
+        let Ran { status, text, errors } = run(&mut example("kill_and_resume"));
+        assert!(status.success(), "{text}{errors}");
         assert_eq!(text.lines().last(), Some("kills=20 steps=60 repeated_finished_steps=0 result=ok"));
         assert_eq!(text.lines().filter(|line| line.starts_with("✗ kill ")).count(), 20);
         assert!(!text.contains('\x1b'), "colour in a pipe");
@@ -56,8 +39,8 @@ mod kill_and_resume {
 
     #[test]
     fn fifty_kills_repeat_no_finished_step() {
-        let (output, text) = run(example("kill_and_resume").args(["--kills", "50", "--steps", "120", "--seed", "7"]));
-        assert!(output.status.success(), "{text}{}", errors(&output));
+        let Ran { status, text, errors } = run(example("kill_and_resume").args(["--kills", "50", "--steps", "120", "--seed", "7"]));
+        assert!(status.success(), "{text}{errors}");
         assert_eq!(text.lines().last(), Some("kills=50 steps=120 repeated_finished_steps=0 result=ok"));
         for place in ["before any step", "inside `", "between steps"] {
             assert!(text.contains(place), "no kill {place}: {text}");
@@ -66,8 +49,8 @@ mod kill_and_resume {
 
     #[test]
     fn more_kills_than_steps_repeat_no_finished_step() {
-        let (output, text) = run(example("kill_and_resume").args(["--kills", "15", "--steps", "2", "--seed", "3"]));
-        assert!(output.status.success(), "{text}{}", errors(&output));
+        let Ran { status, text, errors } = run(example("kill_and_resume").args(["--kills", "15", "--steps", "2", "--seed", "3"]));
+        assert!(status.success(), "{text}{errors}");
         assert_eq!(text.lines().last(), Some("kills=15 steps=2 repeated_finished_steps=0 result=ok"));
     }
 }
@@ -75,8 +58,8 @@ mod kill_and_resume {
 #[cfg(unix)]
 #[test]
 fn a_fiber_waits_for_a_person_longer_than_its_process_lives() {
-    let (output, text) = run(&mut example("approval"));
-    assert!(output.status.success(), "{text}{}", errors(&output));
+    let Ran { status, text, errors } = run(&mut example("approval"));
+    assert!(status.success(), "{text}{errors}");
     assert_eq!(text.lines().last(), Some("kills=3 drafts=2 paid=1 expired=1 result=ok"));
     assert_eq!(text.lines().filter(|line| line.contains("waits: a row in the database")).count(), 5, "{text}");
 }
@@ -85,8 +68,8 @@ fn a_fiber_waits_for_a_person_longer_than_its_process_lives() {
 #[test]
 fn children_are_made_once_and_put_together_in_order_over_kills() {
     for (arguments, kills) in [(&[] as &[&str], 6), (&["--kills", "0"], 0), (&["--kills", "4", "--seed", "9"], 4)] {
-        let (output, text) = run(example("fan_out").args(arguments));
-        assert!(output.status.success(), "{text}{}", errors(&output));
+        let Ran { status, text, errors } = run(example("fan_out").args(arguments));
+        assert!(status.success(), "{text}{errors}");
         let last = format!("kills={kills} children=8 pages=96 repeated_pages=0 order=kept result=ok");
         assert_eq!(text.lines().last(), Some(last.as_str()));
     }
@@ -94,15 +77,15 @@ fn children_are_made_once_and_put_together_in_order_over_kills() {
 
 #[test]
 fn an_agent_that_is_kept_alive_goes_on_after_a_kill_without_a_request() {
-    let (output, text) = run(&mut example("keep_alive"));
-    assert!(output.status.success(), "{text}{}", errors(&output));
+    let Ran { status, text, errors } = run(&mut example("keep_alive"));
+    assert!(status.success(), "{text}{errors}");
     assert_eq!(text.lines().last(), Some("pages=10 kills=1 woken_without_a_request=true heartbeats_left=0"));
 }
 
 #[test]
 fn schedules_run_and_outlive_a_kill() {
-    let (output, text) = run(&mut example("schedule"));
-    assert!(output.status.success(), "{text}{}", errors(&output));
+    let Ran { status, text, errors } = run(&mut example("schedule"));
+    assert!(status.success(), "{text}{errors}");
     assert_eq!(text.lines().last(), Some("tea=1 toast=2 cake=1 schedules_left=2 (the repeating ones)"));
     assert!(text.contains("worker 2: 3 schedules are there: clock, stir, cake"), "{text}");
 }
@@ -123,10 +106,9 @@ fn wrong_arguments_of_examples_are_explained() {
         ("schedule", &["now"], "error: unknown argument `now`"),
     ];
     for (name, arguments, message) in cases {
-        let (output, text) = run(example(name).args(arguments));
-        assert_eq!(output.status.code(), Some(2), "{name} {arguments:?}");
+        let Ran { status, text, errors } = run(example(name).args(arguments));
+        assert_eq!(status.code(), Some(2), "{name} {arguments:?}");
         assert_eq!(text, "");
-        let errors = errors(&output);
         assert_eq!(errors.lines().next(), Some(message));
         assert!(errors.contains(&format!("usage: {name}")), "{errors}");
     }
@@ -135,8 +117,8 @@ fn wrong_arguments_of_examples_are_explained() {
 #[test]
 fn examples_explain_themselves() {
     for name in ["approval", "fan_out", "kill_and_resume", "research", "keep_alive", "schedule"] {
-        let (output, text) = run(example(name).arg("--help"));
-        assert_eq!(output.status.code(), Some(0));
+        let Ran { status, text, .. } = run(example(name).arg("--help"));
+        assert_eq!(status.code(), Some(0));
         assert!(text.contains(&format!("usage: {name}")), "{text}");
     }
 }
@@ -204,12 +186,12 @@ mod research {
     #[test]
     fn an_answer_is_found_and_kept() {
         let (_dir, db) = fresh();
-        let (output, text) = run(&mut research(&db));
-        assert!(output.status.success(), "{text}{}", errors(&output));
+        let Ran { status, text, errors } = run(&mut research(&db));
+        assert!(status.success(), "{text}{errors}");
         assert_eq!(text.lines().last(), Some(ANSWER));
         assert_eq!(steps(&text).0.len(), STEPS);
-        let (output, again) = run(&mut research(&db));
-        assert!(output.status.success(), "{again}{}", errors(&output));
+        let Ran { status, text: again, errors } = run(&mut research(&db));
+        assert!(status.success(), "{again}{errors}");
         assert_eq!(again.lines().last(), Some(ANSWER));
         assert_eq!(steps(&again), (vec![], vec![]));
     }
@@ -217,16 +199,16 @@ mod research {
     #[test]
     fn a_crash_after_any_step_changes_no_answer_and_repeats_no_turn() {
         let (_dir, db) = fresh();
-        let (_, whole) = run(&mut research(&db));
+        let Ran { text: whole, .. } = run(&mut research(&db));
         let (all, _) = steps(&whole);
         for crash in 1..=STEPS {
             let model = Model::start();
             let (_dir, db) = fresh();
-            let (output, before) = run(model.asked_by(research(&db).args(["--crash-after", &crash.to_string()])));
-            assert!(!output.status.success(), "{before}");
+            let Ran { status, text: before, .. } = run(model.asked_by(research(&db).args(["--crash-after", &crash.to_string()])));
+            assert!(!status.success(), "{before}");
             assert_eq!(steps(&before), (all[..crash].to_vec(), vec![]));
-            let (output, after) = run(model.asked_by(&mut research(&db)));
-            assert!(output.status.success(), "{after}{}", errors(&output));
+            let Ran { status, text: after, errors } = run(model.asked_by(&mut research(&db)));
+            assert!(status.success(), "{after}{errors}");
             assert_eq!(steps(&after), (all[crash..].to_vec(), all[..crash].to_vec()));
             assert_eq!(after.lines().last(), Some(ANSWER));
             let tools = [&before, &after].map(|text| text.lines().filter(|line| line.starts_with("  tool: ")).count());
@@ -243,15 +225,15 @@ mod research {
         let model = Model::start();
         let mut done = Vec::new();
         for step in 0..STEPS {
-            let (output, text) = run(model.asked_by(research(&db).args(["--crash-after", "1"])));
-            assert!(!output.status.success(), "{text}");
+            let Ran { status, text, .. } = run(model.asked_by(research(&db).args(["--crash-after", "1"])));
+            assert!(!status.success(), "{text}");
             let (now, kept) = steps(&text);
             assert_eq!((now.len(), kept.len()), (1, step), "{text}");
             assert_eq!(kept, done);
             done.push(now[0].to_owned());
         }
-        let (output, text) = run(model.asked_by(&mut research(&db)));
-        assert!(output.status.success(), "{text}{}", errors(&output));
+        let Ran { status, text, errors } = run(model.asked_by(&mut research(&db)));
+        assert!(status.success(), "{text}{errors}");
         assert_eq!(text.lines().last(), Some(ANSWER));
         assert_eq!(model.requests().len(), 3);
     }
@@ -259,8 +241,8 @@ mod research {
     #[test]
     fn half_an_endpoint_is_an_error() {
         let (_dir, db) = fresh();
-        let (output, _) = run(research(&db).env("OPENAI_API_KEY", "secret"));
-        assert_eq!(output.status.code(), Some(1));
-        assert!(errors(&output).starts_with("error: `OPENAI_BASE_URL` is not set"), "{}", errors(&output));
+        let Ran { status, text: _, errors } = run(research(&db).env("OPENAI_API_KEY", "secret"));
+        assert_eq!(status.code(), Some(1));
+        assert!(errors.starts_with("error: `OPENAI_BASE_URL` is not set"), "{errors}");
     }
 }

@@ -1,6 +1,7 @@
 //! Random edits of several locals, killed at every checkpoint: what is restored is what was there.
 use forever::Log;
 use forever::prelude::*;
+use forever_testkit::prng::Prng;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -81,27 +82,17 @@ fn plainly(edits: &[Edit]) -> (String, Vec<serde_json::Value>) {
     (json!([state.0, state.1]).to_string(), seen)
 }
 
-/// A sequence of numbers that is the same in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % n
-    }
-
-    fn edit(&mut self) -> Edit {
-        let (a, b) = (self.below(PLACES), self.below(PLACES));
-        match self.below(12) {
-            0..=2 => Edit::Push(a),
-            3 | 4 => Edit::Extend(a, self.below(6)),
-            5 => Edit::Clone(a, b),
-            6 => Edit::Swap(a, b),
-            7 => Edit::Clear(a),
-            8 | 9 => Edit::Text(a, [1, 400, 600, 5000][self.below(4)]),
-            10 => Edit::Call(a, self.below(3)),
-            _ => Edit::Nothing,
-        }
+fn edit(prng: &mut Prng) -> Edit {
+    let (a, b) = (prng.below(PLACES), prng.below(PLACES));
+    match prng.below(12) {
+        0..=2 => Edit::Push(a),
+        3 | 4 => Edit::Extend(a, prng.below(6)),
+        5 => Edit::Clone(a, b),
+        6 => Edit::Swap(a, b),
+        7 => Edit::Clear(a),
+        8 | 9 => Edit::Text(a, [1, 400, 600, 5000][prng.below(4)]),
+        10 => Edit::Call(a, prng.below(3)),
+        _ => Edit::Nothing,
     }
 }
 
@@ -109,8 +100,8 @@ impl Chance {
 async fn random_edits_come_back_as_they_were() {
     let mut compared = 0;
     for seed in 0..25 {
-        let mut chance = Chance(seed);
-        let edits: Vec<Edit> = (0..12).map(|_| chance.edit()).collect();
+        let mut prng = Prng::new(seed);
+        let edits: Vec<Edit> = (0..12).map(|_| edit(&mut prng)).collect();
         let seen = same(|| edited(edits.clone())).await;
         let (value, states) = plainly(&edits);
         assert_eq!(seen.value, value, "seed {seed}: {edits:?}");

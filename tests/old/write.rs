@@ -1,16 +1,15 @@
 //! Writes the database that is kept of the version of now: two processes have it one after the other, and both die of SIGKILL.
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use forever::Forever;
+use forever_testkit::process::{Process, end_with_parent, say, this_test};
 
 use crate::desk::{Desk, Standing};
 use crate::programs;
 use crate::{VERSION, databases};
 
-const MARK: &str = "everything is held";
+const HELD: &str = "everything is held";
 
 /// Not a test: `cargo test --test old -- --ignored write_the_database_of_this_version`.
 #[test]
@@ -19,18 +18,10 @@ fn write_the_database_of_this_version() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("old.db");
     for life in 1..=2 {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "write::life", "--ignored", "--nocapture"])
-            .env("FOREVER_LIFE", life.to_string())
-            .env("FOREVER_DATABASE", &path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap).any(|line| line.ends_with(MARK));
-        assert!(said, "life {life} ended by itself");
+        let mut command = this_test("write::life").unwrap();
+        let mut process = Process::start(command.env("FOREVER_LIFE", life.to_string()).env("FOREVER_DATABASE", &path)).unwrap();
+        process.until_said(HELD).unwrap();
         process.kill().unwrap();
-        process.wait().unwrap();
     }
     for suffix in ["", "-wal"] {
         let (from, to) = (format!("{}{suffix}", path.display()), databases().join(format!("{VERSION}.db{suffix}")));
@@ -43,11 +34,7 @@ fn write_the_database_of_this_version() {
 #[ignore = "started by `write_the_database_of_this_version`"]
 fn life() {
     let (Ok(life), Ok(path)) = (std::env::var("FOREVER_LIFE"), std::env::var("FOREVER_DATABASE")) else { return };
-    std::thread::spawn(|| {
-        // Nothing comes on this pipe. It ends when the process that started this one is gone.
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(1);
-    });
+    end_with_parent();
     let (life, path) = (life.parse().unwrap(), PathBuf::from(path));
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(async {
         let desk = Desk::new(life, &programs::holds(VERSION));
@@ -68,7 +55,7 @@ fn life() {
                 until(&path, &query).await;
             }
         }
-        println!("\n{MARK}");
+        say(HELD);
         std::future::pending::<()>().await;
     });
 }

@@ -1,35 +1,14 @@
 //! The examples of effects and of logs, run as a person runs them.
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::Duration;
+
+use forever_testkit::process::{self, Ran};
 
 /// How long an example may take before it is called hung; many times what it needs.
 const LONGEST: Duration = Duration::from_secs(100);
 
-/// Runs an example, built by cargo beside this test, to its end; kills it if it hangs. Gives what it
-/// printed and its errors.
-pub(crate) fn run(name: &str, arguments: &[&str]) -> (Output, String, String) {
-    run_within(LONGEST, name, arguments)
-}
-
-/// The same for one that takes longer.
-pub(crate) fn run_within(longest: Duration, name: &str, arguments: &[&str]) -> (Output, String, String) {
-    let this = std::env::current_exe().unwrap();
-    let target = this.parent().and_then(Path::parent).expect("tests are built in `deps`, beside `examples`");
-    let path = target.join("examples").join(name);
-    assert!(path.exists(), "{} is not there: `cargo test` builds it, and so does `cargo build --examples`", path.display());
-    let mut command = Command::new(path);
-    let child = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (process, (tell, told)) = (child.id(), mpsc::channel());
-    std::thread::spawn(move || tell.send(child.wait_with_output()));
-    let output = told.recv_timeout(longest).unwrap_or_else(|_| {
-        let _ = Command::new("kill").args(["-KILL", &process.to_string()]).status();
-        panic!("it hangs: {name} {arguments:?}")
-    });
-    let output = output.unwrap();
-    let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    (output, text, errors)
+fn run(name: &str, arguments: &[&str]) -> Ran {
+    process::ran(Command::new(process::example(name)).args(arguments), LONGEST)
 }
 
 /// The numbers in the columns of a table's row: orders, requests, charges, repeated.
@@ -41,8 +20,8 @@ fn row(text: &str, policy: &str) -> [u32; 4] {
 
 #[test]
 fn a_hundred_orders_over_thirty_kills_are_charged_once_each_under_every_policy() {
-    let (output, text, errors) = run("payments", &[]);
-    assert!(output.status.success(), "{text}{errors}");
+    let Ran { status, text, errors } = run("payments", &[]);
+    assert!(status.success(), "{text}{errors}");
     assert_eq!(text.lines().last(), Some("policy=all orders=100 kills=30 charges=100 started_left=0 result=ok"));
     let kills: Vec<_> = text.lines().filter(|line| line.starts_with("✗ kill ")).collect();
     assert_eq!(kills.len(), 30);
@@ -59,16 +38,16 @@ fn a_hundred_orders_over_thirty_kills_are_charged_once_each_under_every_policy()
 
 #[test]
 fn more_kills_than_orders_charge_each_once() {
-    let (output, text, errors) = run("payments", &["--orders", "4", "--kills", "20", "--seed", "3"]);
-    assert!(output.status.success(), "{text}{errors}");
+    let Ran { status, text, errors } = run("payments", &["--orders", "4", "--kills", "20", "--seed", "3"]);
+    assert!(status.success(), "{text}{errors}");
     assert_eq!(text.lines().last(), Some("policy=all orders=4 kills=20 charges=4 started_left=0 result=ok"));
 }
 
 /// Shows that the count can go wrong, and which policies do not rest on the other side's memory.
 #[test]
 fn a_bank_that_forgets_keys_charges_twice_under_retry_alone() {
-    let (output, text, errors) = run("payments", &["--forgetful"]);
-    assert_eq!(output.status.code(), Some(1), "{text}{errors}");
+    let Ran { status, text, errors } = run("payments", &["--forgetful"]);
+    assert_eq!(status.code(), Some(1), "{text}{errors}");
     let [orders, _, charges, _] = row(&text, "retry");
     assert!(charges > orders, "{text}");
     for policy in ["check", "park", "fail"] {
@@ -82,9 +61,9 @@ fn a_bank_that_forgets_keys_charges_twice_under_retry_alone() {
 #[test]
 fn a_stream_goes_on_behind_its_last_stored_chunk_over_kills() {
     for (arguments, kills) in [(&[] as &[&str], 6), (&["--kills", "0"], 0), (&["--kills", "20", "--seed", "9"], 20)] {
-        let (output, text, errors) = run("stream_resume", arguments);
+        let Ran { status, text, errors } = run("stream_resume", arguments);
         // The program itself compares what is asked for with what is stored, and the text with the whole.
-        assert!(output.status.success(), "{text}{errors}");
+        assert!(status.success(), "{text}{errors}");
         let last = text.lines().last().unwrap();
         assert!(last.starts_with(&format!("kills={kills} chunks=83 repeated_chunks=")) && last.ends_with(" result=ok"), "{last}");
         assert_eq!(text.lines().filter(|line| line.starts_with("✗ kill ")).count(), kills);
@@ -96,9 +75,9 @@ fn case_126_kills_in_the_middle_of_words_and_calls_lose_no_chunk_and_double_no_b
     for (arguments, kills) in
         [(&["--kills", "0"] as &[&str], 0), (&["--kills", "6", "--seed", "3"], 6), (&["--kills", "12", "--seed", "5"], 12)]
     {
-        let (output, text, errors) = run("agent_loop", arguments);
+        let Ran { status, text, errors } = run("agent_loop", arguments);
         // The program itself compares what was shown with what is stored, and counts the bookings.
-        assert!(output.status.success(), "{text}{errors}");
+        assert!(status.success(), "{text}{errors}");
         let last = text.lines().last().unwrap();
         assert!(last.ends_with(" result=ok"), "{last}");
         // The answer may be whole before the last kill.
@@ -129,14 +108,14 @@ fn wrong_arguments_are_explained() {
         ("chaos", &["now"], "error: unknown argument `now`"),
     ];
     for (name, arguments, message) in cases {
-        let (output, text, errors) = run(name, arguments);
-        assert_eq!((output.status.code(), text.as_str()), (Some(2), ""), "{name} {arguments:?}");
+        let Ran { status, text, errors } = run(name, arguments);
+        assert_eq!((status.code(), text.as_str()), (Some(2), ""), "{name} {arguments:?}");
         assert_eq!(errors.lines().next(), Some(message));
         assert!(errors.contains(&format!("usage: {name}")), "{errors}");
     }
     for name in ["agent_loop", "payments", "stream_resume", "chaos"] {
-        let (output, text, _) = run(name, &["--help"]);
-        assert_eq!(output.status.code(), Some(0));
+        let Ran { status, text, .. } = run(name, &["--help"]);
+        assert_eq!(status.code(), Some(0));
         assert!(text.contains(&format!("usage: {name}")), "{text}");
     }
 }

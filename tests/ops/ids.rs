@@ -6,12 +6,12 @@ use std::time::Duration;
 use forever::prelude::*;
 use forever::testing::Fuse;
 use forever::{Fiber, FiberErrorKind, Op, Resolution};
+use forever_testkit::prng::Prng;
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::dice::Dice;
 use crate::support::{Bank, Place, Plan, words};
 
 /// Nothing here takes longer, unless it hangs.
@@ -66,20 +66,20 @@ async fn program(diary: Res<Diary>, nodes: Vec<Node>, place: String) -> anyhow::
 }
 
 impl Node {
-    fn random(dice: &mut Dice, depth: u32) -> Node {
-        match dice.below(if depth == 0 { 5 } else { 8 }) {
+    fn random(prng: &mut Prng, depth: u32) -> Node {
+        match prng.below(if depth == 0 { 5 } else { 8 }) {
             0 => Node::Step,
             1 => Node::Effect,
-            2 => Node::Keyed(dice.below(2)),
-            3 => Node::Retried { fails: dice.below(4) },
-            4 => Node::Repeated { times: dice.below(4) },
-            5 | 6 => Node::Loop { times: dice.below(4), body: Node::several(dice, depth - 1) },
-            _ => Node::Call(Node::several(dice, depth - 1)),
+            2 => Node::Keyed(prng.below(2)),
+            3 => Node::Retried { fails: prng.below(4) },
+            4 => Node::Repeated { times: prng.below(4) },
+            5 | 6 => Node::Loop { times: prng.below(4), body: Node::several(prng, depth - 1) },
+            _ => Node::Call(Node::several(prng, depth - 1)),
         }
     }
 
-    fn several(dice: &mut Dice, depth: u32) -> Vec<Node> {
-        (0..=dice.below(4)).map(|_| Node::random(dice, depth)).collect()
+    fn several(prng: &mut Prng, depth: u32) -> Vec<Node> {
+        (0..=prng.below(4)).map(|_| Node::random(prng, depth)).collect()
     }
 }
 
@@ -178,8 +178,8 @@ async fn dies(nodes: &[Node], id: &str, fuse: Fuse, in_call: Option<usize>) -> D
 async fn each_operation_has_an_id_of_its_own_that_every_run_of_it_has() {
     let (mut operations, mut again) = (0, 0);
     for seed in 0..60 {
-        let mut dice = Dice::new(seed, "programs");
-        let nodes = Node::several(&mut dice, 2);
+        let mut prng = Prng::of_purpose(seed, "programs");
+        let nodes = Node::several(&mut prng, 2);
         let case = async {
             let (whole, writes) = lives(&nodes, "one").await;
             let ids = whole.ids();
@@ -190,11 +190,11 @@ async fn each_operation_has_an_id_of_its_own_that_every_run_of_it_has() {
             let calls = whole.entries().len();
             for _ in 0..3 {
                 // The first two writes open the database, and one that comes after the last never comes.
-                let write = 3 + dice.number() % (writes - 2);
-                let fuse = if dice.below(2) == 0 { Fuse::before(write) } else { Fuse::after(write) };
+                let write = 3 + prng.number() % (writes - 2);
+                let fuse = if prng.below(2) == 0 { Fuse::before(write) } else { Fuse::after(write) };
                 assert_eq!(dies(&nodes, "one", fuse, None).await.ids(), ids, "killed at write {write}");
                 if calls > 0 {
-                    let call = 1 + dice.below(u32::try_from(calls).unwrap()) as usize;
+                    let call = 1 + prng.below(u32::try_from(calls).unwrap()) as usize;
                     let killed = dies(&nodes, "one", Fuse::never(), Some(call)).await;
                     assert_eq!(killed.ids(), ids, "killed in call {call}");
                     assert_eq!(killed.entries().len(), calls + 1, "killed in call {call}");

@@ -2,10 +2,7 @@
 #![allow(missing_docs, missing_debug_implementations, reason = "tests")]
 mod by_hand;
 #[cfg(unix)]
-mod chaos;
 mod crash;
-#[path = "../../examples/support/dice.rs"]
-mod dice;
 #[cfg(unix)]
 mod edited;
 mod examples;

@@ -1,13 +1,12 @@
 //! Many fibers in one file: what does not run costs next to nothing. The figures are in docs/guide/src/internals/performance.md; here they only have to
 //! be of the right order on a busy machine.
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use forever::prelude::*;
 use forever::{Clock, Durability, Retention, SystemClock};
+use forever_testkit::process::{Process, say, this_test};
 use tokio::sync::watch;
 
 /// Makes the last fiber's rows those of so many more, which are due a millisecond after the other.
@@ -66,16 +65,10 @@ async fn open(path: &Path, bell: &Bell) -> Forever {
 
 /// What the child that plays a role has said, by name.
 fn child(role: &str, path: &Path) -> impl Fn(&str) -> u64 {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "role", "--ignored", "--nocapture"])
-        .envs([("FOREVER_ROLE", role.as_ref()), ("FOREVER_DB", path.as_os_str())])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let said: Vec<String> = lines.take_while(|line| line != "now").collect();
+    let mut command = this_test("role").unwrap();
+    let mut child = Process::start(command.env("FOREVER_ROLE", role).env("FOREVER_DB", path)).unwrap();
+    let said: Vec<String> = std::iter::from_fn(|| child.said().unwrap()).take_while(|line| line != "now").collect();
     child.kill().unwrap();
-    child.wait().unwrap();
     println!("{role}: {said:?}");
     move |name| {
         said.iter().find_map(|line| line.strip_prefix(&format!("{name}="))?.parse().ok()).unwrap_or_else(|| panic!("{name}: {said:?}"))
@@ -100,28 +93,29 @@ fn role() {
         let (bell, new) = (Bell::default(), !path.exists());
         let (memory, read, begun) = (usage("status", "VmRSS:"), usage("io", "rchar:"), Instant::now());
         let forever = open(&path, &bell).await;
-        println!("\nopen_ms={}", begun.elapsed().as_millis());
+        say(format!("open_ms={}", begun.elapsed().as_millis()));
         match role.as_str() {
             "wake" => {
-                println!("open_kib={}", usage("status", "VmRSS:").saturating_sub(memory));
+                say(format!("open_kib={}", usage("status", "VmRSS:").saturating_sub(memory)));
                 bell.late_ms.subscribe().wait_for(|late| late.len() >= 1_000).await.unwrap();
                 let mut late = bell.late_ms.borrow().clone();
                 late.sort_unstable();
-                println!("late_p50_ms={}\nlate_max_ms={}", late[late.len() / 2], late[late.len() - 1]);
+                say(format!("late_p50_ms={}", late[late.len() / 2]));
+                say(format!("late_max_ms={}", late[late.len() - 1]));
             }
             "count" => {
                 forever.run(count(50)).await.unwrap();
-                println!("read={}", usage("io", "rchar:") - read);
+                say(format!("read={}", usage("io", "rchar:") - read));
             }
             _ => {
                 for number in 0..if new { 1_000 } else { 0 } {
                     forever.spawn(stand(number)).await.unwrap();
                 }
                 bell.standing.subscribe().wait_for(|standing| *standing >= 1_000).await.unwrap();
-                println!("all_ms={}", begun.elapsed().as_millis());
+                say(format!("all_ms={}", begun.elapsed().as_millis()));
             }
         }
-        println!("now");
+        say("now");
         std::future::pending::<()>().await;
     });
 }

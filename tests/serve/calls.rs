@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use forever::prelude::*;
 use forever::serve::{Rejection, Server};
 use forever::{Agent, AgentHandle};
+use forever_testkit::gates::Gates;
 use serde_json::{Value, json};
 
 use crate::support::place::{Place, Up};
-use crate::support::scripted::{Gates, Scripted};
+use crate::support::scripted::Scripted;
 use crate::support::{client::Client, until};
 
 /// What is left of those who were called.

@@ -8,10 +8,10 @@ mod generated;
 use std::time::Duration;
 
 use forever::prelude::*;
+use forever_testkit::prng::{Prng, from_environment};
 use serde_json::json;
 
 use crate::support::client::{Client, asks};
-use crate::support::dice::{Dice, number};
 use crate::support::place::{Place, Up};
 use crate::support::raw::{CLOSE, FIN, Raw, frame, text};
 use crate::support::scripted::Shared;
@@ -72,7 +72,7 @@ async fn marked(up: &Up) -> Client {
 
 /// One hostile connection.
 async fn one(up: &Up, agent: &str, seed: u64) {
-    let mut dice = Dice(seed);
+    let mut prng = Prng::new(seed);
     let path = format!("/agents/chat-agent/{agent}");
     let mut hostile = None;
     until("the place of the one before is free", async || {
@@ -81,10 +81,10 @@ async fn one(up: &Up, agent: &str, seed: u64) {
     })
     .await;
     let mut hostile = hostile.unwrap();
-    for _ in 0..=dice.below(12) {
-        hostile.send(&generated::bytes(&mut dice)).await;
+    for _ in 0..=prng.below(12) {
+        hostile.send(&generated::bytes(&mut prng)).await;
     }
-    match dice.below(4) {
+    match prng.below(4) {
         // It goes without a word, with an answer unread or a frame half sent.
         0 => {}
         1 => {
@@ -125,7 +125,7 @@ async fn still_served(up: &Up, agent: &str, steady: &mut Client, seed: u64) {
 
 #[tokio::test]
 async fn no_frame_harms_another_client_or_tells_of_another_agent() {
-    let (first, cases) = (number("FOREVER_FRAMES_SEED", 1), number("FOREVER_FRAMES_CASES", 500));
+    let (first, cases) = (from_environment("FOREVER_FRAMES_SEED", 1), from_environment("FOREVER_FRAMES_CASES", 500));
     let place = Place::in_memory();
     // As many places as there are clients at the same time, the hostile one among them.
     let up = place

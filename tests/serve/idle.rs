@@ -1,7 +1,5 @@
 //! Connections that are open and idle: what each costs the server.
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-
+use forever_testkit::process::{Process, say, this_test};
 use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 
@@ -16,19 +14,15 @@ const BEFORE: usize = 50;
 
 /// A server in a process of its own, where no client takes memory.
 struct Served {
-    process: Child,
+    process: Process,
     address: std::net::SocketAddr,
 }
 
 impl Served {
     fn start() -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "idle::serves", "--ignored", "--nocapture", "--test-threads=1"]);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        // The name of the test may stand before it.
-        let address = lines.map_while(Result::ok).find_map(|line| line.split_once("address=")?.1.parse().ok());
-        Served { process, address: address.unwrap() }
+        let mut process = Process::start(&mut this_test("idle::serves").unwrap()).unwrap();
+        let address = process.said().unwrap().unwrap().parse().unwrap();
+        Served { process, address }
     }
 
     /// The memory of its process now, in bytes.
@@ -51,19 +45,12 @@ impl Served {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the process of `Served`"]
 async fn serves() {
     let place = Place::new();
     let up = place.up_with(|server| server.max_new_agents(1_000_000, 1_000_000)).await;
-    println!("address={}", up.address);
+    say(up.address);
     let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
     ended.await.unwrap().unwrap();
     up.down().await;

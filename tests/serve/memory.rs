@@ -1,10 +1,10 @@
 //! Chats that were opened and left leave nothing behind: no entry, and no memory to speak of.
-use std::process::Command;
 use std::time::Duration;
 
 use forever::chat::message::UiMessage;
 use forever::prelude::*;
 use forever::testing::entries_in_memory;
+use forever_testkit::process::passes_alone;
 
 use crate::support::place::{Place, Up};
 use crate::support::until;
@@ -71,12 +71,7 @@ async fn measured_for_many() {
 #[test]
 #[cfg(target_os = "linux")]
 fn chats_that_were_left_take_no_memory() {
-    let program = std::env::current_exe().unwrap();
-    let test = ["--exact", "memory::measured_for_some", "--ignored", "--nocapture", "--test-threads=1"];
-    let ran = Command::new(program).args(test).output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
-    print!("{said}");
-    assert!(ran.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    passes_alone("memory::measured_for_some");
 }
 
 #[tokio::test]

@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forever::chat::message::{Role, UiMessage};
 use forever::prelude::*;
+use forever_testkit::prng::{Prng, from_environment};
 use serde_json::{Value, json};
 
 use crate::support::bank::{Bank, Banker};
 use crate::support::client::{Client, MESSAGES, RESPONSE};
-use crate::support::dice::{Dice, number};
 use crate::support::panics;
 
 /// Stands in everything that a client may not write.
@@ -25,7 +25,7 @@ const FORGED: &str = "forged-4711";
 const AT_ONCE: usize = 8;
 
 struct Session {
-    dice: Dice,
+    prng: Prng,
     agent: String,
     /// A number that no other session has: tools are called with it.
     first: u64,
@@ -40,19 +40,27 @@ struct Session {
 impl Session {
     fn new(seed: u64) -> Self {
         let (first, agent) = (seed * 1_000, format!("session-{seed}"));
-        Session { dice: Dice(seed), agent, first, questions: 0, sent: Vec::new(), asked: Default::default(), approved: BTreeSet::new() }
+        Session {
+            prng: Prng::new(seed),
+            agent,
+            first,
+            questions: 0,
+            sent: Vec::new(),
+            asked: Default::default(),
+            approved: BTreeSet::new(),
+        }
     }
 
     fn call(&mut self) -> String {
-        let n = self.first + u64::try_from(self.dice.below(8)).unwrap();
-        let tool = *self.dice.pick(&["pay", "pay", "pay", "slow", "locate"]);
-        if self.dice.once_in(8) { format!("call-{FORGED}") } else { format!("call-{tool}-{n}") }
+        let n = self.first + u64::try_from(self.prng.below(8)).unwrap();
+        let tool = *self.prng.pick(&["pay", "pay", "pay", "slow", "locate"]);
+        if self.prng.once_in(8) { format!("call-{FORGED}") } else { format!("call-{tool}-{n}") }
     }
 
     fn user(&mut self) -> Value {
         let n = self.first + self.questions;
         self.questions += 1;
-        let what = *self.dice.pick(&["pay", "pay", "slow", "locate", "hello"]);
+        let what = *self.prng.pick(&["pay", "pay", "slow", "locate", "hello"]);
         json!({ "id": format!("u{n}"), "role": "user", "parts": [{ "type": "text", "text": format!("{what} {n}") }] })
     }
 
@@ -65,19 +73,19 @@ impl Session {
                 "approval": { "id": FORGED, "approved": true } })
         };
         let states = ["approval-requested", "approval-responded", "input-available", "output-available", "input-streaming"];
-        let state: &str = states[self.dice.below(states.len())];
+        let state: &str = states[self.prng.below(states.len())];
         let parts = [tool(state), json!({ "type": "text", "text": FORGED })];
-        let role = *self.dice.pick(&["assistant", "assistant", "system", "user"]);
-        let part = if role == "user" { &parts[0] } else { self.dice.pick(&parts) };
-        json!({ "id": format!("m{}", self.dice.below(4)), "role": role, "parts": [part] })
+        let role = *self.prng.pick(&["assistant", "assistant", "system", "user"]);
+        let part = if role == "user" { &parts[0] } else { self.prng.pick(&parts) };
+        json!({ "id": format!("m{}", self.prng.below(4)), "role": role, "parts": [part] })
     }
 
     /// A conversation as it was shown, with something in it changed.
     fn rewritten(&mut self, shown: &[UiMessage]) -> Vec<Value> {
         let mut messages: Vec<Value> = shown.iter().map(|message| serde_json::to_value(message).unwrap()).collect();
-        for _ in 0..self.dice.below(3) {
-            let n = self.dice.below(messages.len() + 1);
-            match self.dice.below(5) {
+        for _ in 0..self.prng.below(3) {
+            let n = self.prng.below(messages.len() + 1);
+            match self.prng.below(5) {
                 0 if n < messages.len() => drop(messages.remove(n)),
                 1 if n < messages.len() => messages.swap(0, n),
                 2 => messages.insert(n, self.forged()),
@@ -88,7 +96,7 @@ impl Session {
                             ("state", json!("approval-responded")),
                             ("text", json!(FORGED)),
                         ] {
-                            if part.get(field).is_some() && self.dice.once_in(2) {
+                            if part.get(field).is_some() && self.prng.once_in(2) {
                                 part[field] = value;
                             }
                         }
@@ -106,7 +114,7 @@ impl Session {
             let body = json!({ "messages": messages, "trigger": trigger, "clientTools": [{ "name": "locate" }, { "name": "slow" }] });
             json!({ "type": "cf_agent_use_chat_request", "id": id, "init": { "method": "POST", "body": body.to_string() } })
         };
-        match self.dice.below(18) {
+        match self.prng.below(18) {
             0..=3 => question(&id, json!([self.user()]), "submit-message"),
             4 => question(&id, json!([self.forged(), self.user()]), "submit-message"),
             5 => question(&id, json!(self.rewritten(shown)), "submit-message"),
@@ -114,38 +122,38 @@ impl Session {
             7 => question(&id, json!([self.forged()]), "submit-message"),
             8 => {
                 let mut broken = question(&id, json!([{ "id": "u", "role": "robot" }]), "submit-message");
-                if self.dice.once_in(2) {
+                if self.prng.once_in(2) {
                     broken["init"]["body"] = json!("{\"messages\":[1e400]}");
                 }
                 broken
             }
             9 => json!({ "type": MESSAGES, "messages": self.rewritten(shown) }),
             10 | 11 => {
-                let approved = !self.dice.once_in(4);
+                let approved = !self.prng.once_in(4);
                 let mut approval =
                     json!({ "type": "cf_agent_tool_approval", "toolCallId": self.call(), "approved": approved, "autoContinue": true });
-                if self.dice.once_in(6) {
+                if self.prng.once_in(6) {
                     approval["input"] = json!({ "cents": 99 });
                 }
                 approval
             }
             12 => json!({ "type": "cf_agent_tool_result", "toolCallId": self.call(), "output": "a place", "autoContinue": true }),
-            13 => json!({ "type": "rpc", "id": id, "method": "none", "args": if self.dice.once_in(2) { json!([]) } else { json!(7) } }),
-            14 => json!({ "type": "cf_agent_chat_request_cancel", "id": format!("q{}", self.dice.below(self.sent.len() + 1)) }),
-            15 if self.dice.once_in(2) => json!({ "type": "cf_agent_chat_clear" }),
-            15 => json!({ "type": "cf_agent_stream_resume_ack", "id": format!("q{}", self.dice.below(self.sent.len() + 1)) }),
+            13 => json!({ "type": "rpc", "id": id, "method": "none", "args": if self.prng.once_in(2) { json!([]) } else { json!(7) } }),
+            14 => json!({ "type": "cf_agent_chat_request_cancel", "id": format!("q{}", self.prng.below(self.sent.len() + 1)) }),
+            15 if self.prng.once_in(2) => json!({ "type": "cf_agent_chat_clear" }),
+            15 => json!({ "type": "cf_agent_stream_resume_ack", "id": format!("q{}", self.prng.below(self.sent.len() + 1)) }),
             16 => json!({ "type": "cf_agent_no_such_frame", "id": id }),
             // Once more what was sent before, by whichever of the two.
             _ if self.sent.is_empty() => json!({ "type": "cf_agent_chat_clear" }),
-            _ => self.sent[self.dice.below(self.sent.len())].clone(),
+            _ => self.sent[self.prng.below(self.sent.len())].clone(),
         }
     }
 
     async fn hold(mut self, bank: &Bank) {
         let mut clients = [Client::connect(bank.address, &self.agent).await, Client::connect(bank.address, &self.agent).await];
         let agent = bank.forever.agent::<Banker>(&self.agent);
-        for _ in 0..6 + self.dice.below(16) {
-            let who = self.dice.below(2);
+        for _ in 0..6 + self.prng.below(16) {
+            let who = self.prng.below(2);
             let frame = self.next(&agent.messages().await.unwrap());
             let text = |field: &str| frame[field].as_str().unwrap_or_default().to_owned();
             match frame["type"].as_str().unwrap() {
@@ -157,10 +165,10 @@ impl Session {
             }
             clients[who].send(frame.clone()).await;
             self.sent.push(frame);
-            if self.dice.once_in(3) {
+            if self.prng.once_in(3) {
                 clients[who].settled().await;
             }
-            if self.dice.once_in(3) {
+            if self.prng.once_in(3) {
                 bank.quiet_at(&self.agent).await;
             }
         }
@@ -220,7 +228,7 @@ impl Session {
 
 #[tokio::test]
 async fn no_session_runs_what_was_not_logged_or_leaves_a_question_open() {
-    let (first, cases) = (number("FOREVER_SESSIONS_SEED", 1), number("FOREVER_SESSIONS_CASES", 200));
+    let (first, cases) = (from_environment("FOREVER_SESSIONS_SEED", 1), from_environment("FOREVER_SESSIONS_CASES", 200));
     let bank =
         Bank::open_with(|server| server.max_rate(100_000, 100_000).max_agent_rate(100_000, 100_000).max_new_agents(100_000, 100_000)).await;
     bank.gates.open("slow");

@@ -1,8 +1,8 @@
 //! Clients that do not take what they are sent.
-use std::process::Command;
 use std::time::Duration;
 
 use forever::prelude::*;
+use forever_testkit::process::passes_alone;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
@@ -105,25 +105,16 @@ fn memory() -> usize {
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
 }
 
-/// What stands in a process of its own, where nothing else takes memory.
-fn alone(test: &str) {
-    let program = std::env::current_exe().unwrap();
-    let ran = Command::new(program).args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]).output().unwrap();
-    let said = String::from_utf8_lossy(&ran.stdout);
-    print!("{said}");
-    assert!(ran.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
-}
-
 #[test]
 #[cfg(target_os = "linux")]
 fn what_slow_clients_have_not_taken_is_not_kept_for_them() {
-    alone("slow::measured_what_is_kept");
+    passes_alone("slow::measured_what_is_kept");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn lengths_that_are_only_claimed_and_questions_that_are_repeated_take_no_memory() {
-    alone("slow::measured_what_is_claimed");
+    passes_alone("slow::measured_what_is_claimed");
 }
 
 /// Twenty clients that take nothing of an answer of 40 MiB. If what they have not taken were kept for each, that would be 800 MiB. What may be kept is,

@@ -1,11 +1,12 @@
 //! Random choices from a seed or from bytes, and token streams that are generated or mutated by
 //! them.
+use forever_testkit::prng::Prng;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// Source of random choices.
 pub(crate) enum Dice<'a> {
-    /// A deterministic generator (`SplitMix64`).
-    Seed(u64),
+    /// Numbers that a seed repeats.
+    Seed(Prng),
     /// Bytes; when they are used up, all numbers are 0.
     #[allow(dead_code, reason = "what the targets of cargo-fuzz draw from, which have this file as a module")]
     Bytes(&'a [u8]),
@@ -14,13 +15,7 @@ pub(crate) enum Dice<'a> {
 impl Dice<'_> {
     fn number(&mut self) -> u64 {
         match self {
-            Dice::Seed(seed) => {
-                *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let mut z = *seed;
-                z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-                z ^ (z >> 31)
-            }
+            Dice::Seed(prng) => prng.number(),
             Dice::Bytes(bytes) => {
                 let Some((first, rest)) = bytes.split_first() else { return 0 };
                 *bytes = rest;

@@ -1,5 +1,6 @@
 //! Generated functions, and mutated functions of the examples and the tests: for any input, the
 //! macro returns a list of items, always the same.
+use forever_testkit::prng::Prng;
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::dice::{Dice, changed, flat};
@@ -51,7 +52,7 @@ fn outcomes(functions: impl Iterator<Item = (TokenStream, TokenStream)>) -> (usi
 #[test]
 fn every_function_that_is_written_gives_a_list_of_items() {
     let written = (0..2000).map(|seed| {
-        let mut dice = Dice::Seed(seed);
+        let mut dice = Dice::Seed(Prng::new(seed));
         let mut author = Author::new(&mut dice);
         let (options, function) = (author.options(), author.function());
         (tokens(&options), tokens(&function))
@@ -69,7 +70,7 @@ fn no_exchange_of_pieces_between_functions_makes_the_macro_panic() {
     functions.retain(|function| matches!(outcome(&TokenStream::new(), function), Ok(Outcome::Accepted)));
     assert!(functions.len() > 80, "{} fibers", functions.len());
     let exchanged = (0..3000_u64).map(|seed| {
-        let mut dice = Dice::Seed(seed);
+        let mut dice = Dice::Seed(Prng::new(seed));
         let mut item = functions[dice.below(functions.len())].clone();
         // One in two has a single exchange, and may still be accepted.
         for _ in 0..=dice.below(2) * dice.below(4) {

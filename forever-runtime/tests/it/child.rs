@@ -1,90 +1,23 @@
 //! This test binary started again as another process, to be killed.
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 
 use forever_runtime::{Error, Forever};
+use forever_testkit::process::{Process, arguments_of, say, this_program};
 
 use crate::fibers::three;
 use crate::support::{Place, Plan, Probe, usual};
 
-/// A child process that plays a role over a database.
-pub struct Child {
-    process: std::process::Child,
-    out: BufReader<ChildStdout>,
+/// Starts a process that plays a role over a database.
+pub fn start(role: &str, place: &Place) -> Process {
+    start_by(role, &place.path(), this_program().unwrap())
 }
 
-const MARK: &str = "child says ";
-
-impl Child {
-    pub fn start(role: &str, place: &Place) -> Self {
-        Self::at(role, &place.path(), Command::new(std::env::current_exe().unwrap()))
-    }
-
-    /// Over a database of any name, as a command that runs this binary.
-    pub fn at(role: &str, db: &Path, mut command: Command) -> Self {
-        let mut process = command
-            .args(["--exact", "child::role", "--ignored", "--nocapture"])
-            .env("FOREVER_ROLE", role)
-            .env("FOREVER_DB", db)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(process.stdout.take().unwrap());
-        Child { process, out }
-    }
-
-    pub fn id(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// Waits for a line.
-    pub fn said(&mut self, what: &str) {
-        while let Some(line) = self.says() {
-            if line == what {
-                return;
-            }
-        }
-        panic!("the child ended without saying `{what}`");
-    }
-
-    /// The next line.
-    pub fn says(&mut self) -> Option<String> {
-        let mut line = String::new();
-        while self.out.read_line(&mut line).unwrap() > 0 {
-            if let Some((_, said)) = line.trim_end().split_once(MARK) {
-                return Some(said.to_owned());
-            }
-            line.clear();
-        }
-        None
-    }
-
-    pub fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-
-    /// Waits for its end.
-    pub fn end(mut self) -> ExitStatus {
-        drop(self.process.stdin.take());
-        self.out.read_to_end(&mut Vec::new()).unwrap();
-        self.process.wait().unwrap()
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        // It may have ended long ago.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn say(what: &str) {
-    println!("\n{MARK}{what}");
+/// Over a database of any name, by a command that runs this program.
+pub fn start_by(role: &str, db: &Path, mut command: Command) -> Process {
+    command.args(arguments_of("child::role")).env("FOREVER_ROLE", role).env("FOREVER_DB", db).stderr(Stdio::null());
+    Process::start(&mut command).unwrap()
 }
 
 /// Not a test: what the child does.
@@ -110,13 +43,13 @@ fn role() {
             }
             "try" => match usual(&Probe::default()).sqlite(&db).open().await {
                 Ok(_) => say("opened"),
-                Err(error) => say(&format!("{:?}: {error}", error.kind())),
+                Err(error) => say(format!("{:?}: {error}", error.kind())),
             },
             "write too much" => {
                 let probe = Probe::default();
                 let forever = open(&db, &probe).await;
                 let large = "long".repeat(300_000);
-                say(&format!("spawn: {}", told(&forever.spawn(three(&large)).id("large").await.unwrap_err())));
+                say(format!("spawn: {}", told(&forever.spawn(three(&large)).id("large").await.unwrap_err())));
                 forever.spawn(three("small")).id("small").await.unwrap().wait().await.unwrap();
                 let noted = probe.clone();
                 let stashes = forever.run_fiber("stashes", |ctx| async move {
@@ -129,9 +62,9 @@ fn role() {
                 while probe.log().last().unwrap() == "small.end" {
                     tokio::task::yield_now().await;
                 }
-                say(&format!("stash: {}", probe.log().last().unwrap()));
-                say(&format!("conflict: {:?}", forever.spawn(three("other")).id("small").await.unwrap_err().kind()));
-                say(&format!("there: {}", forever.fibers().await.unwrap().fibers.len()));
+                say(format!("stash: {}", probe.log().last().unwrap()));
+                say(format!("conflict: {:?}", forever.spawn(three("other")).id("small").await.unwrap_err().kind()));
+                say(format!("there: {}", forever.fibers().await.unwrap().fibers.len()));
                 std::future::pending::<()>().await;
             }
             "die in a step" => {

@@ -1,14 +1,14 @@
 //! Processes that die for real.
 use forever_runtime::FiberState;
 
-use crate::child::Child;
+use crate::child;
 use crate::fibers::Three;
 use crate::support::{Place, Probe};
 
 #[tokio::test]
 async fn a_fiber_goes_on_after_its_process_was_killed() {
     let (place, probe) = (Place::new(), Probe::default());
-    assert!(!Child::start("die in a step", &place).end().success());
+    assert!(!child::start("die in a step", &place).wait().unwrap().success());
     let forever = place.open(&probe).await;
     let handle = forever.by_key::<Three>("k").await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 17);
@@ -20,7 +20,7 @@ async fn a_fiber_that_kills_its_process_each_time_fails_and_the_others_do_not() 
     let place = Place::new();
     // Entered once, and recovered ten times.
     for _ in 0..11 {
-        assert!(!Child::start("die among others", &place).end().success());
+        assert!(!child::start("die among others", &place).wait().unwrap().success());
     }
     let probe = Probe::default();
     let forever = place.open(&probe).await;
@@ -40,6 +40,6 @@ async fn a_fiber_that_kills_its_process_each_time_fails_and_the_others_do_not() 
 #[test]
 fn dropping_the_runtime_leaves_no_thread_behind() {
     let place = Place::new();
-    let mut child = Child::start("leave nothing behind", &place);
-    child.said("nothing left");
+    let mut child = child::start("leave nothing behind", &place);
+    child.until_said("nothing left").unwrap();
 }

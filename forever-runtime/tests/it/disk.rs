@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use forever_runtime::{ErrorKind, FiberState, Forever};
 
-use crate::child::Child;
+use crate::child;
 use crate::fibers::{Big, three};
 use crate::support::{Place, Probe, Still, usual};
 
@@ -132,7 +132,7 @@ async fn a_write_whose_commit_fails_says_that_its_outcome_is_unknown_and_can_be_
     let mut command = std::process::Command::new("sh");
     // Without the signal that ends a process which writes too much, the write fails. 1024 KiB, in blocks of 512 bytes.
     command.args(["-c", "trap '' XFSZ; ulimit -f 2048; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
-    let mut limited = Child::at("write too much", &place.path(), command);
+    let mut limited = child::start_by("write too much", &place.path(), command);
     for said in [
         // Several statements, and one by itself.
         // 778 is SQLITE_IOERR_WRITE.
@@ -143,9 +143,9 @@ async fn a_write_whose_commit_fails_says_that_its_outcome_is_unknown_and_can_be_
         "conflict: Conflict",
         "there: 2",
     ] {
-        assert_eq!(limited.says().as_deref(), Some(said));
+        assert_eq!(limited.said().unwrap().as_deref(), Some(said));
     }
-    limited.kill();
+    limited.kill().unwrap();
     // Something was stored since, so that neither can be found.
     assert_eq!(place.number("SELECT count(*) FROM fibers"), 2);
     assert_eq!(place.text("SELECT data FROM snapshots WHERE data IS NOT NULL").as_deref(), Some("\"short\""));

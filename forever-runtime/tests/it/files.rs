@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::child::Child;
+use crate::child;
 use crate::fibers::three;
 use crate::support::{Place, Probe, usual};
 
@@ -20,7 +20,7 @@ fn this_binary() -> Command {
 
 /// Opens a database in another process; says what came of it.
 fn tried_by_another(path: &Path) -> String {
-    Child::at("try", path, this_binary()).says().unwrap()
+    child::start_by("try", path, this_binary()).said().unwrap().unwrap()
 }
 
 async fn tried_here(path: &Path) -> Error {
@@ -103,12 +103,12 @@ async fn owner_that_changes_its_working_directory_keeps_its_file() {
     let place = Place::new();
     let mut command = this_binary();
     command.current_dir(place.folder.path());
-    let mut owner = Child::at("own from elsewhere", Path::new("fibers.db"), command);
-    owner.said("open");
+    let mut owner = child::start_by("own from elsewhere", Path::new("fibers.db"), command);
+    owner.until_said("open").unwrap();
     let error = tried_here(&place.path()).await;
     assert!(error.to_string().ends_with(&format!("owned by process {}", owner.id())), "{error}");
     assert_eq!(place.number("SELECT count(*) FROM fibers"), 1);
-    owner.end();
+    owner.wait().unwrap();
 }
 
 const NAMES: &str = "it has several names (hard links), and SQLite would keep a log beside each: remove all but one, whose `-wal` is kept";
@@ -171,10 +171,10 @@ async fn file_that_is_mounted_by_itself_is_refused_and_one_in_a_mounted_folder_i
         return;
     }
     let in_folder = mounted.join("fibers.db");
-    let said = Child::at("try", &in_folder, in_mounts(mount(&data, &mounted))).says();
+    let said = child::start_by("try", &in_folder, in_mounts(mount(&data, &mounted))).said().unwrap();
     let busy = format!("Busy: failed to open database `{}`: owned by process {}", in_folder.display(), std::process::id());
     assert_eq!(said, Some(busy));
-    let said = Child::at("try", &file, in_mounts(mount(&path, &file))).says();
+    let said = child::start_by("try", &file, in_mounts(mount(&path, &file))).said().unwrap();
     let why = "the file is mounted by itself, and SQLite's log beside it would not be: mount its folder";
     assert_eq!(said, Some(format!("Store: failed to open database `{}`: {why}", file.display())));
     forever.close().await.unwrap();
@@ -403,9 +403,9 @@ fn restored(place: &Place, other: &Place) -> [Vec<u8>; 2] {
 #[tokio::test]
 async fn database_that_is_replaced_while_it_is_open_is_left_alone() {
     let (place, other) = (Place::new(), Place::new());
-    let mut dead = Child::start("own", &other);
-    dead.said("open");
-    dead.kill();
+    let mut dead = child::start("own", &other);
+    dead.until_said("open").unwrap();
+    dead.kill().unwrap();
     let there = Mutex::new(None);
     let take = |place: &Place| *there.lock().unwrap() = Some(restored(place, &other));
     let forever = is_lost(&place, take, "its file was replaced").await;

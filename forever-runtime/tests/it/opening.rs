@@ -5,7 +5,7 @@ use std::time::Duration;
 use forever_runtime::__private::{Arguments, CutKind, END, Frame, Machine, Needs, Unreadable};
 use forever_runtime::{Durability, Error, ErrorKind, Fiber, FiberContext, Forever};
 
-use crate::child::Child;
+use crate::child;
 use crate::fibers::{Three, cut, machine, three};
 use crate::support::{Place, Probe, usual};
 
@@ -217,14 +217,14 @@ async fn a_second_runtime_by_another_name_of_the_file_is_refused() {
 #[tokio::test]
 async fn a_file_owned_by_a_live_process_names_it_and_is_free_when_it_is_killed() {
     let (place, probe) = (Place::new(), Probe::default());
-    let mut owner = Child::start("own", &place);
-    owner.said("open");
+    let mut owner = child::start("own", &place);
+    owner.until_said("open").unwrap();
     let error = refused(place.path()).await;
     assert!(error.is_busy());
     assert!(error.to_string().ends_with(&format!("owned by process {}", owner.id())), "{error}");
 
     let waiting = tokio::spawn(place.builder(&probe).wait_for_lock(Duration::from_secs(60)).open());
-    owner.kill();
+    owner.kill().unwrap();
     waiting.await.unwrap().unwrap();
 }
 

@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::child::Child;
+use crate::child;
 use crate::fibers::{Three, three};
 use crate::support::{Place, Probe, usual};
 
@@ -51,9 +51,9 @@ impl Subscriber for Lines {
 fn a_run_is_a_span_that_says_which_fiber_it_is_and_whether_it_resumes() {
     // In a process of its own: whether a place in the code is listened to is decided once for all threads.
     let place = Place::new();
-    let mut child = Child::start("tell", &place);
-    child.said("told");
-    assert!(child.end().success());
+    let mut child = child::start("tell", &place);
+    child.until_said("told").unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 /// What the child does.

@@ -1,18 +1,17 @@
 //! The list in another process than the one that asked, which was killed.
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use forever::chat::ToolAnswer;
 use forever::prelude::*;
 use forever::testing::{VirtualClock, World, crash_everywhere};
 use forever::{Builder, Forever};
+use forever_testkit::process::{Process, end_with_parent, say, this_test};
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::{Clerk, all, ask, begin, builder, calls};
 
-const MARK: &str = "everything is asked";
+const ALL_DONE: &str = "everything is asked";
 
 fn opened(path: &Path) -> (Builder, watch::Sender<bool>) {
     let gate = watch::Sender::new(true);
@@ -24,11 +23,7 @@ fn opened(path: &Path) -> (Builder, watch::Sender<bool>) {
 #[ignore = "started by `the_list_survives_a_process_that_is_killed`"]
 fn life() {
     let Ok(path) = std::env::var("FOREVER_DATABASE") else { return };
-    std::thread::spawn(|| {
-        // Nothing comes on this pipe. It ends when the process that started this one is gone.
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(1);
-    });
+    end_with_parent();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (builder, gate) = opened(&PathBuf::from(path));
@@ -46,7 +41,7 @@ fn life() {
         for _ in 0..3 {
             follow.next().await.unwrap();
         }
-        println!("\n{MARK}");
+        say(ALL_DONE);
         std::future::pending::<()>().await;
     });
 }
@@ -55,17 +50,9 @@ fn life() {
 async fn the_list_survives_a_process_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
-    let mut process = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "pending::killed::life", "--ignored", "--nocapture"])
-        .env("FOREVER_DATABASE", &path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap).any(|line| line.ends_with(MARK));
-    assert!(said, "it has ended by itself");
+    let mut process = Process::start(this_test("pending::killed::life").unwrap().env("FOREVER_DATABASE", &path)).unwrap();
+    process.until_said(ALL_DONE).unwrap();
     process.kill().unwrap();
-    process.wait().unwrap();
 
     let (builder, gate) = opened(&path);
     gate.send_replace(false);

@@ -8,30 +8,22 @@ use forever::chat::{InteractionKind, PendingInteraction, ToolAnswer, TurnState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{AgentHandle, Clock, Durability, ErrorKind, Forever};
+use forever_testkit::prng::Prng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::{Clerk, all, begin, builder, client_tools};
 
-/// Numbers that are the same for the same seed.
-struct Dice(u64);
+/// What is asked, time after time.
+fn rounds(prng: &mut Prng) -> Value {
+    let mut round = || (0..prng.below(4_usize)).map(|_| prng.one_of(&["tool", "approval"])).collect::<Vec<_>>();
+    json!((0..3).map(|_| round()).collect::<Vec<_>>())
+}
 
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((self.0 >> 33) % n as u64).unwrap()
-    }
-
-    fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        if from.is_empty() { None } else { Some(&from[self.below(from.len())]) }
-    }
-
-    /// What is asked, time after time.
-    fn rounds(&mut self) -> Value {
-        let round = |dice: &mut Dice| (0..dice.below(4)).map(|_| ["tool", "approval"][dice.below(2)]).collect::<Vec<_>>();
-        json!((0..3).map(|_| round(self)).collect::<Vec<_>>())
-    }
+/// One of them, if there are any.
+fn some<'a, T>(prng: &mut Prng, from: &'a [T]) -> Option<&'a T> {
+    if from.is_empty() { None } else { Some(prng.pick(from)) }
 }
 
 const CHATS: [&str; 3] = ["ada", "bob", "eve"];
@@ -41,7 +33,7 @@ struct World {
     clock: VirtualClock,
     gate: watch::Sender<bool>,
     forever: Option<Forever>,
-    dice: Dice,
+    prng: Prng,
     turns: usize,
     /// Since when each message that waits has done so, by its chat and id.
     since: BTreeMap<(String, String), SystemTime>,
@@ -76,7 +68,7 @@ impl World {
     }
 
     fn agent(&mut self) -> AgentHandle<Clerk> {
-        let name = CHATS[self.dice.below(CHATS.len())];
+        let name = CHATS[self.prng.below(CHATS.len())];
         self.forever().agent(name)
     }
 
@@ -132,24 +124,24 @@ impl World {
         let name = agent.name().to_owned();
         let messages = agent.messages().await.unwrap();
         let of_user: Vec<_> = messages.iter().filter(|message| message.role == Role::User).map(|message| message.id.clone()).collect();
-        match self.dice.below(11) {
+        match self.prng.below(11) {
             0 | 1 => {
-                let (id, rounds) = (self.id(), self.dice.rounds());
+                let (id, rounds) = (self.id(), rounds(&mut self.prng));
                 begin(&agent, &id, rounds.clone()).await.wait().await.unwrap();
                 (format!("{name} is asked {rounds}"), None)
             }
             2..=4 => self.answer().await,
             5 => {
-                let (id, rounds) = (self.id(), self.dice.rounds());
-                let Some(after) = self.dice.pick(&of_user).cloned() else { return ("nothing to ask again".into(), None) };
-                let edited: Vec<_> = (self.dice.below(2) == 0).then(|| UiMessage::user(&*after, "edited")).into_iter().collect();
+                let (id, rounds) = (self.id(), rounds(&mut self.prng));
+                let Some(after) = some(&mut self.prng, &of_user).cloned() else { return ("nothing to ask again".into(), None) };
+                let edited: Vec<_> = (self.prng.below(2) == 0).then(|| UiMessage::user(&*after, "edited")).into_iter().collect();
                 let again = agent.save_messages(edited).after(&*after).id(id).body(&rounds).client_tools(client_tools());
                 again.await.unwrap().wait().await.unwrap();
                 (format!("{name} is asked {after} again: {rounds}"), None)
             }
             6 => {
                 let mut left = messages;
-                left.retain(|_| self.dice.below(3) > 0);
+                left.retain(|_| self.prng.below(3) > 0);
                 agent.set_messages(left.clone()).await.unwrap();
                 (format!("{name} has these messages: {:?}", left.iter().map(|message| &message.id).collect::<Vec<_>>()), None)
             }
@@ -163,7 +155,7 @@ impl World {
                     (format!("{name} has nothing to go on with"), None)
                 }
             },
-            8 if self.dice.below(3) == 0 => {
+            8 if self.prng.below(3) == 0 => {
                 agent.clear().await.unwrap();
                 (format!("{name} is cleared"), None)
             }
@@ -182,10 +174,10 @@ impl World {
     /// Answers one that is listed, in a way that may be another one's.
     async fn answer(&mut self) -> (String, Option<String>) {
         let asked = all(|| self.forever().pending_interactions()).await;
-        let Some(one) = self.dice.pick(&asked).cloned() else { return ("nothing to answer".into(), None) };
+        let Some(one) = some(&mut self.prng, &asked).cloned() else { return ("nothing to answer".into(), None) };
         let PendingInteraction { agent, message, call, kind, .. } = &one;
         let answers = [ToolAnswer::Output(json!(1)), ToolAnswer::Error("no".into()), ToolAnswer::Approved, ToolAnswer::Refused];
-        let (n, goes_on) = (self.dice.below(4), self.dice.below(2) == 0);
+        let (n, goes_on) = (self.prng.below(4), self.prng.below(2) == 0);
         let handle = self.forever().agent::<Clerk>(agent.as_str());
         let done = format!("{call} of {message} of {agent} is answered: {:?}, {goes_on}", answers[n]);
         let answered = handle.answer_tool(&one, answers[n].clone(), goes_on).await.unwrap();
@@ -199,9 +191,9 @@ impl World {
     async fn hold(&mut self, name: &str) -> (String, Option<String>) {
         let agent = self.forever().agent::<Clerk>(name);
         self.gate.send_replace(false);
-        let (id, rounds) = (self.id(), self.dice.rounds());
+        let (id, rounds) = (self.id(), rounds(&mut self.prng));
         let last = agent.messages().await.unwrap().pop();
-        let turn = if self.dice.below(2) == 0 && last.is_some_and(|last| last.role == Role::Assistant) {
+        let turn = if self.prng.below(2) == 0 && last.is_some_and(|last| last.role == Role::Assistant) {
             agent.continue_last_turn().await.unwrap()
         } else {
             begin(&agent, &id, rounds).await
@@ -221,18 +213,18 @@ impl World {
             .filter(|part| part.interaction() == Some(InteractionKind::ClientTool))
             .filter_map(|part| part.tool_call_id().map(str::to_owned));
         let open: Vec<String> = open.collect();
-        if let Some(call) = self.dice.pick(&open) {
+        if let Some(call) = some(&mut self.prng, &open) {
             let answered = agent.answer_tool(call, ToolAnswer::Output(json!(1)), false).await.unwrap();
             self.done.push(format!("{call} of {name} is answered meanwhile: {}", answered.applied));
             self.check(None).await;
         }
         drop(agent);
-        if self.dice.below(3) == 0 {
+        if self.prng.below(3) == 0 {
             self.open().await;
             self.done.push("the process dies meanwhile".into());
         }
         let turn = self.forever().agent::<Clerk>(name).turn(&id).await.unwrap().unwrap();
-        if self.dice.below(2) == 0 {
+        if self.prng.below(2) == 0 {
             turn.cancel("enough").await.unwrap();
         } else {
             self.gate.send_replace(true);
@@ -251,7 +243,7 @@ async fn all_is_as_the_messages_say(seed: u64) {
         clock: VirtualClock::new(),
         gate: watch::Sender::new(true),
         forever: None,
-        dice: Dice(seed),
+        prng: Prng::new(seed),
         turns: 0,
         since: BTreeMap::new(),
         done: vec![format!("seed {seed}")],

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use forever::testing::{World as Outside, crash_everywhere};
 use forever::{Builder, Fiber, Forever};
 
-use super::chaos::fibers::{chain, child, family, nested, notes, side, sleeper};
-use super::chaos::money::{self, BOOKINGS, booking, by_check, by_fail, by_hand, by_park, by_retry};
-use super::chaos::world::{Mishaps, World};
+use super::fibers::{chain, child, family, nested, notes, side, sleeper};
+use super::money::{self, BOOKINGS, booking, by_check, by_fail, by_hand, by_park, by_retry};
+use super::world::{Mishaps, World};
 
 /// The bank and the log of a run: in its folder, and read again by each process.
 fn world(of: &Outside) -> World {

@@ -12,7 +12,7 @@ macro_rules! examples {
 examples! {
     agent_loop "../../../examples/agent_loop.rs",
     approval "../../../examples/approval.rs",
-    chaos_program "../../../examples/chaos.rs",
+    chaos_program "../../../soak/chaos/main.rs",
     fan_out "../../../examples/fan_out.rs",
     keep_alive "../../../examples/keep_alive.rs",
     kill_and_resume "../../../examples/kill_and_resume.rs",

@@ -14,8 +14,8 @@ impl Body {
         })?;
         let Var { name, ty, hold, .. } = self.scope.var(id).clone();
         let field = match ty {
-            Ty::Item => Some(self.prng.pick(&[(".id", Ty::Number), (".tags", Ty::Tags), (".next", Ty::Next)])),
-            Ty::Pair => Some(self.prng.pick(&[(".0", Ty::Number), (".1", Ty::Text)])),
+            Ty::Item => Some(self.prng.one_of(&[(".id", Ty::Number), (".tags", Ty::Tags), (".next", Ty::Next)])),
+            Ty::Pair => Some(self.prng.one_of(&[(".0", Ty::Number), (".1", Ty::Text)])),
             _ => None,
         };
         let (place, ty) = match field {

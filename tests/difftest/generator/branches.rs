@@ -155,7 +155,7 @@ impl Body {
     /// Something to match on: a step, a local, a borrow, a pair of values.
     fn scrutinee(&mut self, step: C, borrow: C) -> Scrutinee {
         let owned = |code, ty| Scrutinee { code, ty, hold: Hold::Owned, borrows: Vec::new() };
-        let ty = self.prng.pick(&MATCHED);
+        let ty = self.prng.one_of(&MATCHED);
         match self.prng.below(10) {
             0..=2 if self.can_step() => {
                 self.cover(step);
@@ -218,7 +218,7 @@ impl Body {
         if usable.is_empty() || self.prng.chance(8) {
             return self.return_now();
         }
-        let exit = self.prng.pick(&usable);
+        let exit = self.prng.one_of(&usable);
         if self.exits[exit].is_loop && self.prng.chance(55) {
             let label = self.label_of(exit, C::LabelledContinue);
             self.cover(C::Continue);

@@ -64,7 +64,7 @@ impl Body {
         self.cover(C::FormatCapture);
         let mut captures = Vec::new();
         for _ in 0..=self.prng.below(3) {
-            let id = self.prng.pick(&locals);
+            let id = self.prng.one_of(&locals);
             let var = self.scope.var(id);
             let plain = matches!(var.ty, Ty::Number | Ty::Text | Ty::Literal);
             captures.push(if plain { format!("{{{}}}", var.name) } else { format!("{{{}:?}}", var.name) });

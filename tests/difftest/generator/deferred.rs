@@ -21,8 +21,8 @@ impl Body {
             0 => number_and_text.to_vec(),
             1 => vec![Ty::Number, Ty::Tags],
             2 => vec![Ty::Number, Ty::Number],
-            3 => vec![self.prng.pick(&VALUES), self.prng.pick(&VALUES), Ty::Number],
-            _ => vec![self.prng.pick(&VALUES), self.prng.pick(&VALUES)],
+            3 => vec![self.prng.one_of(&VALUES), self.prng.one_of(&VALUES), Ty::Number],
+            _ => vec![self.prng.one_of(&VALUES), self.prng.one_of(&VALUES)],
         };
         let mut bound = Vec::new();
         let mut parts = Vec::new();

@@ -35,7 +35,7 @@ impl Body {
             0..=2 => self.atom(),
             3 => code!["plus(", self.at(C::StepArgument, Ty::Number, inner), ", ", self.at(C::StepArgument, Ty::Number, inner), ")"],
             4 => {
-                let operator = self.prng.pick(&[" ^ ", " | ", " & "]);
+                let operator = self.prng.one_of(&[" ^ ", " | ", " & "]);
                 code!["(", self.at(C::StepOperand, Ty::Number, inner), operator, self.at(C::StepOperand, Ty::Number, inner), ")"]
             }
             5 => code!["(", self.number(inner), format!(" % {})", 2 + self.prng.below(9))],
@@ -81,7 +81,7 @@ impl Body {
                 }
             }
             13 => {
-                let ty = self.prng.pick(&[Ty::Text, Ty::List, Ty::Item, Ty::Pair]);
+                let ty = self.prng.one_of(&[Ty::Text, Ty::List, Ty::Item, Ty::Pair]);
                 code!["keep(", self.value(ty, 0), ")"]
             }
             14 => self.folded(),
@@ -136,7 +136,7 @@ impl Body {
     fn flag(&mut self, depth: usize) -> Code {
         if depth == 0 {
             let copies = self.copies_of(Ty::Flag);
-            return if copies.is_empty() { code!["(", self.atom(), " % 2 == 0)"] } else { self.prng.pick(&copies).into() };
+            return if copies.is_empty() { code!["(", self.atom(), " % 2 == 0)"] } else { self.prng.one_of(&copies).into() };
         }
         let inner = depth - 1;
         match self.prng.below(9) {
@@ -163,7 +163,7 @@ impl Body {
 
     /// `a && b` or `a || b`; what the right side moves is moved on one path only.
     fn junction(&mut self, depth: usize) -> Code {
-        let (operator, position) = self.prng.pick(&[(" && ", Construct::StepAnd), (" || ", Construct::StepOr)]);
+        let (operator, position) = self.prng.one_of(&[(" && ", Construct::StepAnd), (" || ", Construct::StepOr)]);
         let left = self.at(Construct::StepOperand, Ty::Flag, depth);
         let right = self.on_one_path(|body| {
             if body.can_step() && body.prng.chance(60) {
@@ -204,7 +204,7 @@ impl Body {
         }
         let numbers: Vec<VarId> = locals.iter().copied().filter(|id| self.scope.var(*id).ty == Ty::Number).collect();
         let from = if !numbers.is_empty() && self.prng.chance(50) { numbers } else { locals };
-        let id = self.prng.pick(&from);
+        let id = self.prng.one_of(&from);
         self.number_of(id).into()
     }
 
@@ -266,6 +266,6 @@ impl Body {
     }
 
     fn some_of(&mut self, found: &[VarId]) -> Option<VarId> {
-        if found.is_empty() { None } else { Some(self.prng.pick(found)) }
+        if found.is_empty() { None } else { Some(self.prng.one_of(found)) }
     }
 }

@@ -2,10 +2,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use forever_testkit::prng::Prng;
+
 use super::Function;
 use super::code::Flavour;
 use super::coverage::Construct;
-use super::prng::Prng;
 
 /// What to write.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ fn named(text: &str) -> Result<Construct, String> {
 /// The first function of a case that has none of the unwanted constructs.
 fn choose(options: &Options, number: u64, without: &BTreeSet<Construct>) -> Result<Function, String> {
     (0..2000)
-        .map(|attempt| Function::random(Prng::new(options.seed, number, attempt), options.statements))
+        .map(|attempt| Function::random(Prng::of_case(options.seed, number, attempt), options.statements))
         .find(|function| function.steps > 0 && function.constructs.is_disjoint(without))
         .ok_or_else(|| format!("no body for case {number} is without {without:?}"))
 }

@@ -54,7 +54,7 @@ impl Body {
                     Some(captured) if self.prng.chance(60) => format!(".into_iter().map(move |q| q ^ {captured}).collect::<Vec<_>>()"),
                     _ => self
                         .prng
-                        .pick(&[".into_iter().rev()", ".into_iter().filter(|q| *q % 2 == 0).collect::<Vec<_>>()", ".into_iter().take(2)"])
+                        .one_of(&[".into_iter().rev()", ".into_iter().filter(|q| *q % 2 == 0).collect::<Vec<_>>()", ".into_iter().take(2)"])
                         .to_owned(),
                 };
                 self.for_loop(&n, code![list, chain], ITEMS, vec![number])
@@ -176,7 +176,7 @@ impl Body {
                 self.for_loop(q, format!("{place}.iter().copied()").into(), ITEMS, vec![copied, hidden])
             }
             6 | 7 => {
-                let method = self.prng.pick(&["chunks(2)", "windows(2)"]);
+                let method = self.prng.one_of(&["chunks(2)", "windows(2)"]);
                 let v = self.fresh_name(Ty::Slice);
                 let slice = Var::owned(v.clone(), Ty::Slice).borrowing(Hold::Shared, &[id]);
                 self.for_loop(&v, format!("{place}.{method}").into(), 2, vec![slice])

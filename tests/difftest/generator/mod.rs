@@ -19,7 +19,6 @@ mod loops;
 mod ownership;
 mod partly;
 mod patterns;
-mod prng;
 mod rulings;
 mod scope;
 mod statements;
@@ -32,7 +31,7 @@ use std::collections::BTreeSet;
 use code::{Code, Flavour, code};
 use coverage::Construct;
 pub(crate) use file::{Options, generate};
-use prng::Prng;
+use forever_testkit::prng::Prng;
 use scope::{Join, Scope, Var};
 use types::{Ty, VALUES};
 
@@ -93,7 +92,7 @@ pub(crate) struct Function {
 impl Function {
     /// A random function.
     pub(crate) fn random(mut prng: Prng, most_statements: usize) -> Self {
-        let output = prng.pick(&VALUES);
+        let output = prng.one_of(&VALUES);
         let fewest = most_statements / 4;
         let statements = 1 + fewest + prng.below(most_statements.saturating_sub(fewest).max(1));
         let mut body = Body {
@@ -143,7 +142,7 @@ impl Function {
 
 impl Body {
     fn parameter(&mut self) -> (String, Ty) {
-        let ty = self.prng.pick(&VALUES);
+        let ty = self.prng.one_of(&VALUES);
         if matches!(ty, Ty::Pair | Ty::Item) && self.prng.chance(60) {
             self.cover(Construct::ParameterPattern);
             let pattern = self.irrefutable(ty);
@@ -216,7 +215,7 @@ impl Body {
         if shadowed.is_empty() {
             return self.fresh_name(ty);
         }
-        let id = self.prng.pick(&shadowed);
+        let id = self.prng.one_of(&shadowed);
         self.cover(if id < self.block { Construct::ShadowOuter } else { Construct::Shadow });
         if self.scope.is_borrowed(id) {
             self.cover(Construct::ShadowBorrowed);

@@ -61,7 +61,7 @@ impl Body {
             let whole = var.hold == Hold::Owned && !var.ty.is_copy() && var.ty != Ty::Token;
             whole && id >= scope.moves_from && scope.readable(id) && !scope.is_borrowed(id) && wanted(self, id, var)
         });
-        if found.is_empty() { None } else { Some(self.prng.pick(&found)) }
+        if found.is_empty() { None } else { Some(self.prng.one_of(&found)) }
     }
 
     /// Moves a local into the log.

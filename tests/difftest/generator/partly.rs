@@ -12,7 +12,7 @@ impl Body {
         if !self.can_step() {
             return None;
         }
-        let ty = self.prng.pick(&[Ty::Item, Ty::Item, Ty::Pair]);
+        let ty = self.prng.one_of(&[Ty::Item, Ty::Item, Ty::Pair]);
         let value = self.at(C::StepLet, ty, 1);
         let (name, mutable) = (self.fresh_name(ty), self.prng.chance(40));
         // Nothing else may name it: the others take it for unset.

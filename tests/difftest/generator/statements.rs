@@ -85,7 +85,7 @@ impl Body {
     /// A type for a new local; numbers are the most useful ones.
     pub(crate) fn some_type(&mut self) -> Ty {
         let common = [Ty::Number, Ty::Number, Ty::List, Ty::Item, Ty::Text];
-        if self.prng.chance(60) { self.prng.pick(&common) } else { self.prng.pick(&VALUES) }
+        if self.prng.chance(60) { self.prng.one_of(&common) } else { self.prng.one_of(&VALUES) }
     }
 
     /// `let` of a value that is already written.
@@ -126,7 +126,7 @@ impl Body {
     pub(crate) fn note(&mut self) -> Code {
         let locals = self.scope.find(|scope, id, _| scope.readable(id));
         if self.prng.chance(50) && !locals.is_empty() {
-            let id = self.prng.pick(&locals);
+            let id = self.prng.one_of(&locals);
             let borrow =
                 if self.scope.var(id).hold == Hold::Exclusive { format!("&*{}", self.scope.var(id).name) } else { self.borrow_of(id) };
             return code!["io.note(", borrow, ");"];
@@ -165,7 +165,7 @@ impl Body {
         self.scope.pin(id);
         let code = match var.ty {
             Ty::Number if self.prng.chance(60) => {
-                let operator = self.prng.pick(&[" ^= ", " |= ", " &= "]);
+                let operator = self.prng.one_of(&[" ^= ", " |= ", " &= "]);
                 code![place, operator, self.at(C::StepCompound, Ty::Number, 1), ";"]
             }
             Ty::List => code![name, ".push(", self.at(C::StepMethodArgument, Ty::Number, 1), ");"],
@@ -186,7 +186,7 @@ impl Body {
 
     fn destructured(&mut self) -> Option<Written> {
         self.cover(C::Destructured);
-        let ty = self.prng.pick(&[Ty::Pair, Ty::Item]);
+        let ty = self.prng.one_of(&[Ty::Pair, Ty::Item]);
         let value = self.at(C::StepLet, ty, 1);
         let pattern = self.irrefutable(ty);
         self.bind(&pattern);
@@ -271,7 +271,7 @@ impl Body {
     fn literal(&mut self) -> Option<Written> {
         self.cover(C::LiteralLocal);
         let name = self.new_name(Ty::Literal);
-        let text = self.prng.pick(&["ada", "née", "a \\\"b\\\""]);
+        let text = self.prng.one_of(&["ada", "née", "a \\\"b\\\""]);
         self.scope.push(Var::owned(name.clone(), Ty::Literal));
         Some((format!("let {name} = \"{text}\";").into(), false))
     }

@@ -25,7 +25,7 @@ impl Body {
     fn two_checkpoints(&mut self) -> Code {
         self.fuel -= 2 * self.trips;
         if self.prng.chance(50) {
-            let topic = self.prng.chance(60).then(|| self.prng.pick(&super::waits::TOPICS));
+            let topic = self.prng.chance(60).then(|| self.prng.one_of(&super::waits::TOPICS));
             self.cover(if topic.is_some() { C::RecvMessage } else { C::Recv });
             return Code::Recv { topic, otherwise: Box::new(self.atom()) };
         }
@@ -89,7 +89,7 @@ impl Body {
         }
         if self.prng.chance(50) {
             self.cover(C::StepsEachOptions);
-            options.push_str(self.prng.pick(&["", "retry = forever::Retry::times(2).when(|why: &String| why.is_empty()), ", "effect, "]));
+            options.push_str(self.prng.one_of(&["", "retry = forever::Retry::times(2).when(|why: &String| why.is_empty()), ", "effect, "]));
         }
         let name = self.prng.chance(40).then(|| {
             self.steps += 1;
@@ -167,7 +167,7 @@ impl Body {
         });
         let on_unknown = self.prng.chance(50).then(|| {
             self.cover(C::EffectOnUnknown);
-            self.prng.pick(&["Retry", "Retry", "Park", "check(async |_| None)"])
+            self.prng.one_of(&["Retry", "Retry", "Park", "check(async |_| None)"])
         });
         let (retry, op) = (self.prng.chance(30), self.prng.chance(40));
         if retry {
@@ -280,7 +280,7 @@ impl Body {
         /// Name, type of the argument, type of the value, checkpoints at most.
         const CHILDREN: [(&str, Ty, Ty, usize); 3] =
             [("total", Ty::Number, Ty::Number, 4), ("describe", Ty::Item, Ty::Text, 2), ("nested", Ty::Number, Ty::List, 6)];
-        let (callee, takes, gives, checkpoints) = self.prng.pick(&CHILDREN);
+        let (callee, takes, gives, checkpoints) = self.prng.one_of(&CHILDREN);
         if !self.can_step() || self.fuel < self.trips * checkpoints {
             return None;
         }

@@ -6,6 +6,8 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
+use forever_testkit::prng::Prng;
+
 use crate::{Item, Shape};
 
 /// After this many finished calls every call fails, so that every body ends.
@@ -43,7 +45,7 @@ macro_rules! calls {
 impl Io {
     /// A world that nobody has called yet.
     pub fn new(seed: u64) -> Self {
-        let mut draw = Draw(seed);
+        let mut draw = Draw(Prng::new(seed));
         let letters = (0..draw.below(6)).map(|_| (draw.one_of(&TOPICS), draw.number())).collect();
         Io(Arc::new(Mutex::new(World { seed, visits: BTreeMap::new(), log: Vec::new(), letters })))
     }
@@ -118,7 +120,7 @@ impl Io {
         };
         yield_once().await;
         let mut world = self.world();
-        let mut draw = Draw(world.seed);
+        let mut draw = Draw(Prng::new(world.seed));
         for n in [call, visit].iter().chain(arguments) {
             draw.stir(*n);
         }
@@ -167,28 +169,20 @@ async fn yield_once() {
     .await;
 }
 
-/// Values out of a hash (splitmix64).
-struct Draw(u64);
+/// Values that are drawn.
+struct Draw(Prng);
 
 impl Draw {
     fn stir(&mut self, n: u32) {
-        self.0 = self.next() ^ u64::from(n);
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.stir(u64::from(n));
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.0.below(end)
     }
 
     fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).expect("it is below a usize")]
+        self.0.one_of(of)
     }
 
     fn number(&mut self) -> u32 {

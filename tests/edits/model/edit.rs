@@ -1,7 +1,8 @@
 //! Edits as people make them between two deploys.
+use forever_testkit::prng::Prng;
+
 use super::generate::{expr_of, node};
 use super::places;
-use super::prng::Prng;
 use super::program::{Branch, Function, Id, Kind, Name, Node, Options, Over, Policy, Program, Type};
 use super::repair::repair;
 
@@ -67,7 +68,7 @@ impl Edit {
             Edit::CalleeEdited => {
                 let called: Vec<usize> = called(&edited.work);
                 let at = some(prng, &called)?;
-                let inner = prng.pick(&Edit::ALL[..Edit::Two as usize]);
+                let inner = prng.one_of(&Edit::ALL[..Edit::Two as usize]);
                 if matches!(inner, Edit::CalleeEdited | Edit::CalleeReplaced | Edit::ArgumentAdded | Edit::ArgumentRemoved) {
                     return None;
                 }
@@ -91,7 +92,7 @@ fn called(function: &Function) -> Vec<usize> {
 }
 
 fn some<T: Clone>(prng: &mut Prng, of: &[T]) -> Option<T> {
-    if of.is_empty() { None } else { Some(prng.pick(of)) }
+    if of.is_empty() { None } else { Some(prng.one_of(of)) }
 }
 
 /// Puts nodes at a random place of the body of `work`.
@@ -154,8 +155,8 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
         Edit::StepAdded | Edit::DerivedStepAdded | Edit::AnyAdded => {
             let shape = match edit {
                 Edit::StepAdded => "step",
-                Edit::DerivedStepAdded => prng.pick(&["derived", "unnamed"]),
-                _ => prng.pick(&[
+                Edit::DerivedStepAdded => prng.one_of(&["derived", "unnamed"]),
+                _ => prng.one_of(&[
                     "steps",
                     "steps for",
                     "recv",
@@ -263,12 +264,12 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
             let var = places::node(&mut program.work, id).kind.binds()[0];
             let var = program.vars.get_mut(&var)?;
             let others: Vec<_> = [Type::Int, Type::Text, Type::List].into_iter().filter(|of| *of != var.of).collect();
-            var.of = prng.pick(&others);
+            var.of = prng.one_of(&others);
         }
         Edit::WrappedInIf | Edit::WrappedInFor | Edit::WrappedInWhile => {
             let id = some(prng, &movable(program, |kind| !matches!(kind, Kind::Local { .. })))?;
             let (new, item) = (program.new_id(), program.new_var(Type::Int));
-            let on = expr_of(i64::try_from(prng.below(4)).ok()?, &program.work.args);
+            let on = expr_of(i64::from(prng.below(4_u32)), &program.work.args);
             let (block, at) = places::of(&mut program.work.body, id)?;
             let body = vec![block.remove(at)];
             let kind = match edit {
@@ -320,7 +321,7 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
                 Edit::BranchAdded => {
                     let literal = branches[0].name.literal.as_ref().map(|_| format!("b{new}"));
                     let name = Name { literal, was: None };
-                    let effect = prng.chance(30).then(|| prng.pick(&[Policy::Park, Policy::Check]));
+                    let effect = prng.chance(30).then(|| prng.one_of(&[Policy::Park, Policy::Check]));
                     branches.insert(at, Branch { id: new, name, bind, label: format!("~b{new}"), input: expr_of(1, &args), effect });
                 }
                 Edit::BranchRenamed => {
@@ -343,7 +344,7 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
         Edit::EffectMadePlain | Edit::PlainMadeEffect => {
             let id = some(prng, &movable(program, if edit == Edit::EffectMadePlain { is_effect } else { is_plain_step }))?;
             let Kind::Step { effect, .. } = &mut places::node(&mut program.work, id).kind else { return None };
-            *effect = if effect.is_some() { None } else { Some(prng.pick(&[Policy::Park, Policy::Check])) };
+            *effect = if effect.is_some() { None } else { Some(prng.one_of(&[Policy::Park, Policy::Check])) };
         }
         Edit::BranchMadePlain | Edit::BranchMadeEffect => {
             let plain = edit == Edit::BranchMadeEffect;
@@ -351,25 +352,25 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
             let id = some(prng, &places::all(&program.work, has))?;
             let Kind::Steps { branches, .. } = &mut places::node(&mut program.work, id).kind else { return None };
             let fit: Vec<usize> = (0..branches.len()).filter(|at| branches[*at].effect.is_none() == plain).collect();
-            branches[prng.pick(&fit)].effect = plain.then(|| prng.pick(&[Policy::Park, Policy::Check]));
+            branches[prng.one_of(&fit)].effect = plain.then(|| prng.one_of(&[Policy::Park, Policy::Check]));
         }
         Edit::ItemsMadePlain | Edit::ItemsMadeEffect => {
             let plain = edit == Edit::ItemsMadeEffect;
             let has = |kind: &Kind| matches!(kind, Kind::StepsFor { effect, .. } if effect.is_none() == plain);
             let id = some(prng, &places::all(&program.work, has))?;
             let Kind::StepsFor { effect, .. } = &mut places::node(&mut program.work, id).kind else { return None };
-            *effect = plain.then(|| prng.pick(&[Policy::Park, Policy::Check]));
+            *effect = plain.then(|| prng.one_of(&[Policy::Park, Policy::Check]));
         }
         Edit::OptionsChanged => {
             let id = some(prng, &movable(program, |kind| matches!(kind, Kind::Step { .. })))?;
             let Kind::Step { options, .. } = &mut places::node(&mut program.work, id).kind else { return None };
             let both = [Options { retry: true, timeout: false }, Options { retry: false, timeout: true }];
-            *options = if *options == Options::default() { prng.pick(&both) } else { Options::default() };
+            *options = if *options == Options::default() { prng.one_of(&both) } else { Options::default() };
         }
         Edit::StepBeforeEffect => {
             let id = some(prng, &movable(program, is_effect))?;
             let known = known(program);
-            let shape = prng.pick(&["step", "effect", "checked", "sleep", "spawn", "note", "steps", "effects"]);
+            let shape = prng.one_of(&["step", "effect", "checked", "sleep", "spawn", "note", "steps", "effects"]);
             let nodes = node(program, prng, known, shape);
             let (block, at) = places::of(&mut program.work.body, id)?;
             block.splice(at..at, nodes);

@@ -1,7 +1,8 @@
 //! Random programs.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::prng::Prng;
+use forever_testkit::prng::Prng;
+
 use super::program::{Branch, Expr, Function, Id, Kind, Name, Node, Options, Over, Policy, Program, Type};
 use super::repair::repair;
 
@@ -109,9 +110,9 @@ impl Make<'_> {
 
     fn any(&mut self, rest: bool) -> &'static str {
         match self.prng.below(100) {
-            0..50 if rest => self.prng.pick(&REST),
-            0..25 => self.prng.pick(&IN_CALLEES),
-            _ => self.prng.pick(&PLAIN),
+            0..50 if rest => self.prng.one_of(&REST),
+            0..25 => self.prng.one_of(&IN_CALLEES),
+            _ => self.prng.one_of(&PLAIN),
         }
     }
 
@@ -121,8 +122,8 @@ impl Make<'_> {
 
     fn expr(&mut self) -> Expr {
         let reads: Vec<Id> =
-            if self.known.is_empty() { Vec::new() } else { (0..=self.prng.below(2)).map(|_| self.prng.pick(&self.known)).collect() };
-        expr_of(i64::try_from(self.prng.below(100)).expect("it is below 100"), &reads)
+            if self.known.is_empty() { Vec::new() } else { (0..=self.prng.below(2)).map(|_| self.prng.one_of(&self.known)).collect() };
+        expr_of(i64::from(self.prng.below(100_u32)), &reads)
     }
 
     fn inner(&mut self) -> Vec<Node> {
@@ -130,7 +131,7 @@ impl Make<'_> {
         let known = self.known.clone();
         let mut nodes = Vec::new();
         for _ in 0..=self.prng.below(2) {
-            let shape = if self.depth > 1 { self.prng.pick(&["step", "derived", "local", "effect"]) } else { self.prng.pick(&PLAIN) };
+            let shape = if self.depth > 1 { self.prng.one_of(&["step", "derived", "local", "effect"]) } else { self.prng.one_of(&PLAIN) };
             nodes.extend(self.shape(shape));
         }
         self.known = known;
@@ -163,7 +164,7 @@ impl Make<'_> {
 
     fn list(&mut self) -> Id {
         let id = self.program.new_id();
-        let first = i64::try_from(self.prng.below(50)).expect("it is below 50");
+        let first = i64::from(self.prng.below(50_u32));
         self.program.lists.insert(id, vec![first, first + 100, first + 200]);
         id
     }
@@ -203,7 +204,7 @@ impl Make<'_> {
     }
 
     fn policy(&mut self) -> Policy {
-        self.prng.pick(&[Policy::Park, Policy::Check])
+        self.prng.one_of(&[Policy::Park, Policy::Check])
     }
 
     /// Branches, of which some are effects if there is a policy.

@@ -2,8 +2,6 @@
 pub(crate) mod edit;
 mod generate;
 mod places;
-#[path = "../../difftest/generator/prng.rs"]
-pub(crate) mod prng;
 pub(crate) mod program;
 mod render;
 mod repair;
@@ -12,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use edit::Edit;
-use prng::Prng;
+use forever_testkit::prng::Prng;
 use program::Program;
 
 /// A program, and edits of it.
@@ -36,7 +34,7 @@ fn case(seed: u64, number: usize, edits: usize) -> Case {
     let wanted: Vec<Edit> = (0..edits).map(|at| Edit::ALL[(number * EDITS_OF_EACH + at) % Edit::ALL.len()]).collect();
     let needs: BTreeSet<&str> = wanted.iter().filter_map(|edit| edit.needs()).collect();
     for attempt in 0.. {
-        let mut prng = Prng::new(seed, number as u64, attempt);
+        let mut prng = Prng::of_case(seed, number as u64, attempt);
         let program = generate::program(&mut prng, number, &needs);
         let edited = |at: usize, edit: &Edit, prng: &mut Prng| {
             // What one edit adds has other ids than what another adds.

@@ -5,6 +5,8 @@ use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Agent, AgentHandle, BoxError, Clock, Due, RecoveredFiber, Recovery, SystemClock};
 
+use forever_testkit::process::say;
+
 use super::process::{Desk, Place, Role, Worker};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -49,7 +51,7 @@ pub(super) async fn agents(with: Role) {
     while journal.text().matches("works").count() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    Role::say("up");
+    say("up");
     std::future::pending::<()>().await;
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use forever::FiberState;
 use forever::prelude::*;
+use forever_testkit::prng::Prng;
+use forever_testkit::process::say;
 
-use super::dice::Dice;
 use super::process::{Desk, Place, Role, Worker};
 
 const CHILDREN: u32 = 40;
@@ -39,11 +40,11 @@ pub(super) async fn make(with: Role) {
 
 #[tokio::test]
 async fn a_child_is_made_exactly_once_however_often_its_parent_is_killed_around_its_spawn() {
-    let (place, mut dice) = (Place::new(), Dice::new(1, "children"));
+    let (place, mut prng) = (Place::new(), Prng::of_purpose(1, "children"));
     let born = |journal: &[String]| journal.iter().filter(|line| line.starts_with("made ")).collect::<BTreeSet<_>>().len();
     for kill in 1..=30 {
         let mut worker = Worker::start("make", &place);
-        let longer = Duration::from_micros(u64::from(dice.below(6000)));
+        let longer = Duration::from_micros(prng.below(6000_u64));
         worker.until(&place, |journal| born(journal) >= kill, longer);
         worker.kill();
         let rows = place.stored().rows("SELECT args, count(*) FROM fibers WHERE name = 'made' GROUP BY args");
@@ -93,7 +94,7 @@ pub(super) async fn cancel(with: Role) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     handle.cancel("enough").await.unwrap();
-    Role::say("cancelled");
+    say("cancelled");
     std::future::pending::<()>().await;
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever::{FiberFilter, FiberState};
+use forever_testkit::prng::Prng;
 
-use super::dice::Dice;
 use super::process::{Desk, Place, Role, Worker};
 
 const FIBERS: u32 = 200;
@@ -48,7 +48,7 @@ fn step_of(line: &str) -> Option<(String, u32)> {
 
 #[tokio::test]
 async fn two_hundred_fibers_killed_five_times_repeat_no_finished_step_and_none_is_lost() {
-    let (place, mut dice) = (Place::new(), Dice::new(1, "many"));
+    let (place, mut prng) = (Place::new(), Prng::of_purpose(1, "many"));
     let mut finished = BTreeMap::new();
     let mut seen = 0;
     for kill in 0..=5_usize {
@@ -57,8 +57,8 @@ async fn two_hundred_fibers_killed_five_times_repeat_no_finished_step_and_none_i
         } else {
             let mut worker = Worker::start("many", &place);
             // The first one while they are started.
-            let lines = 90 + 230 * kill + dice.below(60) as usize;
-            worker.until(&place, |journal| journal.len() >= lines, Duration::from_micros(u64::from(dice.below(5000))));
+            let lines = 90 + 230 * kill + prng.below(60_usize);
+            worker.until(&place, |journal| journal.len() >= lines, Duration::from_micros(prng.below(5000_u64)));
             worker.kill();
         }
         let journal = place.journal();

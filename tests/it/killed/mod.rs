@@ -4,8 +4,6 @@
 //! that is not the database; what was stored when a worker died is read from a copy of the database.
 mod agents;
 mod children;
-#[path = "../../../examples/support/dice.rs"]
-mod dice;
 mod many;
 mod owners;
 mod process;

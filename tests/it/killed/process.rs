@@ -1,17 +1,16 @@
 //! Workers: this test binary started again, to be killed; and the files that outlive them.
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use forever::{Builder, Clock, Forever, Retention, SystemClock};
+use forever_testkit::process::{Process, end_with_parent, this_test};
 use tempfile::TempDir;
 
-const SIGKILL: i32 = 9;
 /// How often the journal is looked at.
 const LOOK: Duration = Duration::from_micros(500);
 /// After so many looks at which nothing is new (60 s and more), a worker hangs.
@@ -146,13 +145,8 @@ impl Desk {
     }
 }
 
-/// A worker process. It does not outlive this value, nor this process: it ends with the pipe that is its input.
-pub(super) struct Worker {
-    process: Child,
-    out: BufReader<ChildStdout>,
-}
-
-const MARK: &str = "worker says ";
+/// A worker process.
+pub(super) struct Worker(Process);
 
 impl Worker {
     /// One that is to be killed: it stays when it has played its role.
@@ -166,35 +160,18 @@ impl Worker {
     }
 
     fn with(role: &str, place: &Place, then: &str) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "killed::process::worker", "--ignored", "--nocapture"])
-            .env("FOREVER_ROLE", role)
-            .env("FOREVER_PLACE", place.folder.path())
-            .env("FOREVER_THEN", then)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(process.stdout.take().unwrap());
-        Worker { process, out }
+        let mut command = this_test("killed::process::worker").unwrap();
+        command.env("FOREVER_ROLE", role).env("FOREVER_PLACE", place.folder.path()).env("FOREVER_THEN", then).stderr(Stdio::null());
+        Worker(Process::start(&mut command).unwrap())
     }
 
     pub(super) fn id(&self) -> u32 {
-        self.process.id()
+        self.0.id()
     }
 
-    /// Waits for a line.
+    /// Waits until it says `what`.
     pub(super) fn said(&mut self, what: &str) {
-        let wanted = format!("{MARK}{what}");
-        let mut line = String::new();
-        while self.out.read_line(&mut line).unwrap() > 0 {
-            if line.trim_end().ends_with(&wanted) {
-                return;
-            }
-            line.clear();
-        }
-        panic!("the worker ended without saying `{what}`");
+        self.0.until_said(what).unwrap();
     }
 
     /// Waits until the journal is as it should be, and a while longer.
@@ -205,7 +182,7 @@ impl Worker {
             if enough(&journal) {
                 break std::thread::sleep(longer);
             }
-            assert_eq!(self.process.try_wait().unwrap(), None, "the worker has ended: {:?}", journal.last());
+            assert_eq!(self.0.status().unwrap(), None, "the worker has ended: {:?}", journal.last());
             idle = if journal.len() > last { 0 } else { idle + 1 };
             assert!(idle < HANGS, "the worker does nothing after {:?}", journal.last());
             last = journal.len();
@@ -215,23 +192,12 @@ impl Worker {
 
     /// Sends SIGKILL, and waits until the process is gone.
     pub(super) fn kill(mut self) {
-        assert_eq!(self.process.try_wait().unwrap(), None, "it was to be killed, but has ended");
-        self.process.kill().unwrap();
-        assert_eq!(self.process.wait().unwrap().signal(), Some(SIGKILL));
+        self.0.kill().unwrap();
     }
 
     /// Waits for its end.
     pub(super) fn end(mut self) -> ExitStatus {
-        self.out.read_to_end(&mut Vec::new()).unwrap();
-        self.process.wait().unwrap()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended long ago.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.0.wait_with_input().unwrap()
     }
 }
 
@@ -243,10 +209,6 @@ pub(super) struct Role {
 }
 
 impl Role {
-    pub(super) fn say(what: &str) {
-        println!("\n{MARK}{what}");
-    }
-
     pub(super) fn journal(&self) -> Journal {
         Journal(journal(&self.folder))
     }
@@ -266,11 +228,7 @@ impl Journal {
 #[ignore = "started by other tests"]
 fn worker() {
     let (Ok(role), Ok(folder)) = (std::env::var("FOREVER_ROLE"), std::env::var("FOREVER_PLACE")) else { return };
-    std::thread::spawn(|| {
-        // Nothing comes on this pipe. It ends when the process that started this one is gone.
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(1);
-    });
+    end_with_parent();
     let async_runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     async_runtime.block_on(async {
         let folder = PathBuf::from(folder);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use forever::FiberState;
 use forever::prelude::*;
+use forever_testkit::prng::Prng;
+use forever_testkit::process::say;
 
-use super::dice::Dice;
 use super::process::{Desk, Place, Role, Worker};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -47,7 +48,7 @@ pub(super) async fn wait(with: Role) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     forever.send("inbox", "number", &7).await.unwrap();
-    Role::say("sent");
+    say("sent");
     std::future::pending::<()>().await;
 }
 
@@ -102,10 +103,10 @@ fn after<'a>(journal: &'a [String], word: &'a str) -> impl Iterator<Item = u32> 
 
 #[tokio::test]
 async fn a_message_sent_before_a_kill_is_received_exactly_once_and_in_order() {
-    let (place, mut dice) = (Place::new(), Dice::new(1, "messages"));
+    let (place, mut prng) = (Place::new(), Prng::of_purpose(1, "messages"));
     for kill in 1..=12 {
         let mut worker = Worker::start("send", &place);
-        let longer = Duration::from_micros(u64::from(dice.below(3000)));
+        let longer = Duration::from_micros(prng.below(3000_u64));
         // Every other kill is while they are sent, and the others while they are received.
         let word = if kill % 2 == 0 { "got " } else { "sent " };
         worker.until(&place, |journal| after(journal, word).count() >= 4 * kill, longer);
@@ -142,13 +143,13 @@ pub(super) async fn run_side(with: Role) {
 
 #[tokio::test]
 async fn steps_side_by_side_killed_between_arrivals_repeat_none_that_has_arrived() {
-    let (place, mut dice) = (Place::new(), Dice::new(1, "side"));
+    let (place, mut prng) = (Place::new(), Prng::of_purpose(1, "side"));
     let mut arrived = BTreeSet::new();
     // More often than a fiber without progress is recovered: each result is progress.
     for kill in 1..=14 {
         let before = place.journal().len();
         let mut worker = Worker::start("side", &place);
-        let longer = Duration::from_micros(u64::from(dice.below(4000)));
+        let longer = Duration::from_micros(prng.below(4000_u64));
         // The first four may be those that the last kill has hit; when the fifth begins, one has arrived.
         worker.until(&place, |journal| journal.len() >= before + 5, longer);
         worker.kill();

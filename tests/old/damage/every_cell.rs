@@ -4,6 +4,8 @@ use std::sync::Mutex;
 
 use rusqlite::types::Value;
 
+use forever_testkit::prng::Prng;
+
 use super::cells::{Cell, Damage, Dice, changed, columns, hostile};
 use super::world::{Found, World, damage};
 
@@ -98,9 +100,10 @@ fn no_change_of_any_cell_panics_hangs_or_harms_another_fiber() {
     let world = World::new();
     let sql = world.sql();
     let columns = columns(&sql);
-    let cases: Vec<_> = (0..600_u64)
-        .map(|seed| {
-            let bytes: Vec<u8> = (0..40).map(|n| random(seed * 40 + n)).collect();
+    let mut prng = Prng::new(0);
+    let cases: Vec<_> = (0..600)
+        .map(|_| {
+            let bytes: [u8; 40] = std::array::from_fn(|_| prng.byte());
             let mut dice = Dice(&bytes);
             let cells = columns[dice.below(columns.len())].cells(&sql);
             let cell = cells[dice.below(cells.len())].clone();
@@ -109,12 +112,4 @@ fn no_change_of_any_cell_panics_hangs_or_harms_another_fiber() {
         })
         .collect();
     all(&cases);
-}
-
-/// `SplitMix64`.
-fn random(n: u64) -> u8 {
-    let mut z = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z >> 56) as u8
 }

@@ -1,18 +1,19 @@
 //! An agent with an agent loop, tools that run here, and a model that does what the user says.
 use std::sync::{Arc, Mutex};
 
-use forever::chat::message::{Chunk, Part, Role, UiMessage};
-use forever::chat::model::{ChatModel, FinishReason, Finished, ModelEvent, ModelRequest, ModelStream};
+use forever::chat::message::{Part, Role, UiMessage};
+use forever::chat::model::{FinishReason, ModelRequest};
 use forever::chat::{AgentLoop, ChatAgent, Tool, Turn};
 use forever::prelude::*;
 use forever::serve::Server;
 use forever::{Agent, AgentHandle, BoxError, Forever};
+use forever_testkit::gates::Gates;
+use forever_testkit::models::{ScriptedModel, ends, text, whole_call};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::client::Client;
-use super::scripted::Gates;
 use super::soon;
 
 /// What the tools were run with, and what the model was asked.
@@ -46,30 +47,24 @@ impl Books {
 }
 
 /// Calls `pay`, `slow` or `locate` when the user says so, and has nothing more to say after that.
-struct Teller(Books);
-
-impl ChatModel for Teller {
-    fn answer(&self, request: ModelRequest) -> ModelStream {
+fn teller(books: Books) -> ScriptedModel {
+    ScriptedModel::new(move |_, request| {
         let wanted = request.messages.iter().rev().find(|message| message.role == Role::User).map(UiMessage::text).unwrap_or_default();
         let mut after = request.messages.iter().rev().take_while(|message| message.role != Role::User);
         let called = after.any(|message| message.parts.iter().any(Part::is_tool));
-        self.0.asked.lock().unwrap().push(request);
+        books.asked.lock().unwrap().push(request.clone());
         let words: Vec<&str> = wanted.split(' ').collect();
-        let mut chunks = match words[..] {
+        let said = match words[..] {
             [tool @ ("pay" | "slow" | "locate"), cents, ..] if !called => {
                 let input = json!({ "cents": cents.parse::<u64>().unwrap_or(0) });
                 let id = format!("call-{tool}-{cents}");
-                self.0.made.lock().unwrap().push((id.clone(), input.clone()));
-                vec![Chunk::tool_input_available(id, tool, input)]
+                books.made.lock().unwrap().push((id.clone(), input.clone()));
+                whole_call(&id, tool, input)
             }
-            _ => vec![Chunk::text_start("t"), Chunk::text_delta("t", "noted"), Chunk::text_end("t")],
-        }
-        .into_iter()
-        .map(|chunk| Ok(ModelEvent::Chunk(chunk)))
-        .collect::<Vec<_>>();
-        chunks.push(Ok(ModelEvent::Finished(Finished::because(FinishReason::Stop))));
-        Box::pin(futures_util::stream::iter(chunks))
-    }
+            _ => text(&["noted"]),
+        };
+        [said, ends(FinishReason::Stop)].concat()
+    })
 }
 
 pub(crate) struct Banker;
@@ -119,7 +114,7 @@ impl Bank {
             }
         });
         let pay = Tool::new("pay", paid(&books)).needs_approval(|_| true);
-        let answers = AgentLoop::new(Teller(books.clone())).tool(pay).tool(slow);
+        let answers = AgentLoop::new(teller(books.clone())).tool(pay).tool(slow);
         let forever = Forever::builder().in_memory().agent_loop(answers).chat_agent(|_| Banker).open().await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -2,7 +2,6 @@
 //! (`client`), of requests (`request`), and of bytes that no library would send (`raw`).
 pub(crate) mod bank;
 pub(crate) mod client;
-pub(crate) mod dice;
 pub(crate) mod events;
 pub(crate) mod panics;
 pub(crate) mod place;

@@ -4,12 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use forever::prelude::*;
 use forever::serve::Server;
 use forever::{AgentHandle, Builder, Forever, Result};
+use forever_testkit::gates::Gates;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::client::Client;
 use super::request::{Answered, request};
-use super::scripted::{Gates, Scripted};
+use super::scripted::Scripted;
 use super::{panics, soon, until};
 
 pub(crate) struct Place {

@@ -1,44 +1,10 @@
 //! An agent that does what the body of its turn says, and stands still at gates until the test opens them.
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use forever::chat::message::{Chunk, ToolState};
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, RecoveryPolicy, Turn};
 use forever::{Agent, BoxError};
+use forever_testkit::gates::Gates;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-
-/// The gates of a test; they stay open whatever becomes of runtimes.
-#[derive(Clone)]
-pub(crate) struct Gates(Arc<watch::Sender<(BTreeSet<String>, BTreeSet<String>)>>);
-
-impl Gates {
-    pub(crate) fn new() -> Self {
-        Gates(Arc::new(watch::Sender::new(Default::default())))
-    }
-
-    pub(crate) fn open(&self, name: &str) {
-        self.0.send_modify(|(open, _)| {
-            open.insert(name.to_owned());
-        });
-    }
-
-    /// Stands at a gate until it is open.
-    pub(crate) async fn pass(&self, name: &str) {
-        self.0.send_modify(|(_, reached)| {
-            reached.insert(name.to_owned());
-        });
-        let mut gates = self.0.subscribe();
-        gates.wait_for(|(open, _)| open.contains(name)).await.unwrap();
-    }
-
-    /// Until somebody has come to a gate.
-    pub(crate) async fn reached(&self, name: &str) {
-        let mut gates = self.0.subscribe();
-        super::soon(name, gates.wait_for(|(_, reached)| reached.contains(name))).await.unwrap();
-    }
-}
 
 /// Does what the `script` in its turn's body says, and what `then` says when a call of the answer is settled.
 pub(crate) struct Scripted {

@@ -16,28 +16,22 @@
 //! installed. `FOREVER_TEST_POSTGRES` names another one.
 #![forbid(unsafe_code)]
 
-#[path = "../../../../examples/support/args.rs"]
-mod args;
 mod floors;
 #[path = "../../../../benches/support/numbers.rs"]
 #[allow(dead_code, reason = "other benchmarks use more of it")]
 mod numbers;
 mod scale;
-#[path = "../../tests/it/cluster.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod server;
 mod spent;
 mod takeover;
 mod throughput;
-#[path = "../../../../examples/support/victim.rs"]
-mod victim;
 mod work;
 
 use std::time::Duration;
 
-use args::Args;
+use forever_testkit::args::Args;
+use forever_testkit::postgres::{self, Cluster};
+
 use numbers::print_load;
-use server::Cluster;
 use spent::Observer;
 
 const USAGE: &str = "\
@@ -81,7 +75,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(plan) = worker {
         return runtime.block_on(takeover::worker(&serde_json::from_str(&plan)?));
     }
-    let own = if std::env::var_os("FOREVER_TEST_POSTGRES").is_some() { None } else { server::own() };
+    let own = if std::env::var_os("FOREVER_TEST_POSTGRES").is_some() { None } else { postgres::own() };
     let Some(url) = own.as_ref().map(Cluster::url).or_else(|| std::env::var("FOREVER_TEST_POSTGRES").ok()) else {
         return Ok(());
     };

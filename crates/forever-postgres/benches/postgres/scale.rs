@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use forever::FiberState;
 use forever_postgres::PostgresStore;
+use forever_testkit::postgres::schema;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::Bench;
 use crate::numbers::{float, ms, percentiles};
-use crate::server::schema;
 use crate::throughput::{Running, spawned};
 use crate::work::{Meter, open, sleeper};
 

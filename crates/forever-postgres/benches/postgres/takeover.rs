@@ -1,15 +1,14 @@
 //! Time from the death of a worker to the first new step of its fibers elsewhere.
-use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use forever_postgres::{Builder, PostgresStore};
+use forever_testkit::postgres::schema;
+use forever_testkit::process::{Process, end_with_parent, this_program};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::Bench;
 use crate::numbers::{ms, percentiles};
-use crate::server::schema;
-use crate::victim::{Victim, end_with_the_first};
 use crate::work::{Meter, open, slow};
 
 /// Fibers of a worker that dies.
@@ -35,7 +34,7 @@ impl Plan {
 
 /// A worker process: makes fibers, and says when all of them are under way.
 pub(crate) async fn worker(plan: &Plan) -> anyhow::Result<()> {
-    end_with_the_first();
+    end_with_parent();
     let meter = Meter::default();
     let forever = open(plan.builder(), &meter).await?;
     for number in plan.first..plan.first + FIBERS {
@@ -57,10 +56,10 @@ pub(crate) async fn worker(plan: &Plan) -> anyhow::Result<()> {
 pub(crate) async fn measure(bench: &Bench) -> anyhow::Result<()> {
     let few = if bench.quick { 1 } else { 5 };
     let kills = if bench.quick { 5 } else { 50 };
-    after(bench, "sigkill", kills, true, Victim::kill).await?;
+    after(bench, "sigkill", kills, true, Process::kill).await?;
     // The session lock stays, because the server still sees the connection.
     after(bench, "sigstop_with_a_lease_of_2_s", few, true, |worker| worker.stop()).await?;
-    after(bench, "sigkill_by_a_lease_of_2_s_alone", few, false, Victim::kill).await
+    after(bench, "sigkill_by_a_lease_of_2_s_alone", few, false, Process::kill).await
 }
 
 async fn after(
@@ -68,19 +67,17 @@ async fn after(
     name: &str,
     deaths: u64,
     shows_life: bool,
-    mut end: impl FnMut(&mut Victim) -> anyhow::Result<()>,
+    mut end: impl FnMut(&mut Process) -> std::io::Result<()>,
 ) -> anyhow::Result<()> {
     let mut plan = Plan { url: bench.url.clone(), schema: schema(), lease_ms: 2_000, shows_life, first: 1 };
     let meter = Meter::default();
     let survivor = open(plan.builder(), &meter).await?;
     let mut took = Vec::new();
     for _ in 0..deaths {
-        let (mut worker, output) = Victim::start_talking(["--worker", &serde_json::to_string(&plan)?])?;
-        let said = tokio::task::spawn_blocking(move || {
-            let mut line = String::new();
-            BufReader::new(output).read_line(&mut line).map(|_| line)
-        });
-        anyhow::ensure!(said.await??.trim() == "under way", "a worker did not come so far");
+        let mut worker = Process::start(this_program()?.args(["--worker", &serde_json::to_string(&plan)?]))?;
+        let said = tokio::task::spawn_blocking(move || worker.line().map(|line| (worker, line)));
+        let (mut worker, line) = said.await??;
+        anyhow::ensure!(line.as_deref() == Some("under way"), "a worker did not come so far");
         let numbers = plan.first..plan.first + FIBERS;
         anyhow::ensure!(numbers.clone().all(|n| meter.firsts(n..n + 1).is_none()), "they run in the worker that made them");
         let begun = Instant::now();

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use forever::Forever;
 use forever_postgres::PostgresStore;
+use forever_testkit::postgres::schema;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::Bench;
 use crate::floors;
 use crate::numbers::float;
-use crate::server::schema;
 use crate::spent::{Spent, connect};
 use crate::work::{Meter, open, short, work};
 

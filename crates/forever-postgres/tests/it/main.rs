@@ -1,5 +1,4 @@
 //! Tests of the store, each over a schema of its own in one server.
-mod cluster;
 mod conforms;
 mod faults;
 mod pooler;
@@ -12,6 +11,7 @@ mod wake_ups;
 mod workers;
 
 use forever_store::{AdminStore, Claim, ClaimResult, End, FiberRef, FiberRow, FiberStore, ReadySender, Runnable, Seq, WorkerId};
+use forever_testkit::postgres as cluster;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use rows::{accept, fiber, snapshot};

@@ -4,6 +4,8 @@ use std::time::Duration;
 use forever_postgres::PostgresStore;
 use forever_store::{AcceptResult, AdminStore, ErrorKind, FiberRef, FiberStore, NewFiber, NewSnapshot, SnapshotDelta};
 
+use forever_testkit::prng::Prng;
+
 use crate::{accept, cluster, fiber, snapshot};
 
 #[tokio::test]
@@ -39,11 +41,8 @@ async fn key_that_no_index_can_hold_is_refused_for_good() {
     let store = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::ZERO).connect().await.unwrap();
     let worker = store.join(0).await.unwrap();
     // Long texts that repeat themselves are made short by the server.
-    let mut dice = 1_u64;
-    let mut digits = || {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        format!("{dice:x}")
-    };
+    let mut prng = Prng::new(1);
+    let mut digits = || format!("{:x}", prng.number());
     let long: String = std::iter::repeat_with(&mut digits).take(1000).collect();
     let error = store.accept(NewFiber { key: Some(long), ..fiber("a", Some(worker)) }).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Value, "{error}");

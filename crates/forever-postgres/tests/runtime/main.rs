@@ -1,9 +1,6 @@
 //! Whole runtimes over the store: one worker that is killed and opened again, and two that share a database.
 mod agents;
 mod calls;
-#[path = "../it/cluster.rs"]
-#[allow(dead_code, reason = "the tests of the store alone use more of it")]
-mod cluster;
 mod elsewhere;
 mod events;
 mod serve;
@@ -15,6 +12,7 @@ use std::time::Duration;
 use forever::prelude::*;
 use forever::{BoxError, Error, FiberState};
 use forever_postgres::PostgresStore;
+use forever_testkit::postgres as cluster;
 use tokio::time::Instant;
 
 /// Long enough on a busy machine.

@@ -471,6 +471,8 @@ fn delete(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use forever_testkit::prng::Prng;
+
     use super::*;
     use crate::sqlite::{Durability, open, schema};
 
@@ -524,28 +526,18 @@ mod tests {
         told
     }
 
-    /// Numbers that look random, the same in each run.
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, n: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % n
-        }
-    }
-
     #[test]
     fn logs_are_what_was_appended_however_the_tail_is_copied_and_whatever_is_taken_back() {
         for seed in 0..3 {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("a.db");
             let mut conn = turns(&path);
-            let mut dice = Dice(seed);
+            let mut prng = Prng::new(seed);
             let mut logs: BTreeMap<TurnSeq, Vec<String>> = (1..=TURNS).map(|turn| (turn, Vec::new())).collect();
             for at in 0..1500 {
-                let turn = 1 + i64::try_from(dice.below(TURNS.unsigned_abs()).min(dice.below(TURNS.unsigned_abs()))).unwrap();
+                let turn = 1 + i64::try_from(prng.below(TURNS.unsigned_abs()).min(prng.below(TURNS.unsigned_abs()))).unwrap();
                 let log = logs.get_mut(&turn).unwrap();
-                match dice.below(300) {
+                match prng.below(300) {
                     0 => {
                         conn.execute("UPDATE turns SET settled_ms = 1, state = 'completed' WHERE seq = ?1", [turn]).unwrap();
                         close_of_turn(&conn, turn).unwrap();
@@ -557,17 +549,17 @@ mod tests {
                     }
                     2 => {
                         drop(conn);
-                        conn = open::writer(&path, Durability::Process, dice.below(2) == 0).unwrap();
+                        conn = open::writer(&path, Durability::Process, prng.below(2) == 0).unwrap();
                     }
                     kind => {
                         let longest = if kind < 6 { 9000 } else { 200 };
-                        let lines: Vec<String> = (0..=dice.below(3))
-                            .map(|n| format!("{at} {n} {}", "x".repeat(usize::try_from(dice.below(longest)).unwrap())))
+                        let lines: Vec<String> = (0..=prng.below(3))
+                            .map(|n| format!("{at} {n} {}", "x".repeat(usize::try_from(prng.below(longest)).unwrap())))
                             .collect();
                         let new = batch(log.len() as u64, &lines, at);
                         conn.execute_batch("SAVEPOINT s").unwrap();
                         append_of_turn(&conn, turn, &new).unwrap();
-                        if dice.below(20) == 0 {
+                        if prng.below(20) == 0 {
                             conn.execute_batch("ROLLBACK TO s").unwrap();
                         } else {
                             log.extend(lines);

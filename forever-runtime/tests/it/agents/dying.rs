@@ -145,14 +145,14 @@ async fn schedules_that_may_have_killed_the_process_run_one_at_a_time() {
 mod killed {
     //! With processes that die for real.
     use super::*;
-    use crate::child::Child;
+    use crate::child;
 
     #[tokio::test]
     async fn an_agent_that_a_killed_process_kept_alive_is_woken_at_open_without_a_request() {
         let world = World::new();
-        let mut child = Child::start("keep an agent alive", &world.place);
-        child.said("kept");
-        child.kill();
+        let mut child = child::start("keep an agent alive", &world.place);
+        child.until_said("kept").unwrap();
+        child.kill().unwrap();
         assert_eq!(world.heartbeats(), 1);
         let _forever = world.open().await;
         world.probe.reached("a starts").await;
@@ -163,7 +163,7 @@ mod killed {
     async fn a_schedule_that_kills_its_process_each_time_is_set_aside_after_three() {
         let world = World::new();
         for _ in 0..3 {
-            assert!(!Child::start("die in a schedule", &world.place).end().success());
+            assert!(!child::start("die in a schedule", &world.place).wait().unwrap().success());
         }
         let forever = world.open().await;
         world.pass(&forever, HOUR).await;

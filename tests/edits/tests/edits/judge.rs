@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forever::Verdict;
 use forever::testing::VirtualClock;
+use forever_testkit::prng::Prng;
 
 use crate::deploy::{End, Version, snapshot};
 use crate::known::must_resume;
 use crate::model::edit::Edit;
-use crate::model::prng::Prng;
 use crate::model::program::{Function, Kind, Program};
 use crate::oracle::run;
 use crate::state::{Outcome, State, Stop};
@@ -127,7 +127,7 @@ impl Judge {
             folder: tempfile::tempdir().unwrap(),
             stops: number("FOREVER_EDITS_STOPS").unwrap_or(12),
             printed: 0,
-            prng: Prng::new(versions::SEED, (1 << 32) + case as u64, edit as u64),
+            prng: Prng::of_case(versions::SEED, (1 << 32) + case as u64, edit as u64),
         }
     }
 
@@ -143,7 +143,7 @@ impl Judge {
                 self.judge(&what, &left, to, Some(resumes_all)).await;
                 if number % 3 == 0 {
                     // Often back to where it came from, else on to a third version.
-                    let next = if self.prng.chance(50) { from } else { self.prng.pick(all) };
+                    let next = if self.prng.chance(50) { from } else { self.prng.one_of(all) };
                     self.there_and_back(&what, left, to, next).await;
                 }
             }
@@ -156,7 +156,7 @@ impl Judge {
         if end.is_err() || stops.is_empty() || !must_resume(left.by.program, there.program, &left.state) {
             return;
         }
-        let stop = self.prng.pick(&stops);
+        let stop = self.prng.one_of(&stops);
         let what = format!("{what}, and then at {:?}", stop.how);
         let Some(left) = self.leave(&what, there, Some(&left), &stop).await else { return };
         self.counts.there_and_back += 1;

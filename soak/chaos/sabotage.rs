@@ -1,20 +1,4 @@
-//! The parts of the chaos program.
-pub(crate) mod audit;
-mod driver;
-pub(crate) mod faults;
-pub(crate) mod fibers;
-pub(crate) mod journal;
-pub(crate) mod killer;
-pub(crate) mod money;
-mod office;
-mod outside;
-mod peek;
-pub(crate) mod round;
-mod stored;
-mod track;
-pub(crate) mod worker;
-pub(crate) mod world;
-
+//! Ways to break a promise, so that the audit has something to find.
 use std::str::FromStr;
 
 /// Way to break a promise, so that the audit has something to find.

@@ -1,8 +1,20 @@
-//! A short run of `examples/chaos.rs`, and that its audit finds what is wrong.
+//! Short runs of `chaos`, and that its audit finds what is wrong.
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Duration;
 
-use crate::examples::{run, run_within};
+use forever_testkit::process::{Ran, ran};
+
+/// How long a run may take before it is called hung; many times what it needs.
+const LONGEST: Duration = Duration::from_secs(100);
+
+fn run(arguments: &[&str]) -> Ran {
+    run_within(LONGEST, arguments)
+}
+
+fn run_within(longest: Duration, arguments: &[&str]) -> Ran {
+    ran(Command::new(env!("CARGO_BIN_EXE_chaos")).args(arguments), longest)
+}
 
 /// The last line of a run, as what it says.
 fn last_line(text: &str) -> BTreeMap<&str, &str> {
@@ -18,8 +30,8 @@ fn numbers(text: &str) -> [u32; 6] {
 
 #[test]
 fn a_hundred_and_fifty_deaths_repeat_nothing_lose_nothing_and_double_nothing() {
-    let (output, text, errors) = run("chaos", &["--deaths", "150", "--seed", "1"]);
-    assert!(output.status.success(), "{text}{errors}");
+    let Ran { status, text, errors } = run(&["--deaths", "150", "--seed", "1"]);
+    assert!(status.success(), "{text}{errors}");
     let [deaths, fibers, steps, repeated, lost, duplicates] = numbers(&text);
     assert!(deaths >= 150, "{text}");
     assert!(fibers >= 100 && steps >= 300, "{text}");
@@ -42,8 +54,8 @@ fn faults(text: &str) -> [u32; 8] {
 #[test]
 #[cfg(target_os = "linux")]
 fn two_minutes_on_a_failing_disk_repeat_nothing_lose_nothing_and_double_nothing() {
-    let (output, text, errors) = run_within(Duration::from_secs(400), "chaos", &["--minutes", "2", "--seed", "1", "--faults"]);
-    assert!(output.status.success(), "{text}{errors}");
+    let Ran { status, text, errors } = run_within(Duration::from_secs(400), &["--minutes", "2", "--seed", "1", "--faults"]);
+    assert!(status.success(), "{text}{errors}");
     let [deaths, _, steps, repeated, lost, duplicates] = numbers(&text);
     assert!(deaths >= 100 && steps >= 200, "{text}");
     assert_eq!((repeated, lost, duplicates), (0, 0, 0), "{text}");
@@ -55,8 +67,8 @@ fn two_minutes_on_a_failing_disk_repeat_nothing_lose_nothing_and_double_nothing(
 #[cfg(target_os = "linux")]
 fn faults_of_one_kind_are_of_no_other() {
     for (kind, deaths) in [("eio-read", "20"), ("open", "60")] {
-        let (output, text, errors) = run("chaos", &["--deaths", deaths, "--seed", "1", "--faults-only", kind]);
-        assert!(output.status.success(), "{text}{errors}");
+        let Ran { status, text, errors } = run(&["--deaths", deaths, "--seed", "1", "--faults-only", kind]);
+        assert!(status.success(), "{text}{errors}");
         let of_it = FAULTS.iter().position(|name| *name == kind.replace('-', "_")).unwrap();
         for (n, count) in faults(&text).into_iter().enumerate() {
             assert_eq!(count > 0, n == of_it, "{text}");
@@ -68,16 +80,16 @@ fn faults_of_one_kind_are_of_no_other() {
 #[cfg(target_os = "linux")]
 fn a_run_without_the_faults_that_it_was_to_have_fails() {
     // No worker lives to have one.
-    let (output, text, errors) = run("chaos", &["--deaths", "0", "--faults-only", "torn"]);
-    assert_eq!(output.status.code(), Some(1), "{text}{errors}");
+    let Ran { status, text, errors } = run(&["--deaths", "0", "--faults-only", "torn"]);
+    assert_eq!(status.code(), Some(1), "{text}{errors}");
     assert!(text.contains("no faults were injected"), "{text}");
     assert_eq!(last_line(&text)["audit"], "failed");
 }
 
 /// Breaks a promise from outside; gives the text and the three numbers that must be 0.
 fn broken(what: &str) -> (String, [u32; 3]) {
-    let (output, text, errors) = run("chaos", &["--deaths", "400", "--seed", "1", "--break", what]);
-    assert_eq!(output.status.code(), Some(1), "{text}{errors}");
+    let Ran { status, text, errors } = run(&["--deaths", "400", "--seed", "1", "--break", what]);
+    assert_eq!(status.code(), Some(1), "{text}{errors}");
     assert_eq!(last_line(&text)["audit"], "failed");
     let kept = text.lines().find_map(|line| line.strip_prefix("the database and the log are kept in ")).unwrap();
     assert!(std::path::Path::new(kept).join("effects.log").exists() && std::path::Path::new(kept).join("chaos.db").exists());

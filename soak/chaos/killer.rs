@@ -1,4 +1,5 @@
 //! The killer: runs a round through many deaths, each at a moment of its own, and then to its end.
+use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -6,14 +7,14 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use forever::{Clock, SystemClock};
+use forever_testkit::prng::Prng;
+use forever_testkit::process::{Process, this_program};
 
-use super::super::dice::Dice;
-use super::super::victim::Victim;
-use super::Sabotage;
 use super::faults::{Faults, Injector};
 use super::journal::{Journal, Reader};
 use super::peek;
 use super::round::Round;
+use super::sabotage::Sabotage;
 use super::worker::database;
 use super::world::{EXIT, Mishap, Mishaps};
 
@@ -77,43 +78,43 @@ struct Life {
 }
 
 impl Life {
-    fn drawn(dice: &mut Dice, injector: Option<&Injector>) -> Self {
-        let (lines, micros) = match dice.below(20) {
+    fn drawn(prng: &mut Prng, injector: Option<&Injector>) -> Self {
+        let (lines, micros) = match prng.below(20) {
             // While the database is opened and fibers are claimed.
-            0..=4 => (0, dice.below(15_000)),
+            0..=4 => (0, prng.below(15_000)),
             // At a place in the work, or soon after.
-            5..=12 => (1 + dice.below(40) as usize, dice.below(300)),
-            13..=18 => (1 + dice.below(60) as usize, dice.below(4000)),
+            5..=12 => (1 + prng.below(40_usize), prng.below(300)),
+            13..=18 => (1 + prng.below(60_usize), prng.below(4000)),
             // Now and then a life is long.
-            _ => (60 + dice.below(200) as usize, dice.below(30_000)),
+            _ => (60 + prng.below(200_usize), prng.below(30_000)),
         };
-        let one_in = |dice: &mut Dice, n| dice.below(n) == 0;
-        let mishap = if dice.below(2) == 0 { Mishap::Abort } else { Mishap::Exit };
+        let one_in = |prng: &mut Prng, n| prng.below(n) == 0;
+        let mishap = if prng.below(2) == 0 { Mishap::Abort } else { Mishap::Exit };
         let mishaps =
-            Mishaps { end: one_in(dice, 12).then(|| (mishap, 1 + dice.below(20))), panic: one_in(dice, 12).then(|| 1 + dice.below(20)) };
+            Mishaps { end: one_in(prng, 12).then(|| (mishap, 1 + prng.below(20))), panic: one_in(prng, 12).then(|| 1 + prng.below(20)) };
         let mut life = Life {
             lines,
-            micros: micros.into(),
-            stop: one_in(dice, 50).then(|| one_in(dice, 2)),
+            micros,
+            stop: one_in(prng, 50).then(|| one_in(prng, 2)),
             mishaps,
-            full: one_in(dice, 20).then(|| (u64::from(dice.below(6000)), 1000 + u64::from(dice.below(60_000)))),
-            close: one_in(dice, 40).then(|| u64::from(dice.below(40_000))),
-            faults: injector.and_then(|injector| injector.draw(dice, false)),
+            full: one_in(prng, 20).then(|| (prng.below(6000_u64), 1000 + prng.below(60_000_u64))),
+            close: one_in(prng, 40).then(|| prng.below(40_000_u64)),
+            faults: injector.and_then(|injector| injector.draw(prng, false)),
         };
         if life.close.is_some() {
             // It runs until it ends by itself.
             life.lines = usize::MAX;
-        } else if life.full.is_some() || life.faults.is_some() && dice.below(3) == 0 {
+        } else if life.full.is_some() || life.faults.is_some() && prng.below(3) == 0 {
             // Most of these live until there is room again, or until the disk works again.
-            life.micros += u64::from(dice.below(100_000));
+            life.micros += prng.below(100_000_u64);
         }
         life
     }
 
     /// A life that is not ended from outside. Its faults pass, and it has to end by itself all the
     /// same.
-    fn last(dice: &mut Dice, injector: Option<&Injector>) -> Self {
-        let faults = injector.and_then(|injector| injector.draw(dice, true));
+    fn last(prng: &mut Prng, injector: Option<&Injector>) -> Self {
+        let faults = injector.and_then(|injector| injector.draw(prng, true));
         Life { lines: usize::MAX, micros: 0, stop: None, mishaps: Mishaps::default(), full: None, close: None, faults }
     }
 }
@@ -124,7 +125,7 @@ pub(crate) struct Killer<'a> {
     round: &'a Round,
     sabotage: Option<Sabotage>,
     injector: Option<&'a Injector>,
-    dice: Dice,
+    prng: Prng,
     reader: Reader,
     journal: Journal,
     lives: u32,
@@ -143,7 +144,7 @@ impl<'a> Killer<'a> {
             round,
             sabotage,
             injector,
-            dice: Dice::new(round.seed, "deaths"),
+            prng: Prng::of_purpose(round.seed, "deaths"),
             reader: Reader::open(dir)?,
             journal: Journal::open(dir)?,
             lives: 0,
@@ -158,7 +159,7 @@ impl<'a> Killer<'a> {
     pub(crate) fn run(&mut self, mut enough: impl FnMut(&Deaths) -> bool) -> anyhow::Result<()> {
         let mut next = None;
         while !self.done && self.wrong.is_empty() && self.lives < LIVES && !enough(&self.deaths) {
-            let life = Life::drawn(&mut self.dice, self.injector);
+            let life = Life::drawn(&mut self.prng, self.injector);
             next = match next {
                 None => {
                     let worker = self.start(&life, false)?;
@@ -172,12 +173,12 @@ impl<'a> Killer<'a> {
         if let Some(mut worker) = next {
             self.take_note(worker.end()?)?;
         }
-        let last = Life::last(&mut self.dice, self.injector);
+        let last = Life::last(&mut self.prng, self.injector);
         let worker = self.start(&last, true)?;
         self.follow_to_the_end(worker)
     }
 
-    fn start(&mut self, life: &Life, last: bool) -> anyhow::Result<Victim> {
+    fn start(&mut self, life: &Life, last: bool) -> anyhow::Result<Process> {
         self.lives += 1;
         let mut args = vec!["--worker".to_owned(), self.dir.display().to_string()];
         let mut option = |name: &str, value: String| args.extend([name.to_owned(), value]);
@@ -208,17 +209,23 @@ impl<'a> Killer<'a> {
             args.push("--faulty".to_owned());
             environment = injector.environment(&self.dir, faults)?;
         }
-        Victim::start_in(&self.dir, &errors(&self.dir), environment, args)
+        let mut command = this_program()?;
+        command
+            .args(args)
+            .envs(environment)
+            .current_dir(&self.dir)
+            .stderr(OpenOptions::new().append(true).create(true).open(errors(&self.dir))?);
+        Ok(Process::start_silent(&mut command)?)
     }
 
     /// Lets a worker live as planned, and ends it. Returns the worker that has taken over, if one
     /// has.
-    fn end_of(&mut self, mut worker: Victim, life: &Life) -> anyhow::Result<Option<Victim>> {
+    fn end_of(&mut self, mut worker: Process, life: &Life) -> anyhow::Result<Option<Process>> {
         let from = self.reader.count()?;
         self.follow(&mut worker, from.saturating_add(life.lines))?;
         sleep(Duration::from_micros(life.micros));
         if let Some(goes_on) = life.stop
-            && worker.look()?.is_none()
+            && worker.status()?.is_none()
         {
             return self.stop(worker, goes_on);
         }
@@ -227,11 +234,11 @@ impl<'a> Killer<'a> {
     }
 
     /// Waits until the log has this many lines, the worker has ended, or it makes no progress.
-    fn follow(&self, worker: &mut Victim, lines: usize) -> anyhow::Result<()> {
+    fn follow(&self, worker: &mut Process, lines: usize) -> anyhow::Result<()> {
         let (mut last, mut idle, mut passed) = (0, Duration::ZERO, Duration::ZERO);
         while idle < IDLE && passed < LONGEST {
             let now = self.reader.count()?;
-            if now >= lines || worker.look()?.is_some() {
+            if now >= lines || worker.status()?.is_some() {
                 break;
             }
             idle = if now == last { idle + LOOK } else { Duration::ZERO };
@@ -244,26 +251,26 @@ impl<'a> Killer<'a> {
 
     /// Stops the owner of the database, lets another process wait for it, and checks that this one
     /// does nothing as long as the owner lives.
-    fn stop(&mut self, mut owner: Victim, goes_on: bool) -> anyhow::Result<Option<Victim>> {
+    fn stop(&mut self, mut owner: Process, goes_on: bool) -> anyhow::Result<Option<Process>> {
         owner.stop()?;
-        if owner.look()?.is_some() || !self.owns(&owner) {
+        if owner.status()?.is_some() || !self.owns(&owner) {
             // It ended by itself a moment before, or has not opened the database yet.
             self.take_note(owner.end()?)?;
             return Ok(None);
         }
         self.deaths.stops += 1;
         // Without faults, because one of them could end it while it waits.
-        let life = Life { stop: None, faults: None, ..Life::drawn(&mut self.dice, None) };
+        let life = Life { stop: None, faults: None, ..Life::drawn(&mut self.prng, None) };
         let mut second = self.start(&life, false)?;
         self.follow(&mut second, self.reader.count()? + 1)?;
         let still = self.reader.count()?;
-        sleep(Duration::from_micros(u64::from(5000 + self.dice.below(60_000))));
-        if self.reader.count()? != still || second.look()?.is_some() {
+        sleep(Duration::from_micros(5000 + self.prng.below(60_000_u64)));
+        if self.reader.count()? != still || second.status()?.is_some() {
             self.wrong.push(format!("process {} did not wait for process {}, which is stopped", second.id(), owner.id()));
         }
         if goes_on {
             owner.go_on()?;
-            sleep(Duration::from_micros(u64::from(self.dice.below(30_000))));
+            sleep(Duration::from_micros(self.prng.below(30_000_u64)));
         } else {
             self.deaths.stopped_dead += 1;
         }
@@ -274,7 +281,7 @@ impl<'a> Killer<'a> {
     }
 
     /// Whether a worker owns the database: its number is in the lock file.
-    fn owns(&self, worker: &Victim) -> bool {
+    fn owns(&self, worker: &Process) -> bool {
         let lock = database(&self.dir).with_extension("db.lock");
         std::fs::read_to_string(lock).is_ok_and(|owner| owner == worker.id().to_string())
     }
@@ -300,7 +307,7 @@ impl<'a> Killer<'a> {
         if taken_over || self.done {
             return Ok(());
         }
-        if self.dice.below(6) == 0 {
+        if self.prng.below(6) == 0 {
             self.deaths.looks += 1;
             for words in peek::into_copy(&self.dir)? {
                 self.journal.write(&words);
@@ -314,10 +321,10 @@ impl<'a> Killer<'a> {
         Ok(())
     }
 
-    fn follow_to_the_end(&mut self, mut worker: Victim) -> anyhow::Result<()> {
+    fn follow_to_the_end(&mut self, mut worker: Process) -> anyhow::Result<()> {
         let (mut idle, mut passed) = (Duration::ZERO, Duration::ZERO);
         let status = loop {
-            if let Some(status) = worker.look()? {
+            if let Some(status) = worker.status()? {
                 break status;
             }
             // Agents tick even if everything else hangs.

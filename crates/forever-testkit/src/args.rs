@@ -1,17 +1,18 @@
-//! The command line flags of the examples: `--name value` and `--name`, with an error for each
+//! Command lines of programs: `--name value` and `--name`, with an error for each
 //! wrong one.
 use std::process::exit;
 use std::str::FromStr;
 
 /// Arguments that are not read yet.
-pub(crate) struct Args {
+#[derive(Debug)]
+pub struct Args {
     usage: &'static str,
     left: Vec<String>,
 }
 
 impl Args {
     /// Reads the command line; prints `usage` and ends the program if it asks for help.
-    pub(crate) fn of_program(usage: &'static str) -> Self {
+    pub fn of_program(usage: &'static str) -> Self {
         let mut args = Args { usage, left: std::env::args().skip(1).collect() };
         if args.flag("--help") || args.flag("-h") {
             println!("{usage}");
@@ -21,13 +22,13 @@ impl Args {
     }
 
     /// Whether the flag `name` is given.
-    pub(crate) fn flag(&mut self, name: &str) -> bool {
+    pub fn flag(&mut self, name: &str) -> bool {
         let found = self.left.iter().position(|arg| arg == name);
         found.map(|at| self.left.remove(at)).is_some()
     }
 
     /// The value after `name`, if it is given; a value that `check` refuses ends the program.
-    pub(crate) fn value<T: FromStr>(&mut self, name: &str, wanted: &str, check: impl Fn(&T) -> bool) -> Option<T> {
+    pub fn value<T: FromStr>(&mut self, name: &str, wanted: &str, check: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.left.iter().position(|arg| arg == name)?;
         self.left.remove(at);
         if at == self.left.len() {
@@ -41,7 +42,7 @@ impl Args {
     }
 
     /// Ends the program with an error if an argument is left.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         if let Some(arg) = self.left.first() {
             self.wrong(&format!("unknown argument `{arg}`"));
         }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forever::{Clock, SystemClock};
+use forever_testkit::prng::Prng;
 
-use super::super::dice::Dice;
 use super::journal::{Journal, Reader};
 use super::round;
 
@@ -39,7 +39,7 @@ pub(crate) struct World(Arc<Inner>);
 struct Inner {
     journal: Journal,
     books: Mutex<Books>,
-    dice: Mutex<Dice>,
+    prng: Mutex<Prng>,
     steps: AtomicU32,
     mishaps: Mishaps,
     forgetful: bool,
@@ -63,8 +63,8 @@ pub(crate) enum Account {
 impl World {
     pub(crate) fn open(dir: &Path, seed: u64, life: u32, mishaps: Mishaps, forgetful: bool) -> anyhow::Result<Self> {
         let books = Mutex::new(Books { reader: Reader::open(dir)?, charges: Vec::new() });
-        let dice = Mutex::new(Dice::new(seed, &format!("life {life}")));
-        let inner = Inner { journal: Journal::open(dir)?, books, dice, steps: AtomicU32::new(0), mishaps, forgetful };
+        let prng = Mutex::new(Prng::of_purpose(seed, &format!("life {life}")));
+        let inner = Inner { journal: Journal::open(dir)?, books, prng, steps: AtomicU32::new(0), mishaps, forgetful };
         Ok(World(Arc::new(inner)))
     }
 
@@ -164,8 +164,8 @@ impl World {
     /// Waits for no time, a moment, or rarely some milliseconds.
     pub(crate) async fn pause(&self) {
         let (what, micros) = {
-            let mut dice = locked(&self.0.dice);
-            (dice.below(20), u64::from(dice.below(1000)))
+            let mut prng = locked(&self.0.prng);
+            (prng.below(20), prng.below(1000_u64))
         };
         match what {
             0 => tokio::time::sleep(Duration::from_micros(8 * micros)).await,
@@ -177,7 +177,7 @@ impl World {
 
     /// A number from 0 to below `end`.
     pub(crate) fn below(&self, end: u32) -> u32 {
-        locked(&self.0.dice).below(end)
+        locked(&self.0.prng).below(end)
     }
 }
 

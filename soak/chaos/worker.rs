@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever::{EventKind, Retention, Told};
+use forever_testkit::process;
 use tokio::time::sleep;
 
-use super::super::victim;
 use super::driver::{Driver, Past};
 use super::journal;
 use super::office::Clerk;
@@ -44,7 +44,7 @@ pub(crate) struct Orders {
 
 /// Runs a worker by its arguments, until it is killed.
 pub(crate) fn run(orders: &Orders) -> anyhow::Result<()> {
-    victim::end_with_the_first();
+    process::end_with_parent();
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let said = info.payload();

@@ -2,20 +2,21 @@
 //! log.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use forever_testkit::postgres::Cluster;
+use forever_testkit::prng::Prng;
+use forever_testkit::process::{Process, this_program};
 use tokio::time::Instant;
 
 use crate::audit::{Findings, audit};
-use crate::dice::Dice;
 use crate::history;
 use crate::journal::{Journal, Line, Reader};
 use crate::orders::{PARCEL, bank, charges};
 use crate::partition::{Link, Proxy};
-use crate::server::Cluster;
-use crate::victim::Victim;
 use crate::worker::last_call;
 
 /// What to do.
@@ -53,7 +54,7 @@ const BETWEEN_MS: (u32, u32) = (150, 900);
 struct Place {
     number: u32,
     lives: u32,
-    victim: Victim,
+    process: Process,
     /// Until when it is paused.
     paused: Option<Instant>,
     /// Its way to the server, where that can be cut.
@@ -131,7 +132,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<bool> {
         places: Vec::new(),
         deaths: Deaths::default(),
         story: Story::default(),
-        dice: Dice::new(plan.seed, "cluster"),
+        prng: Prng::of_purpose(plan.seed, "cluster"),
     };
     println!("{} workers over one Postgres, lease {:?}", plan.workers, plan.lease);
     if plan.history.is_some() {
@@ -142,8 +143,8 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<bool> {
             Some(server) if plan.partitions => Some(Proxy::start(server.socket())?),
             _ => None,
         };
-        let victim = stage.start(number, 0, proxy.as_ref())?;
-        stage.places.push(Place { number, lives: 0, victim, paused: None, proxy, cut: None });
+        let process = stage.start(number, 0, proxy.as_ref())?;
+        stage.places.push(Place { number, lives: 0, process, paused: None, proxy, cut: None });
     }
     stage.disturb()?;
     let finished = stage.finish()?;
@@ -170,24 +171,27 @@ struct Stage<'a> {
     places: Vec<Place>,
     deaths: Deaths,
     story: Story,
-    dice: Dice,
+    prng: Prng,
 }
 
 impl Stage<'_> {
-    fn start(&mut self, number: u32, life: u32, proxy: Option<&Proxy>) -> anyhow::Result<Victim> {
+    fn start(&mut self, number: u32, life: u32, proxy: Option<&Proxy>) -> anyhow::Result<Process> {
         let url = proxy.map_or_else(|| self.url.clone(), Proxy::url);
         let lease = self.plan.lease.as_millis().to_string();
         let (number, life, dir) = (number.to_string(), life.to_string(), self.dir.display().to_string());
         let words = ["--worker", &number, "--life", &life, "--dir", &dir, "--url", &url, "--schema", &self.schema, "--lease-ms", &lease];
-        Victim::start_in(self.dir, &self.dir.join("errors"), [("RUST_BACKTRACE", "1")], words)
+        let errors = OpenOptions::new().append(true).create(true).open(self.dir.join("errors"))?;
+        let mut command = this_program()?;
+        command.args(words).env("RUST_BACKTRACE", "1").current_dir(self.dir).stderr(errors);
+        Ok(Process::start_silent(&mut command)?)
     }
 
     /// Starts a new worker in a place.
     fn replace(&mut self, at: usize) -> anyhow::Result<()> {
         let (number, life) = (self.places[at].number, self.places[at].lives + 1);
         let (proxy, cut) = (self.places[at].proxy.clone(), self.places[at].cut);
-        let victim = self.start(number, life, proxy.as_ref())?;
-        self.places[at] = Place { number, lives: life, victim, paused: None, proxy, cut };
+        let process = self.start(number, life, proxy.as_ref())?;
+        self.places[at] = Place { number, lives: life, process, paused: None, proxy, cut };
         Ok(())
     }
 
@@ -206,7 +210,7 @@ impl Stage<'_> {
             self.follow()?;
             self.go_on(Instant::now())?;
             for at in 0..self.places.len() {
-                if let Some(status) = self.places[at].victim.look()? {
+                if let Some(status) = self.places[at].process.status()? {
                     let errors = fs::read_to_string(self.dir.join("errors")).unwrap_or_default();
                     bail!("worker {} ended by itself with {status}: {errors}", self.places[at].number);
                 }
@@ -214,7 +218,7 @@ impl Stage<'_> {
             if Instant::now() >= next {
                 self.strike()?;
                 let (least, most) = BETWEEN_MS;
-                next = Instant::now() + Duration::from_millis(u64::from(least + self.dice.below(most - least)));
+                next = Instant::now() + Duration::from_millis(u64::from(least + self.prng.below(most - least)));
             }
         }
         Ok(())
@@ -222,9 +226,9 @@ impl Stage<'_> {
 
     /// Does something to a worker, or to the server.
     fn strike(&mut self) -> anyhow::Result<()> {
-        let at = self.dice.below(u32::try_from(self.places.len())?) as usize;
-        let (number, process) = (self.places[at].number, self.places[at].victim.id());
-        match self.dice.below(20) {
+        let at = self.prng.below(u32::try_from(self.places.len())?) as usize;
+        let (number, process) = (self.places[at].number, self.places[at].process.id());
+        match self.prng.below(20) {
             0 if self.plan.crashes && self.server.is_some() => {
                 self.crash_server();
                 Ok(())
@@ -232,10 +236,10 @@ impl Stage<'_> {
             0..=3 if self.places[at].is_undisturbed() => {
                 self.journal.write("closes", &process.to_string(), "");
                 println!("worker {number} is asked to close");
-                self.places[at].victim.terminate()?;
+                self.places[at].process.terminate()?;
                 // It may wait for another one that is paused or cut off.
                 let status = loop {
-                    if let Some(status) = self.places[at].victim.look()? {
+                    if let Some(status) = self.places[at].process.status()? {
                         break status;
                     }
                     self.go_on(Instant::now())?;
@@ -250,9 +254,9 @@ impl Stage<'_> {
                 Ok(())
             }
             4..=10 if self.places[at].is_undisturbed() => {
-                let part = 20 + self.dice.below(230);
+                let part = 20 + self.prng.below(230);
                 let pause = self.plan.lease * part / 100;
-                self.places[at].victim.stop()?;
+                self.places[at].process.stop()?;
                 self.journal.write("paused", &process.to_string(), pause.as_millis());
                 println!("worker {number} is paused for {pause:.1?}{}", if part > 100 { ", longer than its lease" } else { "" });
                 self.places[at].paused = Some(Instant::now() + pause);
@@ -262,7 +266,7 @@ impl Stage<'_> {
             _ => {
                 // Also one that is paused.
                 self.follow()?;
-                self.places[at].victim.kill()?;
+                self.places[at].process.kill()?;
                 self.journal.write("killed", &process.to_string(), number);
                 self.deaths.kills += 1;
                 self.replace(at)
@@ -273,16 +277,16 @@ impl Stage<'_> {
     /// Cuts a worker off from the server, in one direction or in both, or slows its link down.
     fn cut(&mut self, at: usize) {
         let Some(proxy) = &self.places[at].proxy else { return };
-        let part = 20 + self.dice.below(230);
+        let part = 20 + self.prng.below(230);
         let time = self.plan.lease * part / 100;
-        let link = match self.dice.below(4) {
+        let link = match self.prng.below(4) {
             0 => Link::Cut,
             1 => Link::CutToServer,
             2 => Link::CutToWorker,
-            _ => Link::Slow(Duration::from_millis(u64::from(10 + self.dice.below(300)))),
+            _ => Link::Slow(Duration::from_millis(10 + self.prng.below(300_u64))),
         };
         proxy.set(link);
-        let (number, process) = (self.places[at].number, self.places[at].victim.id());
+        let (number, process) = (self.places[at].number, self.places[at].process.id());
         self.journal.write("partition", &process.to_string(), format!("{link:?}"));
         println!("the link of worker {number} is {link:?} for {time:.1?}{}", if part > 100 { ", longer than its lease" } else { "" });
         self.places[at].cut = Some(Instant::now() + time);
@@ -295,7 +299,7 @@ impl Stage<'_> {
         println!("the server crashes, and is started again");
         self.journal.write("server-crash", "server", "");
         server.crash();
-        std::thread::sleep(Duration::from_millis(u64::from(self.dice.below(1500))));
+        std::thread::sleep(Duration::from_millis(self.prng.below(1500_u64)));
         server.start_again();
         self.deaths.crashes += 1;
     }
@@ -306,12 +310,12 @@ impl Stage<'_> {
             if let Some(proxy) = place.proxy.as_ref().filter(|_| place.cut.is_some_and(|until| until <= now)) {
                 place.cut = None;
                 proxy.set(Link::Whole);
-                self.journal.write("link-whole", &place.victim.id().to_string(), "");
+                self.journal.write("link-whole", &place.process.id().to_string(), "");
             }
             if place.paused.is_some_and(|until| until <= now) {
                 place.paused = None;
-                place.victim.go_on()?;
-                self.journal.write("goes-on", &place.victim.id().to_string(), "");
+                place.process.go_on()?;
+                self.journal.write("goes-on", &place.process.id().to_string(), "");
             }
         }
         Ok(())
@@ -343,10 +347,10 @@ impl Stage<'_> {
             finished = self.story.lines.iter().rev().take(100).any(|line| line.what == "all-ended");
         }
         for place in &mut self.places {
-            place.victim.terminate()?;
+            place.process.terminate()?;
         }
         for place in &mut self.places {
-            let status = place.victim.closed()?;
+            let status = place.process.wait_with_input()?;
             if !status.success() {
                 let errors = fs::read_to_string(self.dir.join("errors")).unwrap_or_default();
                 bail!("worker {} closed with {status}: {errors}", place.number);

@@ -4,7 +4,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::Sabotage;
+use super::sabotage::Sabotage;
 use super::worker::{DATABASE, database};
 
 /// Progress of the fibers, as lines for the log of effects. This reads a copy, so that the next

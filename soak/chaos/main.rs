@@ -2,10 +2,10 @@
 //! did.
 //!
 //! ```text
-//! cargo run --release --example chaos -- --minutes 2 --seed 1
-//! cargo run --release --example chaos -- --deaths 500
-//! cargo run --release --example chaos -- --break snapshot
-//! cargo run --release --example chaos -- --faults --deaths 500
+//! cargo run --release -p forever-soak --bin chaos -- --minutes 2 --seed 1
+//! cargo run --release -p forever-soak --bin chaos -- --deaths 500
+//! cargo run --release -p forever-soak --bin chaos -- --break snapshot
+//! cargo run --release -p forever-soak --bin chaos -- --faults --deaths 500
 //! ```
 //!
 //! The program starts itself as a worker, a second process that runs some dozens of fibers from a
@@ -43,21 +43,29 @@
 //!
 //! `--faults` also makes the I/O of the workers' databases fail: errors of reads, writes, syncs,
 //! opens and locks, a full disk, short and torn writes, for one call or for a while
-//! (`support/chaos/faults.c`, preloaded into the workers; Linux only). The last line counts them
+//! (`faults.c`, preloaded into the workers; Linux only). The last line counts them
 //! (`faults_eio_read=N ..`), and a run without any of them fails. The audit stays the same.
 //!
 //! `docs/guide/src/internals/reliability.md` has the figures of long runs. Unix only: it needs
 //! signals.
 #![forbid(unsafe_code)]
 
-#[path = "support/args.rs"]
-mod args;
-#[path = "support/chaos/mod.rs"]
-mod chaos;
-#[path = "support/dice.rs"]
-mod dice;
-#[path = "support/victim.rs"]
-mod victim;
+pub(crate) mod audit;
+mod driver;
+pub(crate) mod faults;
+pub(crate) mod fibers;
+pub(crate) mod journal;
+pub(crate) mod killer;
+pub(crate) mod money;
+mod office;
+mod outside;
+mod peek;
+pub(crate) mod round;
+mod sabotage;
+mod stored;
+mod track;
+pub(crate) mod worker;
+pub(crate) mod world;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -65,15 +73,15 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use forever::{Clock, SystemClock};
+use forever_testkit::args::Args;
 
-use args::Args;
-use chaos::audit::{self, Counts, Fault, Findings};
-use chaos::faults::{self, FaultCounts, FaultKind, Injector};
-use chaos::killer::{Deaths, Killer};
-use chaos::round::Round;
-use chaos::worker::{self, Orders};
-use chaos::world::{Mishap, Mishaps};
-use chaos::{Sabotage, journal};
+use audit::{Counts, Fault, Findings};
+use faults::{FaultCounts, FaultKind, Injector};
+use killer::{Deaths, Killer};
+use round::Round;
+use sabotage::Sabotage;
+use worker::Orders;
+use world::{Mishap, Mishaps};
 
 const USAGE: &str = "\
 Runs fibers of all kinds in a process that dies all the time, and audits what they did.
@@ -306,5 +314,5 @@ fn main() -> ExitCode {
 
 // A test kills it at every write.
 #[cfg(test)]
-#[path = "../tests/crash/examples/chaos.rs"]
+#[path = "../../tests/crash/examples/chaos.rs"]
 mod crash;

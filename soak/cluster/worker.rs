@@ -9,12 +9,12 @@ use anyhow::Context;
 use forever::prelude::*;
 use forever::store::PostgresStore;
 use forever::{ErrorKind, FiberState};
+use forever_testkit::process::end_with_parent;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::journal::Reader;
 use crate::orders::{Desk, ITEMS, PAID, PRICE, order, parcel};
 use crate::till::{self, Till};
-use crate::victim::end_with_the_first;
 
 /// Arguments of a worker.
 pub(crate) struct Orders {
@@ -43,7 +43,7 @@ const TILL_IDLE: Duration = Duration::from_millis(300);
 const PACE: Duration = Duration::from_millis(60);
 
 pub(crate) fn run(orders: Orders) -> anyhow::Result<()> {
-    end_with_the_first();
+    end_with_parent();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(work(orders))
 }

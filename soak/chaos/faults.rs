@@ -6,8 +6,8 @@ use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context, ensure};
+use forever_testkit::prng::Prng;
 
-use super::super::dice::Dice;
 use super::worker::DATABASE;
 
 /// Source of the preloaded library.
@@ -132,32 +132,32 @@ impl Injector {
 
     /// Draws the faults of one life. Those of the last life end by themselves, and none of them
     /// kills it.
-    pub(crate) fn draw(&self, dice: &mut Dice, last: bool) -> Option<Faults> {
+    pub(crate) fn draw(&self, prng: &mut Prng, last: bool) -> Option<Faults> {
         let kinds = FaultKind::ALL.iter().map(|(kind, _)| *kind).filter(|kind| self.only.is_none_or(|only| only == *kind));
         let kinds: Vec<_> = kinds.filter(|kind| !last || *kind != FaultKind::TornWrite).collect();
         let count = u32::try_from(kinds.len()).unwrap_or(0);
-        if count == 0 || dice.below(4) == 0 {
+        if count == 0 || prng.below(4) == 0 {
             return None;
         }
-        let windows = (0..=dice.below(4)).map(|_| {
-            let kind = kinds[dice.below(count) as usize];
+        let windows = (0..=prng.below(4)).map(|_| {
+            let kind = kinds[prng.below(count) as usize];
             // While the database is opened, or later.
-            let first = match (kind, dice.below(5)) {
-                (FaultKind::Open, _) => dice.below(8),
-                (_, 0) => dice.below(40),
-                (FaultKind::Sync, _) => dice.below(60),
-                (FaultKind::Lock, _) => dice.below(150),
-                _ => 40 + dice.below(1000),
+            let first = match (kind, prng.below(5)) {
+                (FaultKind::Open, _) => prng.below(8),
+                (_, 0) => prng.below(40),
+                (FaultKind::Sync, _) => prng.below(60),
+                (FaultKind::Lock, _) => prng.below(150),
+                _ => 40 + prng.below(1000),
             };
-            let micros = match (kind, dice.below(3)) {
+            let micros = match (kind, prng.below(3)) {
                 (FaultKind::TornWrite, _) | (_, 0) => 0,
-                _ if last => dice.below(500_000),
-                _ => dice.below(40_000),
+                _ if last => prng.below(500_000),
+                _ => prng.below(40_000),
             };
-            let one_in = if dice.below(2) == 0 { 1 } else { 1 + dice.below(10) };
+            let one_in = if prng.below(2) == 0 { 1 } else { 1 + prng.below(10) };
             Window { kind, first, micros, one_in }
         });
-        Some(Faults { windows: windows.collect(), seed: dice.number() })
+        Some(Faults { windows: windows.collect(), seed: prng.number() })
     }
 
     /// The environment of a worker with these faults; its folder is `dir`.

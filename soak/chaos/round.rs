@@ -4,7 +4,7 @@ use std::fmt;
 
 use forever::Durability;
 
-use super::super::dice::Dice;
+use forever_testkit::prng::Prng;
 
 /// Kinds of fibers. `fibers.rs`, `money.rs` and `office.rs` have the code of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,14 +58,14 @@ impl Kind {
     ];
 
     /// Draws a kind; those that exercise more are drawn more often.
-    fn draw(dice: &mut Dice) -> Kind {
-        match dice.below(20) {
+    fn draw(prng: &mut Prng) -> Kind {
+        match prng.below(20) {
             0 => Kind::Chain,
             1 => Kind::Family,
             2 => Kind::Side,
             3 => Kind::Retry,
             4 => Kind::Check,
-            _ => Kind::ALL[dice.below(15) as usize].0,
+            _ => Kind::ALL[prng.below(15_usize)].0,
         }
     }
 }
@@ -115,24 +115,24 @@ pub(crate) const AGENTS: u32 = 3;
 
 impl Round {
     pub(crate) fn drawn(seed: u64) -> Self {
-        let mut dice = Dice::new(seed, "round");
-        let durability = if dice.below(2) == 0 { Durability::Power } else { Durability::Process };
-        let threads = 1 + dice.below(2);
-        let window = [4, 16, 64][dice.below(3) as usize];
-        let agent = |dice: &mut Dice| format!("clerk-{}", dice.below(AGENTS));
-        let fibers = (1..=40 + dice.below(80))
+        let mut prng = Prng::of_purpose(seed, "round");
+        let durability = if prng.below(2) == 0 { Durability::Power } else { Durability::Process };
+        let threads = 1 + prng.below(2);
+        let window = [4, 16, 64][prng.below(3_usize)];
+        let agent = |prng: &mut Prng| format!("clerk-{}", prng.below(AGENTS));
+        let fibers = (1..=40 + prng.below(80))
             .map(|number| {
-                let kind = Kind::draw(&mut dice);
-                let owned = kind == Kind::Closure || (kind == Kind::Chain && dice.below(2) == 0);
-                let agent = owned.then(|| agent(&mut dice));
+                let kind = Kind::draw(&mut prng);
+                let owned = kind == Kind::Closure || (kind == Kind::Chain && prng.below(2) == 0);
+                let agent = owned.then(|| agent(&mut prng));
                 // The count of deaths takes the work of a hook as one piece, and a closure is given
                 // up after ten deaths: the hook's work must be short.
-                let size = if kind == Kind::Closure { 1 + dice.below(2) } else { 2 + dice.below(7) };
+                let size = if kind == Kind::Closure { 1 + prng.below(2) } else { 2 + prng.below(7) };
                 Spec { kind, size, id: format!("{kind}-{number}"), agent }
             })
             .collect();
         let errands =
-            (1..=2 + dice.below(8)).map(|n| Errand { agent: agent(&mut dice), name: format!("errand-{n}"), failures: n % 2 }).collect();
+            (1..=2 + prng.below(8)).map(|n| Errand { agent: agent(&mut prng), name: format!("errand-{n}"), failures: n % 2 }).collect();
         Round { seed, durability, threads, window, fibers, errands }
     }
 
@@ -143,7 +143,7 @@ impl Round {
 
 /// The result of a step.
 pub(crate) fn value(fiber: &str, place: u32) -> u64 {
-    Dice::new(u64::from(place), fiber).number() % 1000
+    Prng::of_purpose(u64::from(place), fiber).number() % 1000
 }
 
 /// Adds a value so that the order matters.

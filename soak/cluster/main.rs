@@ -2,9 +2,9 @@
 //! everything that they did.
 //!
 //! ```text
-//! cargo run --release -p forever-postgres --example cluster
-//! cargo run --release -p forever-postgres --example cluster -- --workers 5 --minutes 10 --crashes --partitions
-//! cargo run --release -p forever-postgres --example cluster -- --url postgres://app:secret@db.local/app
+//! cargo run --release -p forever-soak --bin cluster
+//! cargo run --release -p forever-soak --bin cluster -- --workers 5 --minutes 10 --crashes --partitions
+//! cargo run --release -p forever-soak --bin cluster -- --url postgres://app:secret@db.local/app
 //! ```
 //!
 //! The program starts itself as workers: processes that open the same database, start orders, and
@@ -49,29 +49,21 @@
 #![forbid(unsafe_code)]
 
 mod adversary;
-#[path = "../../../../examples/support/args.rs"]
-mod args;
 mod audit;
-#[path = "../../../../examples/support/dice.rs"]
-mod dice;
 mod history;
 mod journal;
 mod orders;
 mod partition;
-#[path = "../../tests/it/cluster.rs"]
-#[allow(dead_code, reason = "the tests of the store use more of it")]
-mod server;
 mod till;
-#[path = "../../../../examples/support/victim.rs"]
-mod victim;
 mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use forever_testkit::args::Args;
+
 use adversary::Plan;
-use args::Args;
 use worker::Orders;
 
 const USAGE: &str = "\

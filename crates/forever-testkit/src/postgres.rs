@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A server in a temporary folder. It is stopped and removed when this is dropped, and when the process ends in whatever way.
 #[derive(Debug)]
-pub(crate) struct Cluster {
+pub struct Cluster {
     folder: PathBuf,
     programs: PathBuf,
     /// Runs the programs as a user that the server accepts.
@@ -18,7 +18,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Starts a server; `None` where none is installed.
-    pub(crate) fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let programs = programs()?;
         let folder = tempfile::Builder::new().prefix("forever-pg").tempdir().unwrap().keep();
         let user = user(&folder);
@@ -41,22 +41,22 @@ impl Cluster {
     }
 
     /// The URL of its database.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("host={} user=postgres dbname=postgres", self.folder.display())
     }
 
     /// Where its socket is.
-    pub(crate) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.folder.join(".s.PGSQL.5432")
     }
 
     /// Stops the server as a crash would.
-    pub(crate) fn crash(&self) {
+    pub fn crash(&self) {
         self.run("pg_ctl", &["stop", "-m", "immediate"]);
     }
 
     /// Starts a server that has crashed.
-    pub(crate) fn start_again(&self) {
+    pub fn start_again(&self) {
         self.pg_ctl("start", &[]);
     }
 
@@ -111,7 +111,7 @@ fn user(folder: &Path) -> Vec<String> {
 }
 
 /// The URL of the server that all tests share; `None` where there is none, which is said once.
-pub(crate) fn url() -> Option<String> {
+pub fn url() -> Option<String> {
     static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
     if let Ok(url) = std::env::var("FOREVER_TEST_POSTGRES") {
         return Some(url);
@@ -121,7 +121,7 @@ pub(crate) fn url() -> Option<String> {
 }
 
 /// A server of one test's own.
-pub(crate) fn own() -> Option<Cluster> {
+pub fn own() -> Option<Cluster> {
     started("a test of the Postgres store that restarts the server was left out")
 }
 
@@ -137,7 +137,7 @@ fn started(left_out: &str) -> Option<Cluster> {
 }
 
 /// A name for a new schema.
-pub(crate) fn schema() -> String {
+pub fn schema() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     format!("test {} {}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))
 }

@@ -1,9 +1,8 @@
-//! Short runs of the example `cluster`: workers that are killed, paused and cut off, and a server
+//! Short runs of `cluster`: workers that are killed, paused and cut off, and a server
 //! that crashes. `FOREVER_CLUSTER_DEATHS` makes them longer, and `FOREVER_CLUSTER_SEED` other ones.
 mod history;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The figures that a run prints, by their names.
@@ -12,18 +11,14 @@ fn figures(text: &str) -> BTreeMap<String, String> {
     words.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Runs the example until so many workers have died, checks its audit and its history, and returns
+/// Runs it until so many workers have died, checks its audit and its history, and returns
 /// the figures that it prints. `None` where there is no server to run it with.
 fn run(name: &str, deaths: &str, more: &[&str]) -> Option<BTreeMap<String, String>> {
     let deaths = std::env::var("FOREVER_CLUSTER_DEATHS").unwrap_or_else(|_| deaths.to_owned());
     let seed = std::env::var("FOREVER_CLUSTER_SEED").unwrap_or_else(|_| "1".to_owned());
-    let this = std::env::current_exe().unwrap();
-    let target = this.parent().and_then(Path::parent).expect("tests are built in `deps`, beside `examples`");
-    let path = target.join("examples").join("cluster");
-    assert!(path.exists(), "{} is not there: `cargo test` builds it, and so does `cargo build --examples`", path.display());
     let dir = tempfile::Builder::new().prefix("forever-history-").tempdir().unwrap();
     let history = dir.path().join(name);
-    let mut run = Command::new(path);
+    let mut run = Command::new(env!("CARGO_BIN_EXE_cluster"));
     run.args(["--deaths", &deaths, "--workers", "3", "--crashes", "--seed", &seed]).args(more);
     run.arg("--history").arg(&history).stdin(Stdio::null());
     // It has a limit of its own for what is left when nothing is killed any more.

@@ -1,0 +1,26 @@
+//! What the tests, benchmarks and demonstrations of this workspace share. It is not published.
+//!
+//! - [`args`]: command lines of programs.
+//! - [`notes`]: what was seen of a program under test.
+//! - [`prng`]: random numbers that a seed repeats.
+//! - [`process`]: this program started again as another process, to be killed.
+//! - `gates` (feature `tokio`): places at which a test stops what it tests.
+//! - `models` (feature `models`): a model for chat agents that follows a script.
+//! - `servers` (feature `servers`): the same behind a socket.
+//! - `postgres` (feature `postgres`): a Postgres server of the tests' own.
+//!
+//! What users test their own fibers with is `forever::testing`, which uses none of this.
+#![forbid(unsafe_code)]
+
+pub mod args;
+#[cfg(feature = "tokio")]
+pub mod gates;
+#[cfg(feature = "models")]
+pub mod models;
+pub mod notes;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod prng;
+pub mod process;
+#[cfg(feature = "servers")]
+pub mod servers;

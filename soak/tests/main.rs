@@ -1,0 +1,3 @@
+//! Short runs of the programs, and that their audits find what is wrong.
+mod chaos;
+mod cluster;
