@@ -79,7 +79,7 @@ async fn what_tools_have_given_since_is_added_to_what_the_provider_has_counted()
         let asked = Notes::default();
         let model = model(&seen, move |_| {
             asked.note("asked");
-            match asked.count("asked").div_ceil(ASKED) {
+            match asked.count("asked") {
                 1 => [call("c", "look", json!({})), ends(FinishReason::ToolCalls, 50)].concat(),
                 _ => [text(&["Short."]), ends(FinishReason::Stop, 1)].concat(),
             }
@@ -97,8 +97,7 @@ async fn looks_four_times(limit: impl FnOnce(AgentLoop) -> AgentLoop) -> Notes {
     let asked = Notes::default();
     let model = model(&seen, move |_| {
         asked.note("asked");
-        // Each answer is made of its events three times.
-        match asked.count("asked").div_ceil(ASKED) {
+        match asked.count("asked") {
             n @ 1..=4 => [call(&format!("c{n}"), "look", json!({})), ends(FinishReason::ToolCalls, 95)].concat(),
             _ => [text(&["Done."]), ends(FinishReason::Stop, 1)].concat(),
         }
@@ -107,9 +106,6 @@ async fn looks_four_times(limit: impl FnOnce(AgentLoop) -> AgentLoop) -> Notes {
     assert_eq!(answered(&forever).await.1.text(), "Done.");
     seen
 }
-
-/// How often a script makes the events of one answer.
-const ASKED: usize = 2;
 
 #[tokio::test]
 async fn a_conversation_is_made_shorter_as_often_as_is_allowed() {
@@ -125,7 +121,7 @@ async fn a_refusal_is_answered_also_when_the_conversation_was_made_shorter_befor
     let asked = Notes::default();
     let model = model(&seen, move |_| {
         asked.note("asked");
-        match asked.count("asked").div_ceil(ASKED) {
+        match asked.count("asked") {
             1 => [call("c", "look", json!({})), ends(FinishReason::ToolCalls, 95)].concat(),
             2 => vec![Err(ModelError::new(ModelErrorKind::ContextOverflow, "too long"))],
             _ => [text(&["Done."]), ends(FinishReason::Stop, 1)].concat(),
