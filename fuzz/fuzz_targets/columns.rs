@@ -2,11 +2,11 @@
 #![no_main]
 #![allow(dead_code, reason = "these files are of the tests")]
 
-#[path = "../../tests/old/damage/mod.rs"]
+#[path = "../../tests/compat/damage/mod.rs"]
 mod damage;
-#[path = "../../tests/old/desk.rs"]
+#[path = "../../tests/compat/desk.rs"]
 mod desk;
-#[path = "../../tests/old/programs/mod.rs"]
+#[path = "../../tests/compat/programs/mod.rs"]
 mod programs;
 
 use std::sync::OnceLock;

@@ -12,7 +12,7 @@ use forever_testkit::models::{ScriptedModel, ends, text};
 use serde_json::json;
 use tokio::sync::Barrier;
 
-use crate::looped::{answered, builder, outline, plain};
+use crate::agent_loop::{answered, builder, outline, plain};
 
 const TOOLS: [&str; 3] = ["first", "second", "third"];
 

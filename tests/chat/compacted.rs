@@ -11,7 +11,7 @@ use forever_testkit::models::{ScriptedModel, call, text};
 use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
-use crate::looped::{answered, builder, plain};
+use crate::agent_loop::{answered, builder, plain};
 
 type Events = Vec<Result<ModelEvent, ModelError>>;
 
@@ -62,7 +62,7 @@ async fn a_conversation_of_earlier_turns_is_made_shorter_at_the_bound_and_not_be
         let model = model(&seen, |_| [text(&["Short."]), ends(FinishReason::Stop, 1)].concat());
         let forever = plain(looped(model, &seen)).open().await.unwrap();
         let before = "x".repeat(length);
-        forever.agent::<crate::looped::Assistant>("a").set_messages([UiMessage::user("x", &before)]).await.unwrap();
+        forever.agent::<crate::agent_loop::Assistant>("a").set_messages([UiMessage::user("x", &before)]).await.unwrap();
         // The question has two more.
         let (agent, _) = answered(&forever).await;
         let reads = if shorter { "reads s2".to_owned() } else { format!("reads {before}, go") };
@@ -144,7 +144,7 @@ async fn without_a_count_of_the_user_four_bytes_are_a_token() {
         });
         let forever = plain(looped).open().await.unwrap();
         let before = UiMessage::user("x", "x".repeat(length));
-        forever.agent::<crate::looped::Assistant>("a").set_messages([before]).await.unwrap();
+        forever.agent::<crate::agent_loop::Assistant>("a").set_messages([before]).await.unwrap();
         answered(&forever).await;
         assert_eq!(seen.count("compacts"), usize::from(shorter), "{length}");
     }

@@ -11,7 +11,7 @@ use forever::{Agent, AgentHandle, BoxError, FiberState, Forever};
 use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
-use crate::hooked::{self, Hooks, policy};
+use crate::hooks::{self, Hooks, policy};
 use crate::scripted::Passing;
 
 /// Polls a future so often, each time when it is woken, and drops it then; what it gives if it is ready before.
@@ -341,7 +341,7 @@ async fn built(turn: &TurnHandle) -> UiMessage {
 #[tokio::test]
 async fn a_write_that_is_given_up_has_changed_nothing() {
     policy(RecoveryPolicy::default());
-    let (place, given_up) = (hooked::Place::new(), Notes::default());
+    let (place, given_up) = (hooks::Place::new(), Notes::default());
     let seen = given_up.clone();
     let long = "long ".repeat(MAX_CHUNK / 4);
     let text = long.clone();
@@ -381,10 +381,10 @@ async fn a_write_that_is_given_up_has_changed_nothing() {
         }
     });
     let (_forever, agent) = place.open(&hooks).await;
-    let turn = hooked::ask(&agent, json!({})).await;
+    let turn = hooks::ask(&agent, json!({})).await;
     let end = comes("the end of a turn", place.ended(&turn)).await;
     assert!(end.is_completed(), "{end:?}");
-    let message = hooked::last(&agent).await;
+    let message = hooks::last(&agent).await;
     let without_fills = |message: &UiMessage| message.parts.iter().filter(|part| part.kind() != "data-fills").cloned().collect::<Vec<_>>();
     assert_eq!(without_fills(&message), without_fills(&built(&turn).await));
     assert_eq!(message.parts.len(), built(&turn).await.parts.len());

@@ -1,20 +1,20 @@
 //! Chat: turns, their logs, and what becomes of them when they are interrupted.
+mod agent_loop;
 mod answers;
 mod called_together;
 mod compacted;
 mod damaged;
 mod given_up;
-mod hooked;
+mod hooks;
 mod identity;
 mod killed;
 mod logs;
-mod looped;
 mod nested;
 mod panicking;
 mod pending;
 mod recovery;
+mod reference_issues;
 mod replay;
-mod reported;
 mod resuming;
 mod scripted;
 mod turns;

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::given_up::polled;
-use crate::hooked::{self, Hooks, Place, asked, policy};
+use crate::hooks::{self, Hooks, Place, asked, policy};
 
 async fn says(turn: &Turn, text: impl std::fmt::Display) -> Result<(), BoxError> {
     turn.write(Chunk::text_start("t")).await?;
@@ -171,13 +171,13 @@ async fn answers_at<B: Future<Output = Result<(), BoxError>> + Send + 'static>(
     let gate = Gate::default();
     let builder = Hooks::new(hook).builder().in_memory().clock(clock.clone()).resource(gate.clone());
     let forever = builder.fiber::<slow>().fiber::<other>().fiber::<wrong>().open().await.unwrap();
-    let turn = hooked::ask(&forever.agent("a"), json!(null)).await;
+    let turn = hooks::ask(&forever.agent("a"), json!(null)).await;
     (forever, turn, gate)
 }
 
 async fn text(forever: &Forever) -> String {
-    let agent: AgentHandle<hooked::Hooked> = forever.agent("a");
-    hooked::last(&agent).await.text()
+    let agent: AgentHandle<hooks::Hooked> = forever.agent("a");
+    hooks::last(&agent).await.text()
 }
 
 #[tokio::test]
@@ -279,18 +279,18 @@ async fn parked(hooks: &Hooks, place: &Place) -> (Forever, TurnHandle, FiberStat
     let open = || async {
         let builder = hooks.builder().sqlite(place.path()).clock(place.clock.clone());
         let forever = builder.resource(seen.clone()).fiber::<pays>().open().await.unwrap();
-        let agent: AgentHandle<hooked::Hooked> = forever.agent("a");
+        let agent: AgentHandle<hooks::Hooked> = forever.agent("a");
         (forever, agent)
     };
     {
         let (_forever, agent) = open().await;
-        let _turn = hooked::ask(&agent, json!(null)).await;
+        let _turn = hooks::ask(&agent, json!(null)).await;
         while seen.count("pays") == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
     let (forever, agent) = open().await;
-    let turn = hooked::turn(&agent).await;
+    let turn = hooks::turn(&agent).await;
     let fiber = until_it_is(&forever, FiberState::Parked).await;
     assert!(fiber.reason.as_ref().unwrap().contains("may have executed"), "{fiber:?}");
     assert_eq!(turn.status().await.unwrap().state(), TurnState::Running);
@@ -322,8 +322,8 @@ async fn operation_in_doubt_parks_its_turn_which_goes_on_when_it_is_resolved() {
     }
     let builder = hooks.builder().sqlite(place.path()).clock(place.clock.clone()).resource(hooks.seen.clone());
     let forever = builder.fiber::<pays>().open().await.unwrap();
-    let agent: AgentHandle<hooked::Hooked> = forever.agent("a");
-    let turn = hooked::turn(&agent).await;
+    let agent: AgentHandle<hooks::Hooked> = forever.agent("a");
+    let turn = hooks::turn(&agent).await;
     until_it_is(&forever, FiberState::Parked).await;
     let ops = forever.ops(&fiber.id).await.unwrap();
     let doubtful: Vec<_> = ops.iter().filter(|op| op.state == OpState::Started).collect();
@@ -351,7 +351,7 @@ async fn turn_that_is_parked_can_be_cancelled() {
 async fn turn_that_is_parked_ends_when_its_chat_is_cleared() {
     let (place, hooks) = (Place::new(), paying());
     let (forever, turn, _) = parked(&hooks, &place).await;
-    let agent: AgentHandle<hooked::Hooked> = forever.agent("a");
+    let agent: AgentHandle<hooks::Hooked> = forever.agent("a");
     agent.clear().await.unwrap();
     assert_eq!(end(&turn).await.state(), TurnState::Aborted);
     until_it_is(&forever, FiberState::Completed).await;
@@ -373,7 +373,7 @@ async fn run_that_waits_is_waited_for_in_memory() {
         says(&turn, told).await
     });
     let forever = hooks.builder().in_memory().clock(clock.clone()).fiber::<naps>().open().await.unwrap();
-    let turn = hooked::ask(&forever.agent("a"), json!(null)).await;
+    let turn = hooks::ask(&forever.agent("a"), json!(null)).await;
     let at = |place: &'static str| {
         let forever = &forever;
         let comes = async move {

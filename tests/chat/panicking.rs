@@ -15,7 +15,7 @@ use forever_testkit::models::{self, ScriptedModel};
 use forever_testkit::notes::Notes;
 use serde_json::json;
 
-use crate::looped::Assistant;
+use crate::agent_loop::Assistant;
 use crate::scripted::Passing;
 
 /// Where the program panics.

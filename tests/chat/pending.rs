@@ -17,7 +17,7 @@ use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::looped::Assistant;
+use crate::agent_loop::Assistant;
 
 /// Asks, each time that it answers, what its body says of that time: `tool` for each result of the client's tool, `approval` for each approval.
 /// Waits at the end of an answer until the gate is open.

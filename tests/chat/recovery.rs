@@ -12,7 +12,7 @@ use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
 use crate::damaged::{parked, sql};
-use crate::hooked::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
+use crate::hooks::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
 use crate::scripted::{Passing, Scripted, in_world, told};
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use forever::chat::{Entry, TurnState, TurnStatus};
 use forever::prelude::*;
 use serde_json::json;
 
-use crate::hooked::{Hooks, Place, ask, asked, killed, last, rest, says, shown, turn};
+use crate::hooks::{Hooks, Place, ask, asked, killed, last, rest, says, shown, turn};
 use crate::scripted::told;
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use forever_testkit::notes::Notes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::looped::{answered, outline, plain};
+use crate::agent_loop::{answered, outline, plain};
 
 /// Books a room of the house.
 #[derive(Deserialize, JsonSchema)]

@@ -2,12 +2,12 @@
 //!
 //! `FOREVER_MODEL_CASES` says how many sequences (of each kind), `FOREVER_MODEL_LENGTH` how long they are at most, `FOREVER_MODEL_SEED` which ones.
 #![allow(missing_docs, missing_debug_implementations, reason = "tests")]
-mod asked;
+mod driver;
 mod model;
 mod once;
 mod ops;
-mod puppet;
 mod real;
+mod requests;
 mod rows;
 
 use std::cell::{Cell, RefCell};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use forever::{FiberState, OpState};
 
-use crate::puppet::{Answer, MAX_RECOVERIES, Order};
+use crate::driver::{Answer, MAX_RECOVERIES, Order};
 
 /// How long a fiber may go on that is told to end, in milliseconds.
 pub(crate) const GRACE: i64 = 5_000;

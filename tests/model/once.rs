@@ -1,10 +1,10 @@
 //! Sequences that are to be gone through each time.
 use std::time::Duration;
 
-use crate::asked::{Asked, How, Named};
+use crate::driver::{Answer, Order};
 use crate::model::Process;
-use crate::puppet::{Answer, Order};
 use crate::real::Pair;
+use crate::requests::{Asked, How, Named};
 
 fn agree(all: Vec<Asked>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -2,9 +2,9 @@
 use forever::FiberState;
 use proptest::prelude::*;
 
-use crate::asked::{Asked, How, Named};
+use crate::driver::{Answer, Order};
 use crate::model::{Fiber, Model, Process};
-use crate::puppet::{Answer, Order};
+use crate::requests::{Asked, How, Named};
 
 /// The most fibers that there are at a time: what may become of them if the process dies is gone through whole.
 const MOST: usize = 6;

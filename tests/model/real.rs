@@ -11,10 +11,10 @@ use forever::{
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use crate::asked::{Asked, How, Named, Said};
+use crate::driver::{Answer, Hall, Held, Keeper, Order, Told, guest, puppet};
 use crate::model::{Fiber, Model, Process, Task};
 use crate::ops::{self, Numbers, Op};
-use crate::puppet::{Answer, Hall, Held, Keeper, Order, Told, guest, puppet};
+use crate::requests::{Asked, How, Named, Said};
 use crate::rows::{Database, Ids, Rows, differences, of_model, of_status};
 
 /// The model, and a real database with a process that may be open.

@@ -15,5 +15,5 @@ const VERSION: u32 = 10;
 
 /// Where the databases are kept.
 fn databases() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/old/databases")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/compat/databases")
 }

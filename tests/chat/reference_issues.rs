@@ -7,7 +7,7 @@ use forever::chat::{Entry, RecoveryKind, RecoveryPolicy, ToolAnswer, TurnState};
 use forever::prelude::*;
 use serde_json::json;
 
-use crate::hooked::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
+use crate::hooks::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
 use crate::scripted::told;
 
 fn texts(messages: &[UiMessage]) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! What somebody asks of a runtime, and what it does to the [`Model`].
 use forever::{ErrorKind, FiberState, OpState};
 
+use crate::driver::Order;
 use crate::model::{Act, Fiber, GRACE, Model, Place, Process, Run, Task, ms};
-use crate::puppet::Order;
 
 /// One thing that is asked for, with everything chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
