@@ -118,3 +118,23 @@ fn the_audit_finds_a_charge_that_was_made_twice() {
     assert!(duplicates > 0 && (repeated, lost) == (0, 0), "{text}");
     assert!(text.contains(" was charged 2 times, under "), "{text}");
 }
+
+#[test]
+fn wrong_arguments_are_explained() {
+    let cases: [(&[&str], &str); 5] = [
+        (&["--minutes", "-1"], "error: `--minutes -1`: expected a number from 0 to 10000"),
+        (&["--deaths", "many"], "error: `--deaths many`: expected a number"),
+        (&["--break", "everything"], "error: `--break everything`: expected bank, fiber or snapshot"),
+        (&["--faults-only", "all"], "error: `--faults-only all`: expected eio-read, eio-write, enospc, short, torn, fsync, open or lock"),
+        (&["now"], "error: unknown argument `now`"),
+    ];
+    for (arguments, message) in cases {
+        let Ran { status, text, errors } = run(arguments);
+        assert_eq!((status.code(), text.as_str()), (Some(2), ""), "{arguments:?}");
+        assert_eq!(errors.lines().next(), Some(message));
+        assert!(errors.contains("usage: chaos"), "{errors}");
+    }
+    let Ran { status, text, .. } = run(&["--help"]);
+    assert_eq!(status.code(), Some(0));
+    assert!(text.contains("usage: chaos"), "{text}");
+}
