@@ -2,11 +2,11 @@
 #![no_main]
 #![allow(dead_code, reason = "these files are of the tests")]
 
-#[path = "../../tests/compat/damage/mod.rs"]
+#[path = "../../tests/old/damage/mod.rs"]
 mod damage;
-#[path = "../../tests/compat/desk.rs"]
+#[path = "../../tests/old/desk.rs"]
 mod desk;
-#[path = "../../tests/compat/programs/mod.rs"]
+#[path = "../../tests/old/programs/mod.rs"]
 mod programs;
 
 use std::sync::OnceLock;

@@ -63,7 +63,7 @@ fn every_function_that_is_written_gives_a_list_of_items() {
 
 #[test]
 fn no_exchange_of_pieces_between_functions_makes_the_macro_panic() {
-    let mut functions = functions_of(&["../examples", "../tests/it/language", "../tests/ops", "../tests/compat/programs"]);
+    let mut functions = functions_of(&["../examples", "../tests/it/language", "../tests/ops", "../tests/old/programs"]);
     let mut spare: Vec<TokenTree> = Vec::new();
     functions.iter().for_each(|function| flat(function, &mut spare));
     // Keeps only the fibers: other functions are refused for their head.

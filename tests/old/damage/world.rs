@@ -48,7 +48,7 @@ fn whole() -> &'static [u8] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
         for suffix in ["", "-wal"] {
-            let name = format!("tests/compat/databases/4.db{suffix}");
+            let name = format!("tests/old/databases/4.db{suffix}");
             std::fs::copy(repository().join(name), format!("{}{suffix}", path.display())).unwrap();
         }
         careless(&path).query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).unwrap();
@@ -59,7 +59,7 @@ fn whole() -> &'static [u8] {
 /// The folder of this repository, of which the fuzz targets are a crate of their own.
 fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().find(|folder| folder.join("tests/compat").is_dir()).expect("the crate is in the repository").to_owned()
+    here.ancestors().find(|folder| folder.join("tests/old").is_dir()).expect("the crate is in the repository").to_owned()
 }
 
 /// What comes of the database as it is.
@@ -603,10 +603,10 @@ fn catch_panics() {
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             let place = info.location().map_or_else(String::new, ToString::to_string);
-            if !place.contains("tests/compat/") {
+            if !place.contains("tests/old/") {
                 PANICS.lock().unwrap().push(info.to_string());
             }
-            if !place.contains("tests/compat/programs") {
+            if !place.contains("tests/old/programs") {
                 usual(info);
             }
         }));

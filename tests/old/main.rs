@@ -1,6 +1,7 @@
 //! Databases of every version of the schema, as killed processes have left them: the code of now opens and finishes them.
 //!
-//! How one is added stands in docs/guide/src/reference/format.md.
+//! How one is added stands in docs/guide/src/reference/format.md. This crate and its folder keep their name: a transaction that a database
+//! holds between two steps is found by where it is called, by file and by the names of its types.
 mod after;
 mod damage;
 mod desk;
@@ -15,5 +16,5 @@ const VERSION: u32 = 10;
 
 /// Where the databases are kept.
 fn databases() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/compat/databases")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/old/databases")
 }
