@@ -3,15 +3,23 @@
 // As in the crate that these files are of.
 #![allow(dead_code, unused_imports, clippy::all, clippy::pedantic)]
 
+// Where no compiler listens, it says so.
+extern crate proc_macro;
+
 /// The passes, which know each other as modules of the crate's root.
 #[path = "../../forever-macros/src"]
 mod macros {
+    pub(crate) mod attributes;
     pub(crate) mod check;
     pub(crate) mod cut;
     pub(crate) mod emit;
     pub(crate) mod expand;
+    pub(crate) mod fact;
     pub(crate) mod fallback;
     pub(crate) mod flow;
+    pub(crate) mod held;
+    pub(crate) mod ids;
+    pub(crate) mod kept;
     pub(crate) mod lower;
     pub(crate) mod messages;
     pub(crate) mod names;
@@ -19,11 +27,16 @@ mod macros {
     pub(crate) mod pattern;
     pub(crate) mod place;
     pub(crate) mod plan;
+    pub(crate) mod remainder;
     pub(crate) mod report;
     pub(crate) mod scan;
+    pub(crate) mod sealed;
     pub(crate) mod signature;
+    pub(crate) mod source;
     pub(crate) mod text;
+    pub(crate) mod texts;
     pub(crate) mod tree;
+    pub(crate) mod values;
 
     #[path = "tests/dice.rs"]
     pub(crate) mod dice;
@@ -35,7 +48,10 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use macros::dice::{Dice, changed, flat};
-use macros::{check, cut, emit, expand, fallback, flow, lower, messages, names, options, pattern, place, plan, report, scan, signature, text, tree, written};
+use macros::{
+    attributes, check, cut, emit, expand, fact, fallback, flow, held, ids, kept, lower, messages, names, options, pattern, place, plan,
+    remainder, report, scan, sealed, signature, source, text, texts, tree, values, written,
+};
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
