@@ -42,7 +42,7 @@ use forever::prelude::*;
 use forever::{Agent, BoxError, Builder, Op};
 use serde_json::{Value, json};
 
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 use forever_testkit::prng::Prng;
 use forever_testkit::process::{Process, this_program};
 use talkative_model::talkative;
@@ -211,13 +211,7 @@ fn main() -> ExitCode {
         Some(dir) => work(&dir),
         None => watch(kills, seed),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done.map(|()| true))
 }
 
 // A test kills it at every write.

@@ -41,7 +41,7 @@ use forever::prelude::*;
 use forever::{Clock, FiberState, SystemClock};
 use serde::{Deserialize, Serialize};
 
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 use worker::{Worker, say};
 
 const USAGE: &str = "\
@@ -188,7 +188,7 @@ fn main() -> ExitCode {
         Some((dir, day)) => work(&dir, day),
         None => days(),
     };
-    worker::exit_code(done)
+    exit_code(done.map(|()| true))
 }
 
 // A test kills it at every write.

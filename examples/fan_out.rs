@@ -41,7 +41,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use forever::prelude::*;
 
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 use forever_testkit::prng::Prng;
 use worker::{Worker, say};
 
@@ -204,7 +204,7 @@ fn main() -> ExitCode {
         Some((dir, enough)) => work(&dir, enough),
         None => run(kills, seed),
     };
-    worker::exit_code(done)
+    exit_code(done.map(|()| true))
 }
 
 // A test kills it at every write.

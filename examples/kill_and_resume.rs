@@ -49,7 +49,7 @@ use std::process::ExitCode;
 use forever::prelude::*;
 use forever::{ErrorKind, Forever};
 
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 use work::{Desk, Order, Report, Way};
 
 const USAGE: &str = "\
@@ -165,14 +165,7 @@ fn main() -> ExitCode {
         Some(dir) => worker(&dir, steps, seed, hold_after).map(|()| true),
         None => killer::run(kills, steps, seed),
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done)
 }
 
 // A test kills it at every write.

@@ -54,7 +54,7 @@ use forever::prelude::*;
 use forever::{OpState, Resolution};
 
 use bank::{Bank, Order, Policy, Receipt};
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 
 const USAGE: &str = "\
 Charges for orders in a process that is killed around its charges.
@@ -194,14 +194,7 @@ fn main() -> ExitCode {
         Some((dir, url)) => work(&dir, &url, orders).map(|()| true),
         None => business_day::run(orders, kills, seed, forgetful),
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done)
 }
 
 // A test kills it at every write.

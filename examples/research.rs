@@ -59,7 +59,7 @@ use async_openai::types::chat::{
 use forever::prelude::*;
 use forever::{FiberState, Forever, Retry};
 
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 use openai::{Endpoint, Message, Model, Reply, ToolCall};
 
 const USAGE: &str = "\
@@ -201,13 +201,8 @@ async fn main() -> ExitCode {
     let crash_after = args.value("--crash-after", "a number from 1", |steps| *steps > 0);
     args.finish();
     let db = db.unwrap_or_else(|| std::env::temp_dir().join("forever-research.db"));
-    match if alone { serve().await } else { ask(question, db, crash_after).await } {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let done = if alone { serve().await } else { ask(question, db, crash_after).await };
+    exit_code(done.map(|()| true))
 }
 
 // A test kills it at every write.

@@ -41,7 +41,7 @@ use forever::prelude::*;
 use forever::{Agent, AgentHandle, BoxError, Due, Schedule};
 use tokio::sync::Notify;
 
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 use worker::{Worker, say};
 
 const USAGE: &str = "\
@@ -141,7 +141,7 @@ fn main() -> ExitCode {
         Some((dir, number)) => work(&dir, number),
         None => program(),
     };
-    worker::exit_code(done)
+    exit_code(done.map(|()| true))
 }
 
 // A test kills it at every write.

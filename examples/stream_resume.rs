@@ -42,7 +42,7 @@ use forever::prelude::*;
 use rusqlite::{Connection, OpenFlags};
 use tokio::time::{sleep, timeout};
 
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 use forever_testkit::prng::Prng;
 use forever_testkit::process::Process;
 use streaming_model::{Client, Model};
@@ -151,13 +151,7 @@ fn main() -> ExitCode {
         Some((dir, url)) => work(&dir, &url),
         None => stream(kills, seed),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done.map(|()| true))
 }
 
 // A test kills it at every write.

@@ -1,6 +1,5 @@
 //! The program as a second process, which is killed.
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use forever_testkit::args::Args;
 use forever_testkit::process::{Process, this_program};
@@ -67,14 +66,4 @@ impl Worker {
 /// In a worker: prints a line.
 pub(crate) fn say(line: &str) {
     println!("{line}");
-}
-
-pub(crate) fn exit_code(done: anyhow::Result<()>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
 }

@@ -73,7 +73,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use forever::{Clock, SystemClock};
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 
 use audit::{Counts, Fault, Findings};
 use faults::{FaultCounts, FaultKind, Injector};
@@ -302,14 +302,7 @@ fn main() -> ExitCode {
         None if faults => run_with_faults(until, seed, &place, sabotage, only),
         None => run(until, seed, &place, sabotage, None),
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done)
 }
 
 // A test kills it at every write.

@@ -61,7 +61,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use forever_testkit::args::Args;
+use forever_testkit::args::{Args, exit_code};
 
 use adversary::Plan;
 use worker::Orders;
@@ -109,12 +109,5 @@ fn main() -> ExitCode {
             adversary::run(&Plan { workers, until, seed, lease, crashes, partitions, history, url, keep })
         }
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done)
 }

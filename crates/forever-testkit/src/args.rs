@@ -1,6 +1,7 @@
 //! Command lines of programs: `--name value` and `--name`, with an error for each
 //! wrong one.
-use std::process::exit;
+use std::fmt::Display;
+use std::process::{ExitCode, exit};
 use std::str::FromStr;
 
 /// Arguments that are not read yet.
@@ -51,5 +52,17 @@ impl Args {
     fn wrong(&self, why: &str) -> ! {
         eprintln!("error: {why}\n\n{}", self.usage);
         exit(2);
+    }
+}
+
+/// The exit code of a program that has done its work, well or not; an error is printed.
+pub fn exit_code(done: Result<bool, impl Display>) -> ExitCode {
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

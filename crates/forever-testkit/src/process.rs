@@ -224,7 +224,7 @@ impl Process {
         self.child.wait()
     }
 
-    /// A process whose output nobody takes waits for that.
+    /// A process whose output is not read waits for that.
     fn read_to_end(&mut self) -> io::Result<()> {
         if let Some(output) = &mut self.output {
             io::copy(output, &mut io::sink())?;
