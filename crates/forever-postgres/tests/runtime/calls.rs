@@ -8,6 +8,7 @@ use forever::prelude::*;
 use forever::{Agent, AgentHandle, BoxError, EndedFiber, Error, ErrorKind, Pushed};
 use forever_postgres::PostgresStore;
 use tokio::sync::Semaphore;
+use tokio_postgres::NoTls;
 
 use crate::{SOON, cluster, store, until};
 
@@ -109,10 +110,13 @@ async fn open_over(store: PostgresStore, worker: char, world: &World) -> Forever
 
 /// Two workers, of which the first has agent `ada` in memory.
 async fn two(world: &World) -> Option<(Forever, Forever, forever::Awake<Counter>)> {
-    let (url, schema) = (cluster::url()?, cluster::schema());
-    let (a, b) = (open(&url, &schema, 'a', world).await, open(&url, &schema, 'b', world).await);
+    Some(two_of(&cluster::url()?, &cluster::schema(), world).await)
+}
+
+async fn two_of(url: &str, schema: &str, world: &World) -> (Forever, Forever, forever::Awake<Counter>) {
+    let (a, b) = (open(url, schema, 'a', world).await, open(url, schema, 'b', world).await);
     let awake = a.agent::<Counter>("ada").wake().await.unwrap();
-    Some((a, b, awake))
+    (a, b, awake)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,8 +239,8 @@ async fn call_whose_agent_cannot_be_woken_here_after_the_death_of_its_worker_fai
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_that_is_late_or_whose_caller_is_gone_never_begins() {
-    let world = World::new();
-    let Some((a, b, _awake)) = two(&world).await else { return };
+    let (Some(url), schema, world) = (cluster::url(), cluster::schema(), World::new()) else { return };
+    let (a, b, _awake) = two_of(&url, &schema, &world).await;
     let by_a = a.agent::<Counter>("ada");
     let first = tokio::spawn(by_a.call::<char>("wait", ()).within(SOON).into_future());
     until("the agent is busy", async || world.begun() == ['a']).await;
@@ -247,6 +251,11 @@ async fn call_that_is_late_or_whose_caller_is_gone_never_begins() {
         let unheard = tokio::time::timeout(dropped, handle.call::<char>("wait", ()).within(SOON).into_future()).await;
         assert!(unheard.is_err());
     }
+    // A caller that is dropped does not wait until its request is withdrawn.
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let requests = format!("SELECT 1 FROM \"{schema}\".agent_requests");
+    until("all are withdrawn", async || client.query(&requests, &[]).await.unwrap().is_empty()).await;
     // The first one ends; those would begin now.
     world.permits.add_permits(10);
     assert_eq!(in_time("it ends", first).await.unwrap().unwrap(), 'a');
