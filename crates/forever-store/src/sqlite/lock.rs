@@ -165,7 +165,8 @@ impl DatabaseFile {
                 "it has several names (hard links), and SQLite would keep a log beside each: remove all but one, whose `-wal` is kept";
             return Err(refused(ErrorKind::Store, why.into()));
         }
-        if is_mounted_by_itself(&path) {
+        let on_mount = OnMount::of(&path);
+        if on_mount.by_itself {
             let why = "the file is mounted by itself, and SQLite's log beside it would not be: mount its folder";
             return Err(refused(ErrorKind::Store, why.into()));
         }
@@ -177,11 +178,12 @@ impl DatabaseFile {
         let Some(entry) = table.files.get_mut(&id) else {
             return Err(refused(ErrorKind::Store, "it was replaced while it was opened".into()));
         };
-        let is_locked = match lock_itself(&entry.file, &path) {
-            Ok(is_locked) => is_locked,
+        let is_locked = on_mount.has_own_locks;
+        match if is_locked { entry.file.try_lock() } else { Ok(()) } {
+            Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(refused(ErrorKind::Busy, owner(&lock_path(&path)))),
             Err(TryLockError::Error(e)) => return Err(refused(ErrorKind::Store, "it cannot be locked".into()).with_source(e)),
-        };
+        }
         let ownership = Arc::new(Ownership::default());
         entry.owner = Arc::downgrade(&ownership);
         let taken = DatabaseFile { given: given.to_owned(), path, id, file: Arc::clone(&entry.file), ownership, is_locked };
@@ -228,32 +230,28 @@ impl Drop for DatabaseFile {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn is_mounted_by_itself(path: &Path) -> bool {
-    super::mounts::Mount::of(path).is_some_and(|mount| mount.is_of_one_file(path))
+/// What the mount of a file says about it.
+struct OnMount {
+    /// The file itself is mounted, and not its folder.
+    by_itself: bool,
+    /// A lock on the file does not interfere with SQLite's own.
+    has_own_locks: bool,
 }
 
-#[cfg(not(target_os = "linux"))]
-fn is_mounted_by_itself(_: &Path) -> bool {
-    false
-}
-
-/// Locks a database file where that lock does not interfere with SQLite's own; returns whether it
-/// did.
-#[cfg(target_os = "linux")]
-fn lock_itself(file: &File, path: &Path) -> Result<bool, TryLockError> {
-    let apart = super::mounts::Mount::of(path).is_none_or(|mount| mount.has_own_locks());
-    if apart {
-        file.try_lock()?;
+impl OnMount {
+    #[cfg(target_os = "linux")]
+    fn of(path: &Path) -> Self {
+        let mount = super::mounts::Mount::of(path);
+        let by_itself = mount.as_ref().is_some_and(|mount| mount.is_of_one_file(path));
+        OnMount { by_itself, has_own_locks: mount.is_none_or(|mount| mount.has_own_locks()) }
     }
-    Ok(apart)
-}
 
-/// BSD has one kind of lock, however it is taken, and Windows lets no other handle read a locked
-/// range.
-#[cfg(not(target_os = "linux"))]
-fn lock_itself(_: &File, _: &Path) -> Result<bool, TryLockError> {
-    Ok(false)
+    /// BSD has one kind of lock, however it is taken, and Windows lets no other handle read a
+    /// locked range.
+    #[cfg(not(target_os = "linux"))]
+    fn of(_: &Path) -> Self {
+        OnMount { by_itself: false, has_own_locks: false }
+    }
 }
 
 /// Creates an empty file; for a symbolic link that leads to no file, at its target.

@@ -3,7 +3,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::lock::{self, DatabaseFile};
 use super::pace::BUSY_TIMEOUT;
@@ -80,11 +80,14 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Refuses a file that is not a database of this library, and changes nothing.
-pub(crate) fn check(file: &DatabaseFile) -> Result<()> {
+///
+/// Gives the connection that it has read the write-ahead log with, if it had to. The first
+/// connection of a process reads the log to its end; others use what it has found while it is open.
+pub(crate) fn check(file: &DatabaseFile) -> Result<Option<Connection>> {
     readable(file.path(), || check_once(file))
 }
 
-fn check_once(file: &DatabaseFile) -> Result<()> {
+fn check_once(file: &DatabaseFile) -> Result<Option<Connection>> {
     let real = file.path();
     let refused = |kind, why: String| Error::new(kind, format!("failed to open database `{}`: {why}", file.given().display()));
     let header = file.header().map_err(|e| refused(ErrorKind::Store, "it cannot be read".into()).with_source(e))?;
@@ -98,7 +101,7 @@ fn check_once(file: &DatabaseFile) -> Result<()> {
             );
             return Err(refused(ErrorKind::Format, why));
         }
-        return Ok(());
+        return Ok(None);
     }
     if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
         return Err(refused(ErrorKind::Format, "it is not an SQLite database".into()));
@@ -106,21 +109,21 @@ fn check_once(file: &DatabaseFile) -> Result<()> {
     // The places of the two numbers are fixed by SQLite's file format, section 1.3.
     let (version, application) = (number(&header, 60), number(&header, 68));
     if application != 0 {
-        return fits(application, version).map_err(|why| refused(ErrorKind::Format, why));
+        return fits(application, version).map(|()| None).map_err(|why| refused(ErrorKind::Format, why));
     }
     // The database of another program, or one of ours whose first page is still in the log alone.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let foreign = Connection::open_with_flags(real, flags).and_then(|conn| {
         conn.busy_timeout(BUSY_TIMEOUT)?;
         leave_log(&conn, true)?;
-        is_ours(&conn)
+        Ok((is_ours(&conn)?, conn))
     });
     match foreign {
         // Its process was killed while it created the database, so it had the lock. A read-only
         // connection cannot roll back the unfinished transaction; the writer can, and checks again.
-        Err(e) if is_half_done(&e) && lock::lock_path(real).exists() => Ok(()),
+        Err(e) if is_half_done(&e) && lock::lock_path(real).exists() => Ok(None),
         Err(e) => Err(refused(kind_of(&e), "it cannot be read".into()).with_source(e)),
-        Ok(ours) => ours.map_err(|why| refused(ErrorKind::Format, why)),
+        Ok((ours, conn)) => ours.map(|()| Some(conn)).map_err(|why| refused(ErrorKind::Format, why)),
     }
 }
 
@@ -187,9 +190,6 @@ fn writer_once(path: &Path, durability: Durability, dies: bool) -> Result<Connec
     set(&conn, "checkpoint_fullfsync", strong).map_err(sqlite)?.map_err(|why| failed(&why))?;
     set(&conn, "journal_size_limit", LOG_LIMIT).map_err(sqlite)?.map_err(|why| failed(&why))?;
     prepare(&mut conn).map_err(sqlite)?;
-    // A file that cannot be opened for writing at this moment is opened for reading by SQLite. It
-    // reports that at the first write only, also if the file could be written by then.
-    conn.execute_batch("BEGIN IMMEDIATE; ROLLBACK").map_err(sqlite)?;
     if new {
         sync_folder(path).map_err(|e| failed("its folder cannot be synced").with_source(e))?;
     }
@@ -204,6 +204,8 @@ pub(crate) fn reader(path: &Path) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_timeout(BUSY_TIMEOUT).map_err(sqlite)?;
     keep_statements(&conn).map_err(sqlite)?;
+    // Parses the schema now, beside what the writer does, and not when the first caller waits.
+    conn.prepare("SELECT 1 FROM fibers").map(drop).map_err(sqlite)?;
     Ok(conn)
 }
 
@@ -215,9 +217,9 @@ pub(crate) fn copier(path: &Path, durability: Durability) -> Result<Connection> 
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     // The writer's connection is closed last, and tidies up.
     leave_log(&conn, true).map_err(sqlite)?;
-    let set = |pragma, value| conn.pragma_update(None, pragma, value).map_err(sqlite);
-    set("synchronous", durability.level())?;
-    set("checkpoint_fullfsync", i64::from(durability == Durability::Power))?;
+    // `synchronous` stays `FULL`, as it is by default: a copy syncs the same at `NORMAL`, and to set
+    // it would parse the schema.
+    conn.pragma_update(None, "checkpoint_fullfsync", i64::from(durability == Durability::Power)).map_err(sqlite)?;
     // The first read opens the log. This one reads no table of the schema.
     conn.pragma_query_value(None, "user_version", |_| Ok(())).map_err(sqlite)?;
     Ok(conn)
@@ -254,11 +256,15 @@ fn keep_statements(conn: &Connection) -> rusqlite::Result<()> {
 
 fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     keep_statements(conn)?;
-    conn.pragma_update(None, "foreign_keys", true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     conn.pragma_update(None, "temp_store", "memory")?;
     let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
     schema::migrate(conn, version)?;
-    streams::open(conn)?;
+    // A file that cannot be opened for writing at this moment is opened for reading by SQLite. It
+    // reports that at the first write only, also if the file could be written by then.
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    streams::open(&transaction)?;
+    transaction.commit()?;
     guard::install(conn)
 }
 
@@ -338,6 +344,10 @@ mod tests {
             assert_eq!(read("user_version"), i64::from(schema::version()));
             let mode: String = conn.pragma_query_value(None, "journal_mode", |r| r.get(0)).unwrap();
             assert_eq!(mode, "wal");
+            let copier = copier(&folder.path().join("a.db"), durability).unwrap();
+            let read = |pragma| copier.pragma_query_value(None, pragma, |r| r.get::<_, i64>(0)).unwrap();
+            assert_eq!(read("synchronous"), 2, "by default");
+            assert_eq!(read("checkpoint_fullfsync"), i64::from(level == 2));
         }
     }
 

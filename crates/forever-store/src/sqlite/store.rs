@@ -115,25 +115,33 @@ impl Sqlite {
     /// Opens the file at `path`, with a witness of its commits.
     #[doc(hidden)]
     pub async fn open_seen(path: &Path, durability: Durability, wait: Duration, seen_by: SeenBy) -> Result<Self> {
-        let lock = Arc::new(take_lock(path, wait).await?);
+        let (lock, checked) = take_lock(path, wait).await?;
+        let lock = Arc::new(lock);
         let (of_writer, of_reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let (ownership, of_store) = (Ownership::of(&lock), Arc::downgrade(&lock));
         let (witness, seen) = (seen_by.clone(), seen_by.is_some());
         // While a commit syncs, callers gather, and to answer them would delay the next sync.
         // Without syncs it makes no difference.
         let answers_on = if durability == Durability::Power { threads_of_runtime() } else { None };
+        let (ready, writer_is_ready) = std::sync::mpsc::channel();
         let writer = Worker::start("forever-writer", seen_by, move || {
             let mut conn = open::writer(lock.path(), durability, seen)?;
+            drop(checked);
+            let _ = ready.send(());
             // A witness needs the log copied at the same commits each time.
             let beside = if seen { None } else { Some(open::copier(lock.path(), durability)?) };
             let log = Some(log::Log::watch(&mut conn, durability, beside)?);
             lock.watch()?;
             Ok(Held { log, conn, kept: of_writer, answers_on })
         })?;
+        let reader = Worker::start("forever-reader", witness, move || {
+            // Its error is that of the writer.
+            writer_is_ready.recv().map_err(|_| Error::closed())?;
+            Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader, answers_on: None })
+        })?;
         let writer = opened(writer).await?;
         let writer = if durability == Durability::Process { writer.with_inline_jobs() } else { writer };
-        let open = move || Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader, answers_on: None });
-        let reader = Some(opened(Worker::start("forever-reader", witness, open)?).await?);
+        let reader = Some(opened(reader).await?);
         Ok(Sqlite { reader, writer, ready: OnceLock::new(), lock: of_store, is_in_memory: false, ownership, lengths: Lengths::default() })
     }
 
@@ -248,11 +256,12 @@ pub(super) async fn opened((worker, opened): (Worker, Opened)) -> Result<Worker>
     Ok(worker)
 }
 
-async fn take_lock(path: &Path, wait: Duration) -> Result<lock::Lock> {
+/// Takes the lock of a file that is one of ours, with what [`open::check`] gives.
+async fn take_lock(path: &Path, wait: Duration) -> Result<(lock::Lock, Option<Connection>)> {
     let take = || {
         let file = lock::DatabaseFile::open(path)?;
-        open::check(&file)?;
-        lock::Lock::take(file)
+        let checked = open::check(&file)?;
+        Ok((lock::Lock::take(file)?, checked))
     };
     let first = take();
     if wait.is_zero() || !first.as_ref().is_err_and(Error::is_busy) {

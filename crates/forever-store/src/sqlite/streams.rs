@@ -52,20 +52,20 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }
 
-/// Lists the rows of the tail that are not copied yet, and finds the next free number.
+/// Lists the rows of the tail that are not copied yet, and finds the next free number, in a
+/// transaction that may write.
 pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
-    let damaged: bool = conn.query_row("SELECT EXISTS (SELECT 1 FROM stream_tail WHERE seq >= 1 << 62)", (), |r| r.get(0))?;
+    let found = "SELECT EXISTS (SELECT 1 FROM stream_tail), EXISTS (SELECT 1 FROM stream_tail WHERE seq >= 1 << 62)";
+    let (filled, damaged): (bool, bool) = conn.query_row(found, (), |r| Ok((r.get(0)?, r.get(1)?)))?;
     if damaged {
         // After the greatest number SQLite would choose any free one, not the next.
         conn.execute_batch(
-            "BEGIN IMMEDIATE;
-             CREATE TEMP TABLE numbered AS
+            "CREATE TEMP TABLE numbered AS
              SELECT * FROM stream_tail WHERE stream IN (SELECT stream FROM stream_tail WHERE seq >= 1 << 62) ORDER BY stream, first;
              DELETE FROM stream_tail WHERE stream IN (SELECT stream FROM numbered);
              INSERT INTO stream_tail (stream, first, count, data, stored_ms)
              SELECT stream, first, count, data, stored_ms FROM numbered ORDER BY rowid;
-             DROP TABLE numbered;
-             COMMIT;",
+             DROP TABLE numbered;",
         )?;
     }
     conn.execute_batch(
@@ -78,11 +78,6 @@ pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
              PRIMARY KEY (stream, seq)
          ) STRICT, WITHOUT ROWID;
          CREATE INDEX temp.stream_tail_open_seq ON stream_tail_open (seq, stream);
-         INSERT INTO stream_tail_open (stream, seq, behind, bytes)
-         SELECT stream, seq,
-                CASE WHEN first BETWEEN 0 AND 1 << 60 AND count BETWEEN 0 AND 1 << 60 THEN first + count ELSE -1 END,
-                sum(length(CAST(data AS BLOB))) OVER (PARTITION BY stream ORDER BY seq)
-         FROM stream_tail_left;
          -- Deleted with its turn or its fiber, too.
          CREATE TEMP TRIGGER stream_deleted AFTER DELETE ON main.streams
          BEGIN DELETE FROM stream_tail_open WHERE stream = OLD.seq; END;
@@ -92,7 +87,17 @@ pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
          SELECT 1 + max(coalesce((SELECT max(seq) FROM streams WHERE seq < 1 << 62), 0),
                         coalesce((SELECT max(stream) FROM stream_tail WHERE stream < 1 << 62), 0),
                         coalesce((SELECT max(stream) FROM stream_chunks WHERE stream < 1 << 62), 0));",
-    )
+    )?;
+    if filled {
+        conn.execute_batch(
+            "INSERT INTO stream_tail_open (stream, seq, behind, bytes)
+             SELECT stream, seq,
+                    CASE WHEN first BETWEEN 0 AND 1 << 60 AND count BETWEEN 0 AND 1 << 60 THEN first + count ELSE -1 END,
+                    sum(length(CAST(data AS BLOB))) OVER (PARTITION BY stream ORDER BY seq)
+             FROM stream_tail_left;",
+        )?;
+    }
+    Ok(())
 }
 
 fn found(conn: &Connection, sql: &str, by: impl rusqlite::Params) -> rusqlite::Result<Option<StreamSeq>> {
