@@ -5,8 +5,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use forever::BoxError;
+use forever::agent::{Agent, AgentHandle, EndedFiber, RecoveredFiber, RecoveryAction};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, EndedFiber, RecoveredFiber, Recovery};
 
 struct Librarian {
     me: AgentHandle<Librarian>,
@@ -18,8 +19,8 @@ impl Agent for Librarian {
     type State = Vec<String>;
 
     /// A fiber that killed its process three times is not resumed a fourth time.
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
-        Ok(if fiber.deaths() < 3 { Recovery::Resume } else { Recovery::fail("it kills its process") })
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
+        Ok(if fiber.deaths() < 3 { RecoveryAction::Resume } else { RecoveryAction::fail("it kills its process") })
     }
 
     async fn on_fiber_completed(&self, fiber: &EndedFiber) -> Result<(), BoxError> {

@@ -36,10 +36,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
+use forever::agent::Agent;
 use forever::chat::message::UiMessage;
 use forever::chat::{AgentLoop, ChatAgent, Entry, RecoveryPolicy, Tool, Turn, UnknownCall};
+use forever::ops::Op;
 use forever::prelude::*;
-use forever::{Agent, BoxError, Builder, Op};
+use forever::{BoxError, Builder};
 use serde_json::{Value, json};
 
 use forever_testkit::args::{Args, exit_code};

@@ -37,8 +37,9 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
+use forever::fiber::FiberState;
 use forever::prelude::*;
-use forever::{Clock, FiberState, SystemClock};
+use forever::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 
 use forever_testkit::args::{Args, exit_code};
@@ -131,11 +132,11 @@ async fn work(dir: &Path, day: u32) -> anyhow::Result<()> {
         1 => show_waiting(&forever, 2).await?,
         2 => {
             forever.send("ada", "approval", &Approval { by: "Charles".into(), granted: true }).await?;
-            ensure!(forever.handle::<refund>("ada").wait().await? == Refund::Paid, "Ada's refund is approved");
+            ensure!(forever.fiber::<refund>("ada").wait().await? == Refund::Paid, "Ada's refund is approved");
             show_waiting(&forever, 1).await?;
         }
         _ => {
-            ensure!(forever.handle::<refund>("grace").wait().await? == Refund::Expired, "Grace's has no answer");
+            ensure!(forever.fiber::<refund>("grace").wait().await? == Refund::Expired, "Grace's has no answer");
             return Ok(forever.close().await?);
         }
     }

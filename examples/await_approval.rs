@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use forever::FiberState;
+use forever::fiber::FiberState;
 use forever::prelude::*;
 
 #[fiber]

@@ -9,10 +9,11 @@
 
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::Agent;
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, Entry, Turn};
 use forever::prelude::*;
-use forever::{Agent, BoxError};
 
 struct Counter;
 

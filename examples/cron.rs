@@ -9,8 +9,9 @@
 
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::{Agent, AgentHandle, Due};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, Due};
 
 struct Gardener {
     me: AgentHandle<Gardener>,

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forever::History;
+use forever::fiber::History;
 use forever::inspect::Inspector;
 use forever::prelude::*;
 use serde::{Deserialize, Serialize};

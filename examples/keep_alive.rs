@@ -32,8 +32,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::{Agent, AgentHandle, KeepAlive};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, KeepAlive};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 

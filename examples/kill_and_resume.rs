@@ -135,7 +135,7 @@ async fn worker(dir: &Path, steps: u32, seed: u64, hold_after: usize) -> anyhow:
 async fn stored_checkpoints(database: &Path) -> anyhow::Result<u64> {
     // No fiber is registered here, so nothing runs.
     let forever = Forever::builder().sqlite(database).open().await?;
-    let checkpoints = match forever.by_key::<warehouse>(KEY).await {
+    let checkpoints = match forever.fiber_by_key::<warehouse>(KEY).await {
         Ok(handle) => handle.status().await?.checkpoints,
         Err(error) if error.kind() == ErrorKind::NotFound => 0, // killed before the fiber was accepted
         Err(error) => return Err(error.into()),
@@ -148,7 +148,7 @@ async fn stored_checkpoints(database: &Path) -> anyhow::Result<u64> {
 #[tokio::main(flavor = "current_thread")]
 async fn stored_result(database: &Path) -> anyhow::Result<Report> {
     let forever = Forever::builder().sqlite(database).open().await?;
-    let result = forever.by_key::<warehouse>(KEY).await?.wait().await?;
+    let result = forever.fiber_by_key::<warehouse>(KEY).await?.wait().await?;
     forever.close().await?;
     Ok(result)
 }

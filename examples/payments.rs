@@ -50,8 +50,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
-use forever::{OpState, Resolution};
 
 use bank::{Bank, Order, Policy, Receipt};
 use forever_testkit::args::{Args, exit_code};
@@ -121,8 +121,8 @@ async fn look_into(forever: &Forever, bank: &Bank, order: &Order) -> anyhow::Res
     for op in forever.ops(&order.id()).await? {
         if op.state == OpState::Started {
             let how = match bank.find(order.policy, &op.id).await? {
-                Some(receipt) => Resolution::completed(&receipt)?,
-                None => Resolution::NotExecuted,
+                Some(receipt) => OpResolution::completed(&receipt)?,
+                None => OpResolution::NotExecuted,
             };
             forever.resolve_op(&op.id, how).await?;
             resolved += 1;

@@ -56,8 +56,9 @@ use async_openai::types::chat::{
     ChatCompletionMessageToolCalls, ChatCompletionRequestAssistantMessageContent, ChatCompletionRequestSystemMessage,
     ChatCompletionRequestToolMessage, ChatCompletionRequestUserMessage,
 };
+use forever::Forever;
+use forever::fiber::{FiberState, Retry};
 use forever::prelude::*;
-use forever::{FiberState, Forever, Retry};
 
 use forever_testkit::args::{Args, exit_code};
 use openai::{Endpoint, Message, Model, Reply, ToolCall};

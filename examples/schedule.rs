@@ -37,8 +37,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::{Agent, AgentHandle, Due, Schedule};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, Due, Schedule};
 use tokio::sync::Notify;
 
 use forever_testkit::args::{Args, exit_code};

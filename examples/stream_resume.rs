@@ -37,7 +37,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use forever::Op;
+use forever::ops::Op;
 use forever::prelude::*;
 use rusqlite::{Connection, OpenFlags};
 use tokio::time::{sleep, timeout};
@@ -122,7 +122,7 @@ async fn stream(kills: u32, seed: u64) -> anyhow::Result<()> {
 
     // No fiber is registered here, so nothing runs.
     let forever = Forever::builder().sqlite(dir.path().join(DATABASE)).open().await?;
-    let text = forever.by_key::<ask>(QUESTION).await?.wait().await?;
+    let text = forever.fiber_by_key::<ask>(QUESTION).await?.wait().await?;
     forever.close().await?;
     println!("\n{QUESTION} {text}\n");
     ensure!(text == all.concat(), "the text is not whole");

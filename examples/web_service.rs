@@ -31,7 +31,7 @@ async fn create(State(forever): State<Forever>, Path(number): Path<String>) -> R
 }
 
 async fn show(State(forever): State<Forever>, Path(number): Path<String>) -> Result<Json<Value>, StatusCode> {
-    let order = forever.handle::<order>(&number).status().await.map_err(|_| StatusCode::NOT_FOUND)?;
+    let order = forever.fiber::<order>(&number).status().await.map_err(|_| StatusCode::NOT_FOUND)?;
     Ok(Json(json!({ "state": order.state.to_string(), "at": order.at, "reason": order.reason })))
 }
 

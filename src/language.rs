@@ -27,7 +27,7 @@
 /// # The head
 ///
 /// - `ctx: &FiberContext` may come first: the fiber's id, name and runtime.
-/// - Parameters of type [`Res<T>`](crate::Res) are *resources* (clients, connections, settings):
+/// - Parameters of type [`Res<T>`](crate::fiber::Res) are *resources* (clients, connections, settings):
 ///   the runtime provides them by type, and they are never persisted.
 /// - All others are *arguments*: owned values that serde can write and read, stored when the fiber
 ///   is spawned. Patterns are allowed.
@@ -86,7 +86,7 @@
 ///
 /// A `for` by value over a container or a range keeps the remaining items. Over a lazy iterator
 /// (one that calls a closure, waits or never ends) it does not compile
-/// ([`EagerIterator`](crate::EagerIterator)): collect its items first.
+/// ([`EagerIterator`](crate::fiber::EagerIterator)): collect its items first.
 ///
 /// ```
 /// # use forever::prelude::*;
@@ -114,7 +114,7 @@
 ///   their cause.
 /// - `source = false`: leaves the text of the function out of the program. It is recorded for the
 ///   inspector, with the lines of its cut points and locals; neither is part of the layout.
-/// - `migrate = path`: a function from an old [`Snapshot`](crate::Snapshot) to one that fits this code.
+/// - `migrate = path`: a function from an old [`Snapshot`](crate::fiber::Snapshot) to one that fits this code.
 /// - `crate = path`: path of this crate. Defaults to `::forever`.
 ///
 /// # Secrets
@@ -176,15 +176,15 @@ pub use forever_macros::fiber;
 /// use `?`, which leaves the fiber as in any function. Its value is the value of the step. When the
 /// body ends, a new snapshot replaces the last one, and a later run resumes after the step. If the
 /// process crashes before that, the body runs again, so its outside effects must tolerate a
-/// repetition: see [`Op::id`](crate::Op::id).
+/// repetition: see [`Op::id`](crate::ops::Op::id).
 ///
 /// - `"name"`: the step's name in snapshots. Defaults to the name of the variable that it
 ///   initialises, or of the function that it calls.
-/// - `retry =` [`Retry`](crate::Retry): retries after an error of the body (through `?`). The body
+/// - `retry =` [`Retry`](crate::fiber::Retry): retries after an error of the body (through `?`). The body
 ///   must not change the variables around it.
 /// - `timeout =` [`Duration`](std::time::Duration): maximum time of one attempt.
 /// - `catch`: the value is a `Result<T, StepError>`, after all attempts. See
-///   [`StepError`](crate::StepError) and below.
+///   [`StepError`](crate::fiber::StepError) and below.
 /// - `was = "old"`: the former name of the step, for older snapshots.
 /// - `effect`: the body must not run twice. Its start is stored before it runs, and its value with
 ///   the checkpoint, in the ledger of [`Forever::ops`](crate::Forever::ops); so serde must be able
@@ -192,12 +192,12 @@ pub use forever_macros::fiber;
 ///   must not change the variables around it.
 /// - `key =` any value that serde can write, for an `effect`: part of its id. If the same place is
 ///   reached with another key while the operation is not settled, the fiber is parked.
-/// - `on_unknown =` [`OnUnknown`](crate::OnUnknown), for an `effect`: policy for an operation in
+/// - `on_unknown =` [`OnUnknown`](crate::ops::OnUnknown), for an `effect`: policy for an operation in
 ///   doubt. It was started, but the process died, the `timeout` passed, or the body reported an
-///   unknown outcome ([`Op::unknown`](crate::Op::unknown)) before it had a value. Defaults to
+///   unknown outcome ([`Op::unknown`](crate::ops::Op::unknown)) before it had a value. Defaults to
 ///   `OnUnknown::Park`: the fiber is parked until a person calls
 ///   [`Forever::resolve_op`](crate::Forever::resolve_op).
-/// - `|op| body`: passes an [`&Op`](crate::Op) to the body, with the operation's id, its attempt,
+/// - `|op| body`: passes an [`&Op`](crate::ops::Op) to the body, with the operation's id, its attempt,
 ///   and its stash.
 ///
 /// ```
@@ -259,7 +259,7 @@ pub use forever_macros::fiber;
 ///
 /// The ledger records the error of an `effect` as without `catch`. With `OnUnknown::Fail`, an
 /// operation in doubt is an error too:
-/// [`StepError::is_op_unknown`](crate::StepError::is_op_unknown). A panic is not caught; it fails
+/// [`StepError::is_op_unknown`](crate::fiber::StepError::is_op_unknown). A panic is not caught; it fails
 /// the fiber.
 ///
 /// # Bodies that may be skipped or run again
@@ -329,13 +329,13 @@ pub use forever_macros::call;
 /// }
 /// ```
 ///
-/// The value is a [`FiberHandle`](crate::FiberHandle). It can be kept, sent, and awaited with
+/// The value is a [`FiberHandle`](crate::fiber::FiberHandle). It can be kept, sent, and awaited with
 /// [`wait!`].
 pub use forever_macros::spawn;
 
 /// Waits for a fiber.
 ///
-/// The value is `Ok` with its result, or a [`FiberError`](crate::FiberError) if it has none.
+/// The value is `Ok` with its result, or a [`FiberError`](crate::fiber::FiberError) if it has none.
 ///
 /// ```
 /// use forever::prelude::*;

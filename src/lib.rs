@@ -120,11 +120,13 @@ pub use forever_runtime::__private;
 ///
 /// The methods of chats, which are traits, are in it without their names.
 ///
-/// Names that a program is likely to define itself ([`Agent`], [`Connection`], [`Log`], [`Op`],
-/// [`Schedule`], ..) are not in it: two glob imports of the same name conflict. Import them by
-/// name, `use forever::{Agent, BoxError};`.
+/// Names that a program is likely to define itself ([`Agent`](agent::Agent), [`Log`](fiber::Log),
+/// [`Op`](ops::Op), ..) are not in it: two glob imports of the same name conflict. Import them by
+/// name: `use forever::agent::{Agent, AgentHandle};`.
 pub mod prelude {
+    pub use crate::Forever;
     pub use crate::chat::{ChatBuilder as _, ChatForever as _, ChatHandle as _};
-    pub use crate::{Backoff, FiberContext, FiberHandle, Forever, OnUnknown, Res, Retry, StepError};
-    pub use crate::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+    pub use crate::fiber::{Backoff, FiberContext, FiberHandle, Res, Retry, StepError};
+    pub use crate::language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+    pub use crate::ops::OnUnknown;
 }

@@ -138,7 +138,7 @@ fn place(number: u64) -> usize {
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn snapshot_bytes() -> usize {
     let stage = testing::Stage::new().resource(Probe::new(u64::MAX));
-    let played = stage.play(testing::From::Start(work(0, 10_000)), Some(1_000)).await;
+    let played = stage.run(testing::StartFrom::Start(work(0, 10_000)), Some(1_000)).await;
     played.snapshots.last().map_or(0, String::len)
 }
 

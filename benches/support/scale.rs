@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use forever::fiber::{History, Log};
 use forever::prelude::*;
-use forever::{Builder, Clock, History, Log, Retention, SystemClock};
+use forever::{Builder, Clock, Retention, SystemClock};
 use tokio::sync::{Semaphore, watch};
 
 use crate::child::{DATABASE, Probe, durability, payload, work};
@@ -129,7 +130,7 @@ async fn stand(gate: Res<Gate>, number: u64) -> anyhow::Result<u64> {
 }
 
 /// Starts a fiber for each number, some hundreds at a time, and keeps no handle.
-async fn start_all<F: forever::Fiber>(forever: &Forever, fibers: u64, fiber: impl Fn(u64) -> F) -> anyhow::Result<()> {
+async fn start_all<F: forever::fiber::Fiber>(forever: &Forever, fibers: u64, fiber: impl Fn(u64) -> F) -> anyhow::Result<()> {
     let places = Arc::new(Semaphore::new(500));
     for number in 0..fibers {
         let place = Arc::clone(&places).acquire_owned().await?;

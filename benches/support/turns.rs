@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use forever::agent::Agent;
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, Entry, StoredChunk, Turn};
 use forever::prelude::*;
-use forever::{Agent, BoxError, Forever};
+use forever::{BoxError, Forever};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 

@@ -4,9 +4,11 @@ use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use forever::BoxError;
+use forever::agent::Agent;
 use forever::chat::model::{Anthropic, OpenAiCompatible};
 use forever::chat::{AgentLoop, ChatAgent, RecoveryPolicy, Tool, Turn, UnknownCall};
-use forever::{Agent, BoxError, Op};
+use forever::ops::Op;
 use serde_json::{Value, json};
 
 use crate::survival;

@@ -5,9 +5,10 @@
 //! `error` (in the stream), `throw` (of the program), `tool` (of the page), `approval`.
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, Part, ToolState};
 use forever::chat::{ChatAgent, RecoveryPolicy, Turn};
-use forever::{Agent, AgentHandle, BoxError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

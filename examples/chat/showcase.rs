@@ -1,9 +1,10 @@
 //! Answers if no model is named: a script of real sentences, word by word.
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::Agent;
 use forever::chat::message::{Chunk, Part, ToolState};
 use forever::chat::{ChatAgent, RecoveryPolicy, Turn};
-use forever::{Agent, BoxError};
 use serde_json::{Value, json};
 
 use crate::survival;

@@ -3,7 +3,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use forever::{FiberState, Forever, OpState};
+use forever::Forever;
+use forever::fiber::FiberState;
+use forever::ops::OpState;
 use forever_testkit::prng::Prng;
 use forever_testkit::process::Process;
 use tokio::time::{sleep, timeout};
@@ -115,7 +117,7 @@ impl Ledger {
         let mut ledger = Ledger { receipts: Vec::new(), started: 0 };
         for fiber in forever.fibers().limit(1000).await?.fibers {
             ensure!(fiber.state == FiberState::Completed, "order `{}` is {}", fiber.id, fiber.state);
-            ledger.receipts.push(forever.find(&fiber.id).await?.wait().await?);
+            ledger.receipts.push(forever.find_fiber(&fiber.id).await?.wait().await?);
             ledger.started += forever.ops(&fiber.id).await?.iter().filter(|op| op.state == OpState::Started).count();
         }
         forever.close().await?;

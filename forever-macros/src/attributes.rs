@@ -7,7 +7,7 @@ use proc_macro2::Span;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ItemFn};
 
-use crate::messages as say;
+use crate::messages;
 use crate::report::Report;
 use crate::scan::block_has_cut;
 use crate::signature::Signature;
@@ -43,7 +43,7 @@ const TOOLS: &[&str] = &["clippy", "diagnostic", "miri", "rust_analyzer", "rustd
 /// Reports the attribute macros below `#[fiber]`, and removes them.
 pub(crate) fn below(signature: &mut Signature, report: &mut Report) {
     for attr in signature.attrs.iter().filter(|a| !is_kept(a)) {
-        report.over(attr.path(), say::attribute_below(&crate::text::compact(attr.path()), &signature.name.to_string()));
+        report.over(attr.path(), messages::attribute_below(&crate::text::compact(attr.path()), &signature.name.to_string()));
     }
     signature.attrs.retain(is_kept);
 }
@@ -61,7 +61,7 @@ pub(crate) fn above(function: &ItemFn, report: &mut Report) -> bool {
     let mut moved = Moved(false);
     moved.visit_block(&function.block);
     if moved.0 {
-        report.at(Span::call_site(), say::ATTRIBUTE_ABOVE);
+        report.at(Span::call_site(), messages::ATTRIBUTE_ABOVE);
     }
     moved.0
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::Item;
 
 use crate::cut::CutBody;
+use crate::hir::{Block, Body, Control, Stmt, StmtKind};
 use crate::ids::CutId;
-use crate::messages as say;
+use crate::messages;
 use crate::names::{Table, VarKind};
 use crate::plan::{Plan, Storage};
 use crate::report::Report;
 use crate::text::words;
-use crate::tree::{Block, Body, Control, Stmt, StmtKind};
 
 pub(crate) fn check(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
     explicit_names(body, report);
@@ -31,7 +31,7 @@ fn explicit_names(body: &Body, report: &mut Report) {
         if let Some(before) = seen.insert(&cut.base, pending)
             && !(pending && before)
         {
-            report.at(place, say::same_name(&cut.base));
+            report.at(place, messages::same_name(&cut.base));
         }
     }
 }
@@ -39,11 +39,11 @@ fn explicit_names(body: &Body, report: &mut Report) {
 /// Reports patterns that borrow exclusively and would be matched again: what they matched may have
 /// been changed through them.
 fn exclusive_borrows(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
-    for again in table.agains.iter().filter(|a| a.mutable && a.pattern) {
+    for again in table.reborrows.iter().filter(|a| a.mutable && a.pattern) {
         for &var in &again.makes {
             if let Some((cut, _)) = plan.needed.at_cut.iter().find(|(_, live)| live.contains(&var)) {
                 let ident = &table.var(var).ident;
-                report.at(ident.span(), say::exclusive(&ident.to_string(), &step_text(body, plan, *cut)));
+                report.at(ident.span(), messages::exclusive(&ident.to_string(), &step_text(body, plan, *cut)));
             }
         }
     }
@@ -57,10 +57,10 @@ fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
             let var = table.var(kept.var);
             let is_reference = matches!(var.ty, Some(syn::Type::Reference(_)));
             if var.borrowed_text && reported.insert(kept.var) {
-                report.at(var.ident.span(), say::borrowed_text(&var.ident.to_string(), &step_text(body, plan, cut)));
+                report.at(var.ident.span(), messages::borrowed_text(&var.ident.to_string(), &step_text(body, plan, cut)));
             }
             if is_reference && var.kind == VarKind::Value && var.texts.constants().is_none() && reported.insert(kept.var) {
-                report.at(var.ident.span(), say::reference(&var.ident.to_string(), &step_text(body, plan, cut)));
+                report.at(var.ident.span(), messages::reference(&var.ident.to_string(), &step_text(body, plan, cut)));
             }
         }
     }
@@ -69,7 +69,7 @@ fn references(body: &Body, table: &Table, plan: &Plan, report: &mut Report) {
 /// Reports closures that name a variable in a macro and are made again where the name means another
 /// variable.
 fn closures(table: &Table, plan: &Plan, report: &mut Report) {
-    for again in table.agains.iter().filter(|a| !a.in_macros.is_empty()) {
+    for again in table.reborrows.iter().filter(|a| !a.in_macros.is_empty()) {
         let is_made_at = |live: &crate::flow::Live| again.makes.iter().any(|var| live.contains(var));
         let points = plan.needed.at_point.iter().filter(|(_, live)| is_made_at(live)).map(|(point, _)| point);
         let mut hidden = points.flat_map(|point| table.hidden.get(point).into_iter().flatten());
@@ -77,7 +77,7 @@ fn closures(table: &Table, plan: &Plan, report: &mut Report) {
             && let Some(closure) = again.makes.first()
         {
             let name = |var| table.var(var).ident.to_string();
-            report.at(table.var(*closure).ident.span(), say::closure_of_a_hidden_name(&name(*closure), &name(*hidden)));
+            report.at(table.var(*closure).ident.span(), messages::closure_of_a_hidden_name(&name(*closure), &name(*hidden)));
         }
     }
 }
@@ -101,7 +101,7 @@ impl Blocks<'_> {
                 StmtKind::Control { control, .. } => match control {
                     Control::Branch(branch) => branch.arms.iter().for_each(|arm| self.block(&arm.block)),
                     Control::Loop { body, .. } | Control::Scope { body, .. } => self.block(body),
-                    Control::For(looped) => self.block(&looped.body),
+                    Control::For(for_loop) => self.block(&for_loop.body),
                 },
             }
         }
@@ -113,7 +113,7 @@ impl Blocks<'_> {
         let is_kept = stmt.declares.iter().any(|v| self.plan.storage.get(v).is_some_and(|s| *s != Storage::Local));
         if local.init.is_none() && crate::scan::simple_name(&local.pat).is_none() && is_kept {
             let names: Vec<String> = stmt.declares.iter().map(|v| self.table.var(*v).ident.to_string()).collect();
-            self.report.over(&local.pat, say::set_later(&names));
+            self.report.over(&local.pat, messages::set_later(&names));
         }
     }
 
@@ -122,7 +122,7 @@ impl Blocks<'_> {
             syn::Stmt::Local(local) => {
                 if let Some(cfg) = local.attrs.iter().find(|a| a.path().is_ident("cfg")) {
                     if stmt.declares.iter().any(|v| self.plan.storage.get(v).is_some_and(|s| *s != Storage::Local)) {
-                        self.report.over(cfg, say::CFG_LOCAL);
+                        self.report.over(cfg, messages::CFG_LOCAL);
                     }
                 }
                 self.set_later(stmt, local);
@@ -131,7 +131,7 @@ impl Blocks<'_> {
                 let names = words(&rules.mac.tokens.to_string());
                 let local = self.table.vars.iter().find(|v| v.kind != VarKind::Given && names.contains(&v.ident.to_string()));
                 if let Some(var) = local.filter(|_| later.iter().any(|s| s.cuts.is_some())) {
-                    self.report.over(&rules.mac.path, say::macro_rules(&var.ident.to_string()));
+                    self.report.over(&rules.mac.path, messages::macro_rules(&var.ident.to_string()));
                 }
             }
             _ => {}

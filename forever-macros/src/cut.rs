@@ -1,18 +1,18 @@
 //! The cut-point macros: their names, their arguments, and what each becomes.
 //!
-//! Input: the tokens between a macro's parentheses. Output: [`Written`], the user's expressions by
-//! their meaning. Lowering turns it into one or two cut points, with bodies of type [`CutBody`].
+//! Input: the tokens between a macro's parentheses. Output: [`MacroCall`], the user's expressions
+//! by their meaning. Lowering turns it into one or two cut points, with bodies of type [`CutBody`].
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::{Expr, Ident, LitStr, Macro, Pat};
 
 use crate::report::Report;
 
+mod branches;
 pub(crate) mod select;
-mod side;
 mod step;
 mod waits;
 
-pub(crate) use side::{Branch, Written as SideBySide};
+pub(crate) use branches::{Branch, SideBySide};
 pub(crate) use step::{Effect, Step};
 pub(crate) use waits::{Recv, Topic};
 
@@ -94,7 +94,7 @@ pub(crate) fn names() -> impl Iterator<Item = Ident> {
 }
 
 /// A cut-point macro as the user wrote it.
-pub(crate) enum Written {
+pub(crate) enum MacroCall {
     Step(Box<Step>),
     /// `call!(child(args))`
     Call(Expr),
@@ -123,21 +123,21 @@ pub(crate) struct Names {
 }
 
 /// Parses the macro's arguments; errors go to `report`.
-pub(crate) fn parse(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
-    let one = |as_written: fn(Expr) -> Written, (value, names)| (as_written(value), names);
+pub(crate) fn parse(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(MacroCall, Names)> {
+    let one = |as_written: fn(Expr) -> MacroCall, (value, names)| (as_written(value), names);
     match kind {
         CutKind::Step => Step::parse(mac, report).map(|step| {
             let names = Names { name: step.name.clone(), was: step.was.clone() };
-            (Written::Step(Box::new(step)), names)
+            (MacroCall::Step(Box::new(step)), names)
         }),
-        CutKind::Call => waits::invocation(kind, mac, report).map(|parsed| one(Written::Call, parsed)),
-        CutKind::Spawn => waits::invocation(kind, mac, report).map(|parsed| one(Written::Spawn, parsed)),
-        CutKind::Sleep => waits::one(kind, mac, report).map(|parsed| one(Written::Sleep, parsed)),
-        CutKind::SleepUntil => waits::one(kind, mac, report).map(|parsed| one(Written::SleepUntil, parsed)),
+        CutKind::Call => waits::invocation(kind, mac, report).map(|parsed| one(MacroCall::Call, parsed)),
+        CutKind::Spawn => waits::invocation(kind, mac, report).map(|parsed| one(MacroCall::Spawn, parsed)),
+        CutKind::Sleep => waits::one(kind, mac, report).map(|parsed| one(MacroCall::Sleep, parsed)),
+        CutKind::SleepUntil => waits::one(kind, mac, report).map(|parsed| one(MacroCall::SleepUntil, parsed)),
         CutKind::Recv => waits::recv(mac, report),
-        CutKind::Wait => waits::one(kind, mac, report).map(|parsed| one(Written::Wait, parsed)),
-        CutKind::WaitAll => waits::one(kind, mac, report).map(|parsed| one(Written::WaitAll, parsed)),
-        CutKind::Steps => SideBySide::parse(mac, report).map(|(steps, names)| (Written::Steps(steps), names)),
+        CutKind::Wait => waits::one(kind, mac, report).map(|parsed| one(MacroCall::Wait, parsed)),
+        CutKind::WaitAll => waits::one(kind, mac, report).map(|parsed| one(MacroCall::WaitAll, parsed)),
+        CutKind::Steps => SideBySide::parse(mac, report).map(|(steps, names)| (MacroCall::Steps(steps), names)),
         CutKind::Select => select::parse(mac, report),
     }
 }

@@ -13,11 +13,11 @@ use quote::{ToTokens, format_ident};
 
 use crate::cut::CutBody;
 use crate::flow::Live;
+use crate::hir::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
 use crate::ids::{JumpId, PointId, VarId};
 use crate::names::{Table, VarKind, is_ours};
 use crate::plan::{Plan, Storage};
 use crate::report::Report;
-use crate::tree::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
 
 /// `quote!` with mixed-site hygiene: its names are invisible to the user's code, and the user's to
 /// it.
@@ -27,13 +27,13 @@ macro_rules! emit {
 
 mod alias;
 mod branch;
+mod branches;
 mod cut;
+mod for_loop;
 mod jumps;
-mod looped;
 pub(crate) mod machine;
 mod savable;
 mod sealed;
-mod side;
 mod step;
 mod stored;
 mod stretch;
@@ -127,7 +127,7 @@ fn made_from(context: &Context<'_>) -> BTreeSet<VarId> {
     let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
     while let Some(var) = open.pop() {
         match table.var(var).kind {
-            VarKind::Fresh(id) | VarKind::Again(id) if seen.insert(var) => open.extend(&table.agains[id.0].bases),
+            VarKind::Fresh(id) | VarKind::Reborrow(id) if seen.insert(var) => open.extend(&table.reborrows[id.0].bases),
             VarKind::Value if plan.storage.get(&var).is_some_and(|s| *s != Storage::Local) => drop(found.insert(var)),
             _ => {}
         }
@@ -262,7 +262,7 @@ impl Emit<'_> {
                     Control::Scope { label, id, is_unsafe, body } => {
                         (TokenStream::new(), self.scope(label.as_ref(), *id, *is_unsafe, body), TokenStream::new())
                     }
-                    Control::For(looped) => self.for_(stmt, looped),
+                    Control::For(for_loop) => self.for_(stmt, for_loop),
                 };
                 self.bound(stmt, bind, control, (before, value, after), later_cuts)
             }
@@ -354,7 +354,7 @@ impl Emit<'_> {
     }
 
     fn made_again(&self, var: VarId) -> bool {
-        matches!(self.cx.table.var(var).kind, VarKind::Again(_))
+        matches!(self.cx.table.var(var).kind, VarKind::Reborrow(_))
     }
 
     fn live(&self, point: PointId) -> Live {

@@ -4,12 +4,12 @@ use quote::quote;
 use syn::{Ident, ItemFn, Stmt};
 
 use crate::emit::machine::{self, Machine};
+use crate::hir::Body;
 use crate::names::Table;
 use crate::options::Options;
 use crate::plan::{self, Plan};
 use crate::report::Report;
 use crate::signature::{self, Signature};
-use crate::tree::Body;
 use crate::{attributes, check, emit, fallback, lower, names, remainder, scan, source};
 
 /// Expands `#[fiber(attr)] item`. Never panics; errors come out as `compile_error!` beside the

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::Expr;
 
 use crate::flow::{Assigned, Needed};
+use crate::hir::{Block, Body, Control, Stmt, StmtKind};
 use crate::ids::{CutId, VarId};
 use crate::kept::Kept;
 use crate::names::{Table, VarKind};
 use crate::text::words;
-use crate::tree::{Block, Body, Control, Stmt, StmtKind};
 
 /// Result of the pass.
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Held<'_> {
                     match control {
                         Control::Branch(branch) => branch.arms.iter().for_each(|arm| self.block(&arm.block, &arm.declares)),
                         Control::Loop { body, .. } | Control::Scope { body, .. } => self.block(body, &[]),
-                        Control::For(looped) => self.block(&looped.body, &[]),
+                        Control::For(for_loop) => self.block(&for_loop.body, &[]),
                     }
                 }
             }

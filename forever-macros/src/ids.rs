@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VarId(pub(crate) usize);
 
-/// Number of a cut point: its index in [`Body::cuts`](crate::tree::Body::cuts).
+/// Number of a cut point: its index in [`Body::cuts`](crate::hir::Body::cuts).
 pub(crate) type CutId = usize;
 
 /// A loop or labelled block, target of `break` and `continue`.

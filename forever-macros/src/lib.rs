@@ -24,6 +24,7 @@ mod fact;
 mod fallback;
 mod flow;
 mod held;
+mod hir;
 mod ids;
 mod kept;
 mod lower;
@@ -43,7 +44,6 @@ mod source;
 mod tests;
 mod text;
 mod texts;
-mod tree;
 mod values;
 
 use proc_macro::TokenStream;

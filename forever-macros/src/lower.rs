@@ -12,13 +12,13 @@ use syn::spanned::Spanned;
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
 use crate::flow::Flow;
+use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LEFT, REST, Stmt, StmtKind};
 use crate::ids::{JumpId, PointId};
-use crate::messages as say;
+use crate::messages;
 use crate::names::is_ours;
 use crate::place;
 use crate::report::Report;
 use crate::scan::{as_cut, block_has_cut, has_cut, simple_name, stmt_has_cut};
-use crate::tree::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LEFT, REST, Stmt, StmtKind};
 
 mod conditions;
 mod cut;
@@ -242,14 +242,14 @@ impl Lower<'_> {
             return self.into_bind_plain(Expr::ForLoop(e), bind, out);
         }
         if place::drains_by_ref(&e.expr) {
-            return self.report.over(&e.expr, say::BY_REF);
+            return self.report.over(&e.expr, messages::BY_REF);
         }
         let items = place::items(&e.expr, &|name| self.is_borrow(name));
         match items {
             place::Items::Borrowed if !self.takes_copies(&mut e.expr) => self.for_borrowed(e, bind, out),
             place::Items::Owned | place::Items::Borrowed => self.for_owned(e, bind, out),
-            place::Items::Mutable => self.report.over(&e.expr, say::FOR_MUTABLE),
-            place::Items::WithClosure => self.report.over(&e.expr, say::FOR_CLOSURE),
+            place::Items::Mutable => self.report.over(&e.expr, messages::FOR_MUTABLE),
+            place::Items::WithClosure => self.report.over(&e.expr, messages::FOR_CLOSURE),
         }
     }
 
@@ -301,7 +301,7 @@ impl Lower<'_> {
             }
             place::Part::Key(key) => {
                 if let Some(root) = place::root(key).filter(|root| self.may_change(root)) {
-                    self.report.over(&*key, say::key_that_changes(&root.to_string()));
+                    self.report.over(&*key, messages::key_that_changes(&root.to_string()));
                 }
             }
         });
@@ -345,7 +345,7 @@ impl Lower<'_> {
             let asked: Vec<Stmt> = joined.iter().map(|place| plain(self.is_not_moved(place, &step))).collect();
             out.splice(checks..checks, asked);
         }
-        let looped = For {
+        let for_loop = For {
             label,
             id,
             attrs: e.attrs,
@@ -358,7 +358,7 @@ impl Lower<'_> {
             bases: Vec::new(),
             body,
         };
-        self.control(bind, Control::For(Box::new(looped)), out);
+        self.control(bind, Control::For(Box::new(for_loop)), out);
     }
 
     /// The check that what is joined to an iteration by position is not moved into it: it is read
@@ -369,7 +369,7 @@ impl Lower<'_> {
         let module = format_ident!("joined_{}", self.temp(), span = span);
         let stays = crate::fact::name(&crate::text::compact(place), "is_copied", span);
         let private = &self.private;
-        let message = say::joined(&crate::text::compact(place), step).replace('{', "{{").replace('}', "}}");
+        let message = messages::joined(&crate::text::compact(place), step).replace('{', "{{").replace('}', "}}");
         self.checks.extend(quote_spanned!(span=> #private::joined! { #module: #stays, #message }));
         parse_quote_spanned!(span=> #module::Stays::stays(&#place);)
     }
@@ -385,7 +385,7 @@ impl Lower<'_> {
                 first.zip(last).map(|(first, last)| first..=last)
             }
             Control::Loop { body, .. } | Control::Scope { body, .. } => block_cuts(body),
-            Control::For(looped) => block_cuts(&looped.body),
+            Control::For(for_loop) => block_cuts(&for_loop.body),
         };
         out.push(Stmt { cuts, ..stmt(StmtKind::Control { bind, control }) });
     }

@@ -12,12 +12,12 @@ use proc_macro2::TokenStream;
 use syn::{Attribute, Expr, Ident, Pat, Type};
 
 use crate::flow::Flow;
+use crate::hir::{Bind, Block, Body, Branch, Control, For, Head, REST, Stmt, StmtKind};
 use crate::ids::{JumpId, PointId, VarId};
-use crate::messages as say;
+use crate::messages;
 use crate::place;
 use crate::report::Report;
 use crate::sealed::Sealed;
-use crate::tree::{Bind, Block, Body, Branch, Control, For, Head, REST, Stmt, StmtKind};
 use crate::values::MadeBy;
 
 mod bindings;
@@ -121,9 +121,9 @@ pub(crate) enum VarKind {
     /// Saved in the snapshot.
     Value,
     /// A borrow from a place, or a constant: made again wherever it is needed.
-    Again(AgainId),
+    Reborrow(ReborrowId),
     /// `#[fresh] let`: not saved, and made again on a resume.
-    Fresh(AgainId),
+    Fresh(ReborrowId),
     /// Context and resources, which exist from the start of the function.
     Given,
     /// Bound by a borrowed `for`: exists wherever the loop's body runs.
@@ -133,10 +133,10 @@ pub(crate) enum VarKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct AgainId(pub(crate) usize);
+pub(crate) struct ReborrowId(pub(crate) usize);
 
 /// A statement that makes variables again.
-pub(crate) struct Again {
+pub(crate) struct Reborrow {
     /// The pattern that is matched; `None` for a `#[fresh]` variable.
     pub(crate) pat: Option<Pat>,
     pub(crate) init: Expr,
@@ -173,9 +173,9 @@ pub(crate) struct Use {
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) vars: Vec<Var>,
-    pub(crate) agains: Vec<Again>,
+    pub(crate) reborrows: Vec<Reborrow>,
     /// The ones that make a `Retry` or a `Backoff`.
-    pub(crate) policies: BTreeSet<AgainId>,
+    pub(crate) policies: BTreeSet<ReborrowId>,
     /// By point, the variables in scope whose name means another one there: (hidden, hiding).
     pub(crate) hidden: BTreeMap<PointId, Vec<(VarId, VarId)>>,
     /// Variables whose name means another one at a jump inside a plain statement.
@@ -314,7 +314,7 @@ struct Target {
 }
 
 impl Names<'_> {
-    fn block(&mut self, block: &mut Block, cuts: &mut Vec<crate::tree::Cut>) {
+    fn block(&mut self, block: &mut Block, cuts: &mut Vec<crate::hir::Cut>) {
         self.scopes.push(Vec::new());
         let (is_value, count) = (self.in_value(), block.stmts.len());
         for (place, stmt) in block.stmts.iter_mut().enumerate() {
@@ -330,7 +330,7 @@ impl Names<'_> {
         self.end_of_scope(&scope, block.end);
     }
 
-    fn stmt(&mut self, stmt: &mut Stmt, cuts: &mut Vec<crate::tree::Cut>) {
+    fn stmt(&mut self, stmt: &mut Stmt, cuts: &mut Vec<crate::hir::Cut>) {
         self.hidden_jump = None;
         stmt.start = self.point();
         match &mut stmt.kind {
@@ -401,15 +401,15 @@ impl Names<'_> {
         for attr in attrs.iter().filter(|a| a.path().is_ident("was")) {
             match (literal_of(attr), declares) {
                 (Some(old), &[var]) if !old.trim().is_empty() => self.table.vars[var.0].was = Some(old),
-                (Some(_), &[_]) | (None, _) => self.report.over(attr, say::WAS_LOCAL),
-                (Some(_), _) => self.report.over(attr, say::WAS_OF_SEVERAL),
+                (Some(_), &[_]) | (None, _) => self.report.over(attr, messages::WAS_LOCAL),
+                (Some(_), _) => self.report.over(attr, messages::WAS_OF_SEVERAL),
             }
         }
     }
 
     /// Walks a control construct: flow and point of its head, and the variables that a
     /// `let .. else` declares.
-    fn control(&mut self, control: &mut Control, cuts: &mut Vec<crate::tree::Cut>) -> (Flow, PointId, Vec<VarId>) {
+    fn control(&mut self, control: &mut Control, cuts: &mut Vec<crate::hir::Cut>) -> (Flow, PointId, Vec<VarId>) {
         match control {
             Control::Branch(branch) => self.branch(branch, cuts),
             Control::Loop { label, id, body } => {
@@ -422,34 +422,34 @@ impl Names<'_> {
                 self.within(label.as_ref(), *id, false, |names| names.block(body, cuts));
                 (Flow::Nothing, before, Vec::new())
             }
-            Control::For(looped) => self.for_(looped, cuts),
+            Control::For(for_loop) => self.for_(for_loop, cuts),
         }
     }
 
-    fn for_(&mut self, looped: &mut For, cuts: &mut Vec<crate::tree::Cut>) -> (Flow, PointId, Vec<VarId>) {
-        let flow = self.place(&looped.items);
+    fn for_(&mut self, for_loop: &mut For, cuts: &mut Vec<crate::hir::Cut>) -> (Flow, PointId, Vec<VarId>) {
+        let flow = self.place(&for_loop.items);
         let before = self.point();
         let mut bases = BTreeSet::new();
         flow.mentioned(&mut bases);
-        looped.bases = bases.into_iter().collect();
-        let position = self.declare(&looped.position, false, VarKind::Position);
-        self.table.vars[position.0].key = Some(format!("{} at", looped.key));
-        looped.position_var = Some(position);
+        for_loop.bases = bases.into_iter().collect();
+        let position = self.declare(&for_loop.position, false, VarKind::Position);
+        self.table.vars[position.0].key = Some(format!("{} at", for_loop.key));
+        for_loop.position_var = Some(position);
         let outer = self.borrowed_loops.len();
         self.borrowed_loops.push(position);
-        let values = looped.bases.iter().filter(|b| self.table.var(**b).kind == VarKind::Value);
+        let values = for_loop.bases.iter().filter(|b| self.table.var(**b).kind == VarKind::Value);
         self.borrowed_loops.extend(values.copied().collect::<Vec<_>>());
-        let kind = VarKind::Item(looped.bases.clone());
-        let borrowed = self.borrowed(&looped.items);
-        looped.declares = self.pattern(&looped.pat, &kind);
-        looped.declares.iter().for_each(|id| self.table.vars[id.0].borrowed.clone_from(&borrowed));
-        self.note_items(looped);
-        self.within(looped.label.as_ref(), looped.id, true, |names| names.block(&mut looped.body, cuts));
+        let kind = VarKind::Item(for_loop.bases.clone());
+        let borrowed = self.borrowed(&for_loop.items);
+        for_loop.declares = self.pattern(&for_loop.pat, &kind);
+        for_loop.declares.iter().for_each(|id| self.table.vars[id.0].borrowed.clone_from(&borrowed));
+        self.note_items(for_loop);
+        self.within(for_loop.label.as_ref(), for_loop.id, true, |names| names.block(&mut for_loop.body, cuts));
         self.borrowed_loops.truncate(outer);
         (flow, before, Vec::new())
     }
 
-    fn branch(&mut self, branch: &mut Branch, cuts: &mut Vec<crate::tree::Cut>) -> (Flow, PointId, Vec<VarId>) {
+    fn branch(&mut self, branch: &mut Branch, cuts: &mut Vec<crate::hir::Cut>) -> (Flow, PointId, Vec<VarId>) {
         match &mut branch.head {
             Head::If { cond, .. } => {
                 self.scopes.push(Vec::new());
@@ -562,7 +562,7 @@ impl Names<'_> {
         let at = self.now();
         self.table.uses.push(Use { var: id, span, by: Rc::clone(&self.by), assigns: false, path: Vec::new(), at, through: None });
         let bases: Vec<VarId> = match &self.table.var(id).kind {
-            VarKind::Again(again) | VarKind::Fresh(again) => self.table.agains[again.0].bases.clone(),
+            VarKind::Reborrow(again) | VarKind::Fresh(again) => self.table.reborrows[again.0].bases.clone(),
             VarKind::Item(bases) => bases.clone(),
             _ => Vec::new(),
         };
@@ -584,8 +584,8 @@ impl Names<'_> {
             place::is_place(expr)
                 && place::root(expr).and_then(|r| self.lookup(&r.to_string())).is_some_and(|id| match &self.table.var(id).kind {
                     // A copy out of it may outlive the borrow, and its source may change then.
-                    VarKind::Again(_) if !matches!(expr, Expr::Path(_)) && self.may_change(id) => false,
-                    VarKind::Again(again) => !self.table.agains[again.0].mutable && !self.table.agains[again.0].bases.is_empty(),
+                    VarKind::Reborrow(_) if !matches!(expr, Expr::Path(_)) && self.may_change(id) => false,
+                    VarKind::Reborrow(again) => !self.table.reborrows[again.0].mutable && !self.table.reborrows[again.0].bases.is_empty(),
                     VarKind::Item(_) => true,
                     _ => false,
                 })
@@ -596,8 +596,8 @@ impl Names<'_> {
     /// Whether the source of a variable is a variable that can be changed.
     fn may_change(&self, id: VarId) -> bool {
         match &self.table.var(id).kind {
-            VarKind::Again(again) => {
-                self.table.agains[again.0].bases.iter().any(|base| self.table.var(*base).mutable || self.may_change(*base))
+            VarKind::Reborrow(again) => {
+                self.table.reborrows[again.0].bases.iter().any(|base| self.table.var(*base).mutable || self.may_change(*base))
             }
             VarKind::Item(bases) => bases.iter().any(|base| self.table.var(*base).mutable || self.may_change(*base)),
             _ => false,

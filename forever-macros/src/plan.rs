@@ -14,10 +14,10 @@ use std::fmt;
 use crate::cut::CutBody;
 use crate::flow::{Assigned, Flow, Live, Needed, assigned, solve, successors};
 use crate::held::{Found, held};
+use crate::hir::{Arm, Block, Body, Branch, Control, Head, LEFT, Stmt, StmtKind};
 use crate::ids::{CutId, JumpId, VarId};
 use crate::kept::{Kept, Role};
 use crate::names::{Table, VarKind, VarOrigin, assign_all};
-use crate::tree::{Arm, Block, Body, Branch, Control, Head, LEFT, Stmt, StmtKind};
 
 /// How a variable gets from one stretch to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,14 +110,14 @@ fn flow_of_stmt(stmt: &Stmt, table: &Table) -> Flow {
                 Control::Branch(branch) => branch_flow(branch, stmt, table),
                 Control::Loop { id, body, .. } => Flow::Loop(*id, Box::new(flow_of(body, table))),
                 Control::Scope { id, body, .. } => Flow::Labelled(*id, Box::new(flow_of(body, table))),
-                Control::For(looped) => {
+                Control::For(for_loop) => {
                     let mut round = Flow::Nothing;
-                    for &base in &looped.bases {
+                    for &base in &for_loop.bases {
                         round.push(Flow::Use(base));
                     }
-                    round.push(Flow::Either(vec![Flow::Break(looped.id), flow_of(&looped.body, table)]));
-                    let mut flow = Flow::Loop(looped.id, Box::new(round));
-                    if let Some(position) = looped.position_var {
+                    round.push(Flow::Either(vec![Flow::Break(for_loop.id), flow_of(&for_loop.body, table)]));
+                    let mut flow = Flow::Loop(for_loop.id, Box::new(round));
+                    if let Some(position) = for_loop.position_var {
                         // The position is set when the loop begins; no round needs an earlier one.
                         flow = Flow::Seq(vec![Flow::Assign(position), flow]);
                     }
@@ -254,7 +254,7 @@ impl Classify<'_> {
                 match control {
                     Control::Branch(branch) => branch.arms.iter().for_each(|arm| self.block(&arm.block, &arm.declares)),
                     Control::Loop { body, .. } | Control::Scope { body, .. } => self.block(body, &[]),
-                    Control::For(looped) => self.block(&looped.body, &[]),
+                    Control::For(for_loop) => self.block(&for_loop.body, &[]),
                 }
             }
         }
@@ -286,7 +286,7 @@ impl Classify<'_> {
             };
             // A variable that is made again wherever it is needed is not stored.
             let storage = match self.table.var(var).kind {
-                VarKind::Again(_) | VarKind::Given | VarKind::Item(_) | VarKind::Position => Storage::Local,
+                VarKind::Reborrow(_) | VarKind::Given | VarKind::Item(_) | VarKind::Position => Storage::Local,
                 _ => storage,
             };
             self.storage.insert(var, storage);
@@ -320,9 +320,9 @@ fn targets(stmts: &[Stmt], found: &mut BTreeSet<JumpId>) {
                 found.insert(*id);
                 targets(&body.stmts, found);
             }
-            Control::For(looped) => {
-                found.insert(looped.id);
-                targets(&looped.body.stmts, found);
+            Control::For(for_loop) => {
+                found.insert(for_loop.id);
+                targets(&for_loop.body.stmts, found);
             }
         }
     }
@@ -362,9 +362,9 @@ impl Stretches<'_> {
                             self.exits.push(at(stmt.before));
                             self.stmts(&body.stmts);
                         }
-                        Control::For(looped) => {
+                        Control::For(for_loop) => {
                             self.exits.push(at(stmt.before));
-                            self.stmts(&looped.body.stmts);
+                            self.stmts(&for_loop.body.stmts);
                         }
                     }
                 }
@@ -418,9 +418,9 @@ pub(crate) fn mentions_inside(control: &Control, found: &mut BTreeSet<VarId>) {
             }
         }
         Control::Loop { body, .. } | Control::Scope { body, .. } => block(body, found),
-        Control::For(looped) => {
-            found.extend(looped.bases.iter().copied());
-            block(&looped.body, found);
+        Control::For(for_loop) => {
+            found.extend(for_loop.bases.iter().copied());
+            block(&for_loop.body, found);
         }
     }
 }
@@ -520,7 +520,7 @@ fn results(block: &Block, count: usize) -> Vec<BTreeSet<VarId>> {
                 StmtKind::Control { control, .. } => match control {
                     Control::Branch(branch) => branch.arms.iter().for_each(|arm| walk(&arm.block, results)),
                     Control::Loop { body, .. } | Control::Scope { body, .. } => walk(body, results),
-                    Control::For(looped) => walk(&looped.body, results),
+                    Control::For(for_loop) => walk(&for_loop.body, results),
                 },
             }
         }
@@ -585,7 +585,7 @@ impl fmt::Display for Shown<'_> {
                 self.plan.next[cut].iter().map(|n| n.map_or("end".to_owned(), |n| self.plan.names[n].0.clone())).collect();
             writeln!(f, "    then {}", next.join(", "))?;
         }
-        let again = self.table.vars.iter().filter(|v| matches!(v.kind, VarKind::Again(_) | VarKind::Fresh(_)));
+        let again = self.table.vars.iter().filter(|v| matches!(v.kind, VarKind::Reborrow(_) | VarKind::Fresh(_)));
         let again: Vec<String> = again.map(|v| v.ident.to_string()).collect();
         if !again.is_empty() {
             writeln!(f, "made again: {}", again.join(", "))?;

@@ -24,12 +24,12 @@ use syn::{Expr, Member};
 
 use crate::cut::CutBody;
 use crate::flow::{Assigned, Flow, Live, Needed, assigned};
+use crate::hir::{Block, Body, Control, Remainder, Stmt, StmtKind};
 use crate::ids::{CutId, JumpId, PointId, VarId};
 use crate::lower::stmt;
 use crate::names::{self, Change, Evidence, Part, Table, VarKind};
 use crate::plan;
 use crate::report::Report;
-use crate::tree::{Block, Body, Control, Remainder, Stmt, StmtKind};
 
 mod left;
 mod refused;
@@ -135,9 +135,9 @@ impl<'a> Pass<'a> {
                 around.pop();
                 found
             }
-            Control::For(looped) => {
-                around.push(looped.id);
-                let found = self.keep_next(&mut looped.body, around);
+            Control::For(for_loop) => {
+                around.push(for_loop.id);
+                let found = self.keep_next(&mut for_loop.body, around);
                 around.pop();
                 found
             }
@@ -304,7 +304,7 @@ fn is_in(inner: &[Member], outer: &[Member]) -> bool {
 /// The first cut point that needs the closure which captures a field. Such a closure is made again
 /// after the cut point, so it borrows the field.
 fn borrowing(table: &Table, needed: &Needed, part: &Part) -> Option<CutId> {
-    let makes = &table.agains[part.closure?.0].makes;
+    let makes = &table.reborrows[part.closure?.0].makes;
     needed.at_cut.iter().find(|(_, live)| makes.iter().any(|var| live.contains(var))).map(|(cut, _)| *cut)
 }
 

@@ -4,7 +4,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItem, Item, Macro, Pat, Stmt};
 
 use crate::cut::select::{Select, Wait};
-use crate::cut::{self, CutKind, Recv, SideBySide, Step, Topic, Written};
+use crate::cut::{self, CutKind, MacroCall, Recv, SideBySide, Step, Topic};
 use crate::report::Report;
 
 /// Whether a cut point is part of this expression's own flow: closures, `async` blocks and items
@@ -100,18 +100,18 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
             // Lowering parses the body again, and reports its errors.
             let mut unreported = Report::default();
             match cut::parse(kind, mac, &mut unreported).map(|(written, _)| written) {
-                Some(Written::Step(step)) => self.within(STEP, |v| v.step(&step)),
-                Some(Written::Steps(steps)) => self.steps(&steps),
+                Some(MacroCall::Step(step)) => self.within(STEP, |v| v.step(&step)),
+                Some(MacroCall::Steps(steps)) => self.steps(&steps),
                 Some(
-                    Written::Call(value)
-                    | Written::Spawn(value)
-                    | Written::Sleep(value)
-                    | Written::SleepUntil(value)
-                    | Written::Wait(value)
-                    | Written::WaitAll(value),
+                    MacroCall::Call(value)
+                    | MacroCall::Spawn(value)
+                    | MacroCall::Sleep(value)
+                    | MacroCall::SleepUntil(value)
+                    | MacroCall::Wait(value)
+                    | MacroCall::WaitAll(value),
                 ) => self.visit_expr(&value),
-                Some(Written::Recv(recv)) => self.recv(&recv),
-                Some(Written::Select(select)) => self.select(&select),
+                Some(MacroCall::Recv(recv)) => self.recv(&recv),
+                Some(MacroCall::Select(select)) => self.select(&select),
                 None => {}
             }
         } else if let Some((kind, span)) = cut::find_in_tokens(&mac.tokens) {

@@ -7,11 +7,11 @@ use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 
+use crate::hir::Body;
 use crate::names::Table;
 use crate::pattern::is_secret;
 use crate::plan::Plan;
 use crate::signature::Signature;
-use crate::tree::Body;
 
 /// `quote!` with mixed-site hygiene.
 macro_rules! emit {

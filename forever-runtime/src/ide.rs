@@ -1,7 +1,7 @@
 //! The cut-point macros as editors see them: the body of a fiber as written, with its types.
 use std::borrow::Borrow;
 
-use crate::{Fiber, FiberError, FiberHandle};
+use crate::fiber::{Fiber, FiberError, FiberHandle};
 
 #[doc(hidden)]
 #[macro_export]
@@ -10,7 +10,7 @@ macro_rules! __forever_ide_step {
     (effect, $($rest:tt)+) => { $crate::__forever_ide_step!($($rest)+) };
     ($option:ident = $value:expr, $($rest:tt)+) => {{ let _ = $value; $crate::__forever_ide_step!($($rest)+) }};
     (|$op:ident: $ty:ty| $body:expr $(,)?) => {{ let $op: $ty = $crate::__forever_ide_given(); $body }};
-    (|$op:pat_param| $body:expr $(,)?) => {{ let $op: &$crate::Op = $crate::__forever_ide_given(); $body }};
+    (|$op:pat_param| $body:expr $(,)?) => {{ let $op: &$crate::ops::Op = $crate::__forever_ide_given(); $body }};
     ($body:expr $(,)?) => { $body };
 }
 
@@ -158,7 +158,9 @@ pub async fn __forever_ide_wait_all<T, H: Borrow<FiberHandle<T>>>(_: impl IntoIt
 mod tests {
     use std::time::Duration;
 
-    use crate::{__forever_ide_step as step, Error, OnUnknown, Op, Retry};
+    use crate::fiber::Retry;
+    use crate::ops::{OnUnknown, Op};
+    use crate::{__forever_ide_step as step, Error};
 
     #[test]
     fn editors_see_the_body_of_a_step_behind_options_in_any_order() {

@@ -6,7 +6,7 @@
 //! share), over the crates `forever-store` and `forever-json`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod agent;
+pub mod agent;
 mod api;
 mod clock;
 mod error;
@@ -20,57 +20,54 @@ mod history;
 mod ide;
 mod layers;
 pub mod layout;
-mod ops;
+pub mod ops;
 mod runtime;
 pub mod store;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 
-pub use agent::{
-    Agent, AgentCall, AgentHandle, Awake, BoxError, Connection, Due, KeepAlive, Message, NewSchedule, Pushed, Schedule, ScheduleKind, When,
-};
-pub use api::admin::{Cursor, FiberFilter, Fibers, Page};
+pub use agent::class::BoxError;
 pub use api::builder::Builder;
 pub use api::forever::{Close, Forever};
-pub use api::messages::SendMessage;
-pub use api::view::{
-    AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, PositionView, ScheduleView, SourceView, ValueView,
-};
-pub use api::workers::WorkerStatus;
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
-pub use exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
-pub use exec::closure::{RunFiber, stash};
-pub use exec::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
-pub use exec::spawn::Spawn;
 #[doc(inline)]
 pub use forever_store::rusqlite;
-pub use frame::context::FiberContext;
-pub use frame::eager::EagerIterator;
-pub use frame::fiber::Fiber;
-pub use frame::keeps_order::KeepsOrder;
-pub use frame::log::Log;
-pub use frame::resources::Res;
-pub use frame::retry::{Backoff, Retry};
-pub use frame::snapshot::Snapshot;
-pub use frame::step_error::StepError;
-pub use history::{History, HistoryEntry};
-pub use layout::drift::Drift;
-pub use layout::of_fiber::layout;
-pub use layout::problem::Problem;
-pub use layout::spec::Layout;
-pub use ops::log::OpLog;
-pub use ops::manual::OpCall;
-pub use ops::on_unknown::{Answer, OnUnknown};
-pub use ops::op::Op;
-pub use ops::resolve::{OpStatus, Resolution};
-pub use ops::transaction::TransactionCall;
-pub use runtime::events::{Event, EventKind, Events, Told};
-pub use runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};
 pub use runtime::settings::Retention;
 #[doc(inline)]
-pub use store::{Durability, FiberCount, FiberState, OpState, Tx};
+pub use store::Durability;
+
+/// Fibers: what their functions use, their handles and states, lists, events and histories.
+pub mod fiber {
+    pub use crate::api::admin::{Cursor, FiberFilter, Fibers, Page};
+    pub use crate::api::messages::SendMessage;
+    pub use crate::exec::closure::{SpawnClosure, stash};
+    pub use crate::exec::spawn::Spawn;
+    pub use crate::frame::context::FiberContext;
+    pub use crate::frame::eager::EagerIterator;
+    pub use crate::frame::fiber::Fiber;
+    pub use crate::frame::keeps_order::KeepsOrder;
+    pub use crate::frame::log::Log;
+    pub use crate::frame::resources::Res;
+    pub use crate::frame::retry::{Backoff, Retry};
+    pub use crate::frame::snapshot::Snapshot;
+    pub use crate::frame::step_error::StepError;
+    pub use crate::history::{History, HistoryEntry};
+    pub use crate::runtime::commands::Resolution;
+    pub use crate::runtime::events::{Event, EventItem, EventKind, Events};
+    pub use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};
+    #[doc(inline)]
+    pub use crate::store::{FiberCount, FiberState};
+}
+
+/// What a status page shows: fibers with their position and locals, agents, functions, workers.
+pub mod view {
+    pub use crate::api::view::{
+        AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, PositionView, ScheduleView, SourceView, ValueView,
+    };
+    pub use crate::api::workers::WorkerStatus;
+}
 
 /// What values have to be: the traits that the compiler names where a type does not fit.
 ///

@@ -35,7 +35,7 @@ mod macros {
     pub(crate) mod source;
     pub(crate) mod text;
     pub(crate) mod texts;
-    pub(crate) mod tree;
+    pub(crate) mod hir;
     pub(crate) mod values;
 
     #[path = "tests/dice.rs"]

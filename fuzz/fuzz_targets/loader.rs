@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
 
 use forever::prelude::*;
-use forever::Log;
-use forever::testing::{From, Outcome, Stage};
+use forever::fiber::Log;
+use forever::testing::{StartFrom, Outcome, Stage};
 use libfuzzer_sys::fuzz_target;
 use serde::{Deserialize, Serialize};
 
@@ -87,17 +87,17 @@ async fn inner(float: f32) -> anyhow::Result<(f32, Untagged)> {
 /// What comes of a snapshot, and the snapshots that it makes on its way.
 fn play(text: &str) -> (Outcome<String>, Vec<String>) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let played = runtime.block_on(Stage::new().play(From::<keeps>::Snapshot(text.to_owned()), None));
+    let played = runtime.block_on(Stage::new().run(StartFrom::<keeps>::Snapshot(text.to_owned()), None));
     (played.outcome, played.snapshots)
 }
 
 /// The cut points of the function and of the one that it calls, each with the locals that it keeps.
 fn cuts() -> &'static [Vec<(String, Vec<String>)>; 2] {
     static CUTS: OnceLock<[Vec<(String, Vec<String>)>; 2]> = OnceLock::new();
-    CUTS.get_or_init(|| [forever::layout::<keeps>(), forever::layout::<inner>()].map(|layout| of(&layout)))
+    CUTS.get_or_init(|| [forever::layout::of::<keeps>(), forever::layout::of::<inner>()].map(|layout| of(&layout)))
 }
 
-fn of(layout: &forever::Layout) -> Vec<(String, Vec<String>)> {
+fn of(layout: &forever::layout::Layout) -> Vec<(String, Vec<String>)> {
     let layout = serde_json::to_value(layout).expect("a layout is JSON");
     let text = |value: &serde_json::Value| value["name"].as_str().expect("it has a name").to_owned();
     let list = |value: &serde_json::Value| value.as_array().expect("it is a list").clone();
@@ -126,7 +126,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((first, rest)) = input.split_first() else { return };
     let text = String::from_utf8_lossy(rest);
     let text = if *first == 0 { text.into_owned() } else { snapshot(first - 1, &text) };
-    if serde_json::from_str::<forever::Snapshot>(&text).is_err() {
+    if serde_json::from_str::<forever::fiber::Snapshot>(&text).is_err() {
         return;
     }
     let (outcome, snapshots) = play(&text);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use forever::agent::Agent;
+use forever::fiber::FiberError;
 use forever::prelude::*;
-use forever::{Agent, FiberError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -147,7 +148,7 @@ impl Driver {
             Kind::Doomed => forever.spawn(fibers::doomed()).id(id).await.map(drop),
             Kind::Closure => {
                 let world = self.world.clone();
-                let closure = forever.run_fiber("errands", move |ctx| errands(ctx, world, size)).id(id).metadata(size);
+                let closure = forever.spawn_closure("errands", move |ctx| errands(ctx, world, size)).id(id).metadata(size);
                 closure.agent(Clerk::CLASS, spec.agent.as_deref().unwrap_or_default()).start().await.map(drop)
             }
         }
@@ -158,7 +159,7 @@ impl Driver {
     async fn end(&self, spec: &Spec) -> anyhow::Result<()> {
         let id = &spec.id;
         loop {
-            let error = match self.forever.find::<String>(id).await {
+            let error = match self.forever.find_fiber::<String>(id).await {
                 Ok(handle) => match handle.wait().await {
                     Ok(_) => break self.world.write(&format!("ended {id} completed")),
                     Err(error) => error,
@@ -194,7 +195,7 @@ impl Driver {
                 Err(error) => Some(error.downcast::<forever::Error>()?),
             }
         } else {
-            return Ok(error.is_interrupted() || error.kind() == forever::FiberErrorKind::Store);
+            return Ok(error.is_interrupted() || error.kind() == forever::fiber::FiberErrorKind::Store);
         };
         match failed {
             // Another caller, or the runtime itself, was faster.

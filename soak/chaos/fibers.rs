@@ -1,7 +1,7 @@
 //! Fibers of steps, waits and children.
 use std::time::{Duration, SystemTime};
 
-use forever::Log;
+use forever::fiber::Log;
 use forever::prelude::*;
 
 use super::round::{self, ENDLESS, add};

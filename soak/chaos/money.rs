@@ -1,7 +1,7 @@
 //! Fibers with effects that must not repeat: charges at the bank, under every policy, and rows in a
 //! table of the program's own.
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
-use forever::{OpState, Resolution};
 
 use super::round::{add, honoured};
 use super::world::{Account, World};
@@ -111,7 +111,7 @@ pub(crate) async fn booking(ctx: &FiberContext, world: Res<World>, size: u32) ->
 
 async fn book(ctx: &FiberContext, n: u32, value: u64) -> anyhow::Result<()> {
     let row = (ctx.id().to_owned(), n, i64::try_from(value)?);
-    let insert = move |tx: &forever::Tx<'_>| -> anyhow::Result<()> {
+    let insert = move |tx: &forever::ops::Tx<'_>| -> anyhow::Result<()> {
         tx.execute("INSERT INTO bookings VALUES (?1, ?2, ?3)", (&row.0, row.1, row.2))?;
         Ok(())
     };
@@ -125,8 +125,8 @@ pub(crate) async fn look_into(forever: &Forever, world: &World, fiber: &str) -> 
     for op in forever.ops(fiber).await? {
         if op.state == OpState::Started {
             let how = match world.find(fiber, &op.id).await? {
-                Some(receipt) => Resolution::completed(&receipt)?,
-                None => Resolution::NotExecuted,
+                Some(receipt) => OpResolution::completed(&receipt)?,
+                None => OpResolution::NotExecuted,
             };
             forever.resolve_op(&op.id, how).await?;
             resolved += 1;

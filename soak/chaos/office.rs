@@ -1,8 +1,9 @@
 //! Agents: with closures that a hook finishes, fibers that it resumes, schedules and a state.
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::{Agent, AgentHandle, Due, RecoveredFiber, RecoveryAction};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, Due, RecoveredFiber, Recovery};
 
 use super::world::{Account, World};
 
@@ -38,9 +39,9 @@ impl Agent for Clerk {
         Ok(())
     }
 
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         if !fiber.is_closure() {
-            return Ok(Recovery::Resume);
+            return Ok(RecoveryAction::Resume);
         }
         let id = fiber.id();
         // The first stash is stored before the first charge.
@@ -56,7 +57,7 @@ impl Agent for Clerk {
 impl Clerk {
     /// Makes the charges that an interrupted closure has not reached; those that it made are in its
     /// ledger.
-    async fn finish(&self, fiber: &RecoveredFiber, size: u32) -> Result<Recovery, BoxError> {
+    async fn finish(&self, fiber: &RecoveredFiber, size: u32) -> Result<RecoveryAction, BoxError> {
         let mut receipts = Vec::new();
         for n in 1..=size {
             let (key, world) = (format!("{}/{n}", fiber.id()), &self.world);
@@ -64,7 +65,7 @@ impl Clerk {
             let charge = fiber.op("charge", n, async |op| world.charge(Account::Plain, &key, op.id()).await);
             receipts.push(charge.on_unknown(check).await?);
         }
-        Ok(Recovery::complete(&receipts.join(" "))?)
+        Ok(RecoveryAction::complete(&receipts.join(" "))?)
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use forever::Retention;
+use forever::fiber::{EventItem, EventKind};
 use forever::prelude::*;
-use forever::{EventKind, Retention, Told};
 use forever_testkit::process;
 use tokio::time::sleep;
 
@@ -123,9 +124,9 @@ fn builder(orders: &Orders, round: &Round, world: &World) -> forever::Builder {
 }
 
 /// Records what the runtime reports as stored.
-async fn tell(mut events: forever::Events, world: World) {
+async fn tell(mut events: forever::fiber::Events, world: World) {
     while let Some(told) = events.next().await {
-        if let Told::Event(event) = told {
+        if let EventItem::Event(event) = told {
             match event.kind {
                 EventKind::StepFinished { checkpoint, .. } => world.write(&format!("finished {} {checkpoint}", event.fiber)),
                 EventKind::Interrupted { reason } => world.write(&format!("interrupted {} {reason}", event.fiber)),

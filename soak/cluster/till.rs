@@ -3,8 +3,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use forever::agent::Agent;
 use forever::prelude::*;
-use forever::{Agent, BoxError, ErrorKind};
+use forever::{BoxError, ErrorKind};
 
 use crate::journal::Journal;
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use forever::ErrorKind;
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::store::PostgresStore;
-use forever::{ErrorKind, FiberState};
 use forever_testkit::process::end_with_parent;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -137,7 +138,7 @@ impl Shop {
 
     /// Waits for an order of another worker.
     async fn hear(self: Arc<Self>, id: String) {
-        if let Ok(result) = self.forever.handle::<order>(&id).wait().await {
+        if let Ok(result) = self.forever.fiber::<order>(&id).wait().await {
             self.desk.journal.write("heard", &id, result);
         }
     }
@@ -173,7 +174,7 @@ impl Shop {
                 }
                 let page = fibers.await?;
                 for fiber in page.fibers {
-                    let result = self.forever.handle::<order>(&fiber.id).wait().await;
+                    let result = self.forever.fiber::<order>(&fiber.id).wait().await;
                     let text = result.map_or_else(|why| why.to_string(), |result| result.to_string());
                     self.desk.journal.write("ended", &fiber.id, text);
                 }

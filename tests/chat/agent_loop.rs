@@ -3,12 +3,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Part, ToolState, UiMessage};
 use forever::chat::model::{FinishReason, ModelError, ModelErrorKind, ModelRequest, ToolSpec};
 use forever::chat::{AgentLoop, ChatAgent, Tool, ToolAnswer, Turn, UnknownCall};
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
-use forever::{Agent, AgentHandle, BoxError, Builder, FiberState, Forever};
+use forever::{BoxError, Builder, Forever};
 use forever_testkit::models::{Event, ScriptedModel, call, ends, text, whole_call};
 use forever_testkit::notes::Notes;
 use serde_json::{Value, json};

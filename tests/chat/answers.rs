@@ -2,11 +2,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, ToolAnswer, Turn};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, ErrorKind, Forever};
+use forever::{BoxError, ErrorKind, Forever};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 

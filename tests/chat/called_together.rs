@@ -38,7 +38,7 @@ async fn calls_of_one_answer_are_made_in_their_order_if_told_so_and_each_once_wh
             // An office that takes an id once, and gives out numbers.
             let tool = |name: &'static str| {
                 let world = world.clone();
-                let run = move |_, op: forever::Op| {
+                let run = move |_, op: forever::ops::Op| {
                     let taken: Arc<Mutex<BTreeMap<String, usize>>> = world.shared();
                     let mut taken = taken.lock().unwrap();
                     let next = taken.len();

@@ -2,9 +2,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use forever::Forever;
 use forever::chat::{TurnHandle, TurnState};
+use forever::fiber::FiberError;
 use forever::prelude::*;
-use forever::{FiberError, Forever};
 use forever_testkit::notes::Notes;
 use serde_json::json;
 
@@ -43,7 +44,7 @@ async fn turn(forever: &Forever, chat: &str) -> TurnHandle {
 pub(crate) async fn parked(forever: &Forever, path: &Path) -> FiberError {
     let sql = rusqlite::Connection::open(path).unwrap();
     let id: String = sql.query_row("SELECT f.id FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = 1", (), |r| r.get(0)).unwrap();
-    let fiber = forever.find::<String>(&id).await.unwrap();
+    let fiber = forever.find_fiber::<String>(&id).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(30), fiber.wait()).await;
     ended.expect("it goes on").unwrap_err()
 }

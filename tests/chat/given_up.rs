@@ -4,10 +4,12 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, MAX_CHUNK, MessageBuilder, UiMessage};
 use forever::chat::{ChatAgent, ChatEvent, ChatEvents, Entry, RecoveryPolicy, ToolAnswer, Turn, TurnHandle, TurnState};
+use forever::fiber::FiberState;
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, FiberState, Forever};
+use forever::{BoxError, Forever};
 use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 

@@ -6,11 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorClass, RecoveryPolicy, Turn, TurnEnd, TurnHandle};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
+use forever::{BoxError, Builder, Forever};
 use forever_testkit::notes::Notes;
 use serde_json::Value;
 

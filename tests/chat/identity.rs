@@ -1,11 +1,13 @@
 //! Which turn is which: numbers are not used again, and ids that users choose are not taken apart.
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::UiMessage;
 use forever::chat::{ChatAgent, Entry, Queueing, Turn, TurnHandle, TurnState};
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Agent, AgentHandle, BoxError, Builder, ErrorKind, FiberState, Forever, Retention};
+use forever::{BoxError, Builder, ErrorKind, Forever, Retention};
 use serde_json::Value;
 
 /// Answers with a fiber that waits to be told what to say, or at once.

@@ -1,12 +1,13 @@
 //! Turns whose process is ended at every write.
 use std::time::Duration;
 
+use forever::agent::Agent;
 use forever::chat::message::{ToolState, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, Entry, Exhausted, ExhaustedReason, RecoveryPolicy, Turn, TurnState};
 use forever::prelude::*;
 use forever::testing::crash_everywhere;
-use forever::{Agent, BoxError, Forever};
+use forever::{BoxError, Forever};
 use forever_testkit::notes::Notes;
 use serde_json::json;
 

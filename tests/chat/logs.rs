@@ -1,11 +1,12 @@
 //! Logs of turns: what is seen by those who follow from the start, come late, or are slow.
 use std::time::Duration;
 
+use forever::agent::Agent;
 use forever::chat::message::{Chunk, MAX_CHUNK, UiMessage};
 use forever::chat::{ChatAgent, Entry, Turn, TurnState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Agent, BoxError, Builder, ErrorKind, Forever};
+use forever::{BoxError, Builder, ErrorKind, Forever};
 use serde_json::json;
 
 /// Writes what its body says: text of so many bytes, in so many chunks.

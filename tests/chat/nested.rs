@@ -2,11 +2,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, RecoveryPolicy, Turn, TurnHandle, TurnState};
+use forever::fiber::{FiberErrorKind, FiberState, FiberStatus};
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::{VirtualClock, World, crash_everywhere};
-use forever::{Agent, AgentHandle, BoxError, FiberErrorKind, FiberState, FiberStatus, Forever, OpState, Resolution};
+use forever::{BoxError, Forever};
 use forever_testkit::notes::Notes;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -329,7 +332,7 @@ async fn operation_in_doubt_parks_its_turn_which_goes_on_when_it_is_resolved() {
     let doubtful: Vec<_> = ops.iter().filter(|op| op.state == OpState::Started).collect();
     assert_eq!(doubtful.len(), 1, "{ops:?}");
     assert_eq!((doubtful[0].function.as_str(), doubtful[0].step.as_str()), ("pays", "pay"));
-    forever.resolve_op(&doubtful[0].id, Resolution::completed(&41).unwrap()).await.unwrap();
+    forever.resolve_op(&doubtful[0].id, OpResolution::completed(&41).unwrap()).await.unwrap();
     let end = end(&turn).await;
     assert!(end.is_completed(), "{end:?}");
     assert_eq!(text(&forever).await, "42");

@@ -3,14 +3,16 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, Part, Repair, ToolState, UiMessage};
 use forever::chat::model::{ChatModel, FinishReason, ModelEvent, ModelRequest, ModelStream};
 use forever::chat::{
     AgentLoop, ChatAgent, ChatRecovery, ChatRecoveryOptions, ErrorClass, RecoveryPolicy, Tool, ToolAnswer, Turn, TurnEnd, TurnState,
 };
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Agent, AgentHandle, BoxError, FiberState, Forever};
+use forever::{BoxError, Forever};
 use forever_testkit::models::{self, ScriptedModel};
 use forever_testkit::notes::Notes;
 use serde_json::json;

@@ -4,6 +4,7 @@ mod random;
 
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, ToolState, UiMessage};
 use forever::chat::model::{FinishReason, ModelRequest, ToolSpec};
 use forever::chat::{
@@ -11,7 +12,7 @@ use forever::chat::{
 };
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Agent, AgentHandle, BoxError, Builder, Clock, ErrorKind, Forever};
+use forever::{BoxError, Builder, Clock, ErrorKind, Forever};
 use forever_testkit::models::{self, ScriptedModel};
 use forever_testkit::notes::Notes;
 use serde_json::{Value, json};

@@ -2,10 +2,11 @@
 //! looks.
 use std::time::Duration;
 
+use forever::agent::Agent;
 use forever::chat::message::{Chunk, MessageBuilder, Role, UiMessage};
 use forever::chat::{ChatAgent, Entry, RecoveryPolicy, Turn, TurnHandle};
 use forever::prelude::*;
-use forever::{Agent, BoxError, Builder, Forever};
+use forever::{BoxError, Builder, Forever};
 use forever_testkit::prng::Prng;
 use serde_json::{Value, json};
 

@@ -1,11 +1,12 @@
 //! An agent that answers what the body of its turn says, and a model that counts how often it is called.
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorClass, RecoveryPolicy, Turn, TurnHandle};
 use forever::prelude::*;
 use forever::testing::World;
-use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
+use forever::{BoxError, Builder, Forever};
 use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 

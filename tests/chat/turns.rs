@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::scripted::{Scripted, ask, scripted, told};
 
-async fn opened(seen: &Notes) -> (Forever, forever::AgentHandle<Scripted>) {
+async fn opened(seen: &Notes) -> (Forever, forever::agent::AgentHandle<Scripted>) {
     let forever = scripted(seen).in_memory().open().await.unwrap();
     let agent = forever.agent::<Scripted>("a");
     (forever, agent)

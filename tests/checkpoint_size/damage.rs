@@ -1,5 +1,5 @@
 //! Rows that somebody has damaged: the fiber is parked with a reason, nothing is lost, and mended rows let it go on.
-use forever::Log;
+use forever::fiber::Log;
 use forever::prelude::*;
 
 use crate::support::{Place, World};
@@ -32,7 +32,7 @@ async fn parks(damage: &str, why: &str, mend: &str) {
     let damaged = place.text(all);
     for _ in 0..2 {
         let forever = place.open::<keeps>(&world).await;
-        let error = forever.handle::<keeps>("f").wait().await.unwrap_err();
+        let error = forever.fiber::<keeps>("f").wait().await.unwrap_err();
         assert!(error.is_parked(), "{error}");
         assert!(error.reason().contains(why), "{}", error.reason());
         forever.close().await.unwrap();
@@ -41,7 +41,7 @@ async fn parks(damage: &str, why: &str, mend: &str) {
     assert_eq!(place.change(mend), 1, "{mend}");
     world.open(1);
     let forever = place.open::<keeps>(&world).await;
-    assert_eq!(forever.handle::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
+    assert_eq!(forever.fiber::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn items_that_no_snapshot_names_are_not_seen() {
     assert_eq!(before["locals"]["log"], serde_json::json!(["item 0", "item 1"]));
     let forever = place.open::<keeps>(&world).await;
     world.open(1);
-    assert_eq!(forever.handle::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
+    assert_eq!(forever.fiber::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_log_named_twice_goes_on_as_two() {
     world.died();
     world.open(1);
     let forever = place.open::<two>(&world).await;
-    assert_eq!(forever.handle::<two>("f").wait().await.unwrap(), "[1, 3] [1, 4]");
+    assert_eq!(forever.fiber::<two>("f").wait().await.unwrap(), "[1, 3] [1, 4]");
 }
 
 #[tokio::test]
@@ -148,13 +148,13 @@ async fn a_position_behind_the_end_of_a_loop_parks_and_nothing_behind_the_loop_r
     assert_eq!(place.change("UPDATE snapshots SET data = replace(data, '\"items at\":1', '\"items at\":9')"), 1);
     world.open(9);
     let forever = place.open::<walks>(&world).await;
-    let error = forever.handle::<walks>("f").wait().await.unwrap_err();
+    let error = forever.fiber::<walks>("f").wait().await.unwrap_err();
     assert!(error.is_parked() && error.reason().starts_with("step `walk` of `walks` was not reached"), "{error}");
     assert!(world.done().is_empty(), "nothing behind the loop has run");
     drop(forever);
     assert_eq!(place.change("UPDATE snapshots SET data = replace(data, '\"items at\":9', '\"items at\":1')"), 1);
     let forever = place.open::<walks>(&world).await;
-    assert_eq!(forever.handle::<walks>("f").wait().await.unwrap(), 6);
+    assert_eq!(forever.fiber::<walks>("f").wait().await.unwrap(), 6);
     assert_eq!(world.done(), ["behind"]);
 }
 
@@ -176,7 +176,7 @@ async fn a_fiber_of_an_older_database_goes_on() {
     sql.execute("INSERT INTO snapshots (fiber, number, at, data) VALUES (1, 2, 'round', ?1)", [data]).unwrap();
     drop(sql);
     let forever = place.open::<keeps>(&world).await;
-    assert_eq!(forever.handle::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
+    assert_eq!(forever.fiber::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
     let new = Place::new();
     drop(new.open::<keeps>(&world).await);
     assert_eq!(place.number("PRAGMA user_version"), new.number("PRAGMA user_version"));

@@ -1,9 +1,11 @@
 //! Calls inside calls, down to the stated limit and beyond it, with values that nest as deep as they may.
 use std::sync::{Arc, Mutex};
 
+use forever::BoxError;
+use forever::agent::{Agent, RecoveredFiber, RecoveryAction};
+use forever::fiber::{Fiber, FiberState, Log, Snapshot};
 use forever::prelude::*;
-use forever::testing::{From, Outcome, Stage};
-use forever::{Agent, BoxError, Fiber, FiberState, Log, RecoveredFiber, Recovery, Snapshot};
+use forever::testing::{Outcome, Stage, StartFrom};
 use serde_json::Value;
 
 use crate::support::{Place, World};
@@ -59,10 +61,10 @@ fn ups(levels: u32) -> Vec<String> {
 /// Runs a fiber to its end, ended after each of its checkpoints. Gives its end and how many lives that took.
 async fn killed_after_each<F: Fiber>(world: &World, call: F) -> (Outcome<F::Output>, usize) {
     let stage = Stage::new().resource(world.clone());
-    let mut played = stage.play(From::Start(call), Some(1)).await;
+    let mut played = stage.run(StartFrom::Start(call), Some(1)).await;
     let mut lives = 1;
     while matches!(played.outcome, Outcome::Killed) {
-        played = stage.play(From::<F>::Snapshot(played.snapshots.pop().unwrap()), Some(1)).await;
+        played = stage.run(StartFrom::<F>::Snapshot(played.snapshots.pop().unwrap()), Some(1)).await;
         lives += 1;
     }
     (played.outcome, lives)
@@ -95,7 +97,7 @@ async fn a_process_that_dies_at_any_depth_goes_on_there() {
         forever = place.open::<down>(&world).await;
         world.open(1);
     }
-    assert_eq!(forever.handle::<down>("f").wait().await.unwrap(), LIMIT + 1);
+    assert_eq!(forever.fiber::<down>("f").wait().await.unwrap(), LIMIT + 1);
     assert_eq!(world.done(), ups(LIMIT));
 }
 
@@ -109,7 +111,7 @@ async fn one_call_beyond_the_limit_fails_the_fiber_and_says_so() {
     world.died();
     let forever = place.open::<down>(&world).await;
     world.open(1);
-    let handle = forever.handle::<down>("f");
+    let handle = forever.fiber::<down>("f");
     let why = "`down` cannot be called from here: calls nest deeper than 200";
     assert_eq!(handle.wait().await.unwrap_err().reason(), why);
     // It stands at the last checkpoint before that, and no step was made twice.
@@ -126,11 +128,11 @@ fn functions_that_take_much_of_the_stack_can_be_called_as_deep() {
     let on_small_stack = || {
         let world = World::new(usize::MAX);
         let whole = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let whole = Box::pin(Stage::new().resource(world.clone()).play(From::Start(wide(LIMIT)), None)).await;
+            let whole = Box::pin(Stage::new().resource(world.clone()).run(StartFrom::Start(wide(LIMIT)), None)).await;
             // From the deepest snapshot, all the way up.
             let deepest = whole.snapshots.iter().rev().max_by_key(|text| text.matches("\"call\":{").count()).unwrap().clone();
             let world = World::new(usize::MAX);
-            let resumed = Box::pin(Stage::new().resource(world.clone()).play(From::<wide>::Snapshot(deepest), None)).await;
+            let resumed = Box::pin(Stage::new().resource(world.clone()).run(StartFrom::<wide>::Snapshot(deepest), None)).await;
             assert_eq!(resumed.outcome, whole.outcome);
             assert_eq!(world.done().len(), LIMIT as usize + 1);
             whole
@@ -142,7 +144,7 @@ fn functions_that_take_much_of_the_stack_can_be_called_as_deep() {
 
 mod before {
     #[forever::fiber]
-    pub(super) async fn caller(world: forever::Res<crate::support::World>) -> anyhow::Result<u32> {
+    pub(super) async fn caller(world: forever::fiber::Res<crate::support::World>) -> anyhow::Result<u32> {
         let name = forever::step!("name", world.step("n".repeat(600)).await?);
         let below = forever::call!(super::wide(super::LIMIT - 1))?;
         Ok(below + u32::try_from(name.len())?)
@@ -151,7 +153,7 @@ mod before {
 
 mod after {
     #[forever::fiber(version = 1, migrate = super::checked)]
-    pub(super) async fn caller(world: forever::Res<crate::support::World>) -> anyhow::Result<u32> {
+    pub(super) async fn caller(world: forever::fiber::Res<crate::support::World>) -> anyhow::Result<u32> {
         let name = forever::step!("name", world.step("n".repeat(600)).await?);
         let below = forever::call!(super::wide(super::LIMIT - 1))?;
         Ok(below + u32::try_from(name.len())?)
@@ -186,10 +188,10 @@ impl Agent for Keeper {
     const CLASS: &'static str = "Keeper";
     type State = ();
 
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         let snapshot: Option<Snapshot> = fiber.snapshot()?;
         self.0.lock().unwrap().push(whole(&snapshot.unwrap()));
-        Ok(Recovery::Resume)
+        Ok(RecoveryAction::Resume)
     }
 }
 
@@ -208,7 +210,7 @@ async fn hooks_and_migrations_are_given_every_level() {
     world.open(usize::MAX / 2);
     let hook = Arc::clone(&seen);
     let forever = place.builder::<after::caller>(&world).agent(move |_| Keeper(Arc::clone(&hook))).open().await.unwrap();
-    assert_eq!(forever.handle::<after::caller>("f").wait().await.unwrap(), LIMIT + 600);
+    assert_eq!(forever.fiber::<after::caller>("f").wait().await.unwrap(), LIMIT + 600);
     assert_eq!(*seen.lock().unwrap(), [Ok(())]);
     assert_eq!(world.done().len(), LIMIT as usize);
 }
@@ -225,7 +227,7 @@ async fn a_damaged_row_with_more_calls_parks_its_fiber() {
         let data = format!(r#"{{"at":"down","locals":{{}},"call":{}null{}}}"#, level.repeat(levels as usize), "}".repeat(levels as usize));
         place.sql().execute("UPDATE snapshots SET data = ?1", [data]).unwrap();
         let forever = place.open::<down>(&world).await;
-        let error = forever.handle::<down>("f").wait().await.unwrap_err();
+        let error = forever.fiber::<down>("f").wait().await.unwrap_err();
         assert!(error.is_parked() && error.reason().contains(parked), "{error}");
     }
 }

@@ -1,5 +1,5 @@
 //! Append-only lists: an item is written once, wherever the list goes.
-use forever::Log;
+use forever::fiber::Log;
 use forever::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -318,7 +318,7 @@ async fn a_vec_may_become_a_log_and_a_log_a_vec() {
     world.died();
     world.open(1);
     let forever = place.open::<was_vec::new>(&world).await;
-    assert_eq!(forever.handle::<was_vec::new>("f").wait().await.unwrap()[..], [1, 2, 3]);
+    assert_eq!(forever.fiber::<was_vec::new>("f").wait().await.unwrap()[..], [1, 2, 3]);
     drop(forever);
 
     let (place, world) = (Place::new(), World::new(1));
@@ -330,12 +330,12 @@ async fn a_vec_may_become_a_log_and_a_log_a_vec() {
     world.died();
     world.open(1);
     let forever = place.open::<was_vec::old>(&world).await;
-    assert_eq!(forever.handle::<was_vec::old>("f").wait().await.unwrap(), [1, 2, 3]);
+    assert_eq!(forever.fiber::<was_vec::old>("f").wait().await.unwrap(), [1, 2, 3]);
 }
 
 mod moved {
     use super::*;
-    use forever::Snapshot;
+    use forever::fiber::Snapshot;
 
     #[fiber(name = "moved")]
     pub(super) async fn old(world: Res<World>, text: String) -> anyhow::Result<usize> {
@@ -380,6 +380,6 @@ async fn a_migration_is_given_every_local_whole() {
     world.died();
     let forever = place.open::<moved::new>(&world).await;
     world.open(1);
-    let (first, second) = forever.handle::<moved::new>("f").wait().await.unwrap();
+    let (first, second) = forever.fiber::<moved::new>("f").wait().await.unwrap();
     assert_eq!((first.into_vec(), second.into_vec()), (vec![1, 2, 3], vec![1, 2, 4]));
 }

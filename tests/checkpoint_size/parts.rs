@@ -1,5 +1,5 @@
 //! Locals whose text is long: written when they change, and not otherwise.
-use forever::Fiber;
+use forever::fiber::Fiber;
 use forever::prelude::*;
 use serde_json::{Value, json};
 

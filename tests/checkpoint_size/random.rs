@@ -1,5 +1,5 @@
 //! Random edits of several locals, killed at every checkpoint: what is restored is what was there.
-use forever::Log;
+use forever::fiber::Log;
 use forever::prelude::*;
 use forever_testkit::prng::Prng;
 use serde::{Deserialize, Serialize};

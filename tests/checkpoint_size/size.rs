@@ -1,5 +1,5 @@
 //! How much a step writes, plain and as an effect, and how fast the file grows.
-use forever::Log;
+use forever::fiber::Log;
 use forever::prelude::*;
 
 use crate::support::{Place, World};

@@ -3,8 +3,9 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use forever::testing::{From, Stage};
-use forever::{Builder, Durability, Fiber, Forever};
+use forever::fiber::Fiber;
+use forever::testing::{Stage, StartFrom};
+use forever::{Builder, Durability, Forever};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -140,7 +141,7 @@ pub(crate) async fn run<F: Fiber>(call: F, kill: bool) -> Killed<F::Output> {
             world.died();
             forever = Some(place.open::<F>(&world).await);
         }
-        let handle = forever.as_ref().unwrap().handle::<F>("f");
+        let handle = forever.as_ref().unwrap().fiber::<F>("f");
         world.open(1);
         tokio::select! {
             biased;
@@ -173,13 +174,13 @@ pub(crate) async fn same<F: Fiber<Output: PartialEq + Debug>>(call: impl Fn() ->
 /// The snapshots of a fiber without a database, which resumes at each of them, from what a database would hold and from the text.
 async fn staged<F: Fiber<Output: PartialEq + Debug>>(call: impl Fn() -> F) -> Vec<Value> {
     let stage = || Stage::new().resource(World::new(usize::MAX));
-    let whole = stage().play(From::Start(call()), None).await;
+    let whole = stage().run(StartFrom::Start(call()), None).await;
     for k in 1..=whole.snapshots.len() {
         let first = stage();
-        let killed = first.play(From::Start(call()), Some(k)).await;
+        let killed = first.run(StartFrom::Start(call()), Some(k)).await;
         assert_eq!(killed.snapshots, whole.snapshots[..k]);
         for resuming in [first, stage()] {
-            let resumed = resuming.play(From::<F>::Snapshot(whole.snapshots[k - 1].clone()), None).await;
+            let resumed = resuming.run(StartFrom::<F>::Snapshot(whole.snapshots[k - 1].clone()), None).await;
             assert_eq!(resumed.outcome, whole.outcome, "resumed after checkpoint {k}");
             assert_eq!(resumed.snapshots, whole.snapshots[k..], "resumed after checkpoint {k}");
         }

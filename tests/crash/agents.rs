@@ -2,9 +2,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::{Agent, AgentHandle, Due, RecoveredFiber, RecoveryAction};
 use forever::prelude::*;
 use forever::testing::World;
-use forever::{Agent, AgentHandle, BoxError, Due, RecoveredFiber, Recovery};
 
 use crate::kinds::{comes_through, noted};
 
@@ -33,17 +34,17 @@ impl Agent for Gardener {
         Ok(())
     }
 
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         noted(&self.world, "asked about", 0);
         if !fiber.is_closure() {
-            return Ok(Recovery::Resume);
+            return Ok(RecoveryAction::Resume);
         }
         // What it has stashed is as far as it came; the rest is done here.
         let from: u64 = fiber.snapshot()?.unwrap_or_default();
         for bed in from + 1..=BEDS {
             noted(&self.world, "digs", bed);
         }
-        Ok(Recovery::complete(&BEDS)?)
+        Ok(RecoveryAction::complete(&BEDS)?)
     }
 }
 
@@ -87,7 +88,7 @@ async fn a_closure_is_finished_by_its_agent_from_its_stash() {
             }
             Ok::<_, forever::Error>(BEDS)
         };
-        let handle = forever.agent::<Gardener>("g").run_fiber("dig", dig).id("beds").start().await.unwrap();
+        let handle = forever.agent::<Gardener>("g").spawn_closure("dig", dig).id("beds").start().await.unwrap();
         loop {
             // One that was interrupted is with its agent.
             match handle.wait().await {

@@ -2,9 +2,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use forever::Builder;
+use forever::fiber::{FiberFilter, FiberState};
 use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
-use forever::{Builder, FiberFilter, FiberState};
 
 /// What a program is told that does not come through.
 async fn account<R: std::fmt::Debug + PartialEq>(setup: impl Fn(&World) -> Builder, call: impl AsyncFn(Forever) -> R) -> String {
@@ -38,8 +39,8 @@ async fn an_effect_in_a_plain_step_comes_twice() {
             .await;
     // Opening writes twice; then it is accepted, "price", "charge".
     let expected = r#"it does not come through
-  life 1 ended before write 5
-  life 2 was left alone, and made 7 writes
+  process 1 ended before write 5
+  process 2 was left alone, and made 7 writes
 
 other than in a run that nothing interrupted:
   the effect `charge of 200` came twice, and not once
@@ -63,7 +64,7 @@ async fn a_call_without_a_key_starts_a_second_fiber() {
     let account = account(charging, async |forever: Forever| forever.run(charges_in_a_step(100)).await.unwrap()).await;
     says(
         &account,
-        &["life 1 ended after write 3\n", "the effect `charge of 200` came twice, and not once", "more: fiber charges_in_a_step"],
+        &["process 1 ended after write 3\n", "the effect `charge of 200` came twice, and not once", "more: fiber charges_in_a_step"],
     );
 }
 
@@ -83,7 +84,7 @@ async fn what_depends_on_the_process_is_another_outcome() {
     let account =
         account(counting_lives, async |forever: Forever| forever.spawn(looks_at_the_clock()).id("f").await.unwrap().wait().await.unwrap())
             .await;
-    says(&account, &["life 1 ended before write 1\n", "the outcome is not the same\n    expected: 2\n    came:     3"]);
+    says(&account, &["process 1 ended before write 1\n", "the outcome is not the same\n    expected: 2\n    came:     3"]);
 }
 
 #[tokio::test]
@@ -135,7 +136,7 @@ async fn what_panics_after_a_death_is_told_with_the_death() {
         handle.wait().await.unwrap()
     })
     .await;
-    says(&account, &["life 1 ended after write 3\n", "came:     it panicked: nobody thought of this"]);
+    says(&account, &["process 1 ended after write 3\n", "came:     it panicked: nobody thought of this"]);
 }
 
 #[tokio::test]
@@ -172,6 +173,6 @@ async fn a_random_failure_is_told_with_as_few_deaths_as_it_takes() {
     };
     crash_everywhere(setup, call).await.unwrap();
     let failure = crash_everywhere(setup, call).crash_randomly(5, 400).await.unwrap_err();
-    says(&failure.to_string(), &["life 3 was left alone", "came:     Err(\"too often\")"]);
-    assert!(!failure.to_string().contains("life 4"), "{failure}");
+    says(&failure.to_string(), &["process 3 was left alone", "came:     Err(\"too often\")"]);
+    assert!(!failure.to_string().contains("process 4"), "{failure}");
 }

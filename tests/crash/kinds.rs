@@ -4,9 +4,11 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever::Builder;
+use forever::fiber::{History, Log};
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::{Survived, World, crash_everywhere};
-use forever::{Builder, History, Log, OpState, Resolution};
 
 /// How many times as many random runs there are as usual: `FOREVER_CRASHES`.
 fn wider() -> u32 {
@@ -211,7 +213,7 @@ async fn an_effect_that_parks_is_carried_out_once_if_somebody_looks() {
                 Err(stopped) if stopped.is_parked() => {
                     let op = forever.ops("order").await.unwrap().remove(0);
                     let found = bank.lock().unwrap().find(&op.id);
-                    let how = found.map_or(Resolution::NotExecuted, |receipt| Resolution::completed(&receipt).unwrap());
+                    let how = found.map_or(OpResolution::NotExecuted, |receipt| OpResolution::completed(&receipt).unwrap());
                     assert_eq!(op.state, OpState::Started);
                     forever.resolve_op(&op.id, how).await.unwrap();
                 }

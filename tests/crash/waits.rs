@@ -1,9 +1,10 @@
 //! Fibers that wait, and that have children, come through the end of their process at every write.
 use std::time::Duration;
 
+use forever::Clock;
+use forever::fiber::{FiberErrorKind, FiberState};
 use forever::prelude::*;
 use forever::testing::World;
-use forever::{Clock, FiberErrorKind, FiberState};
 
 use crate::kinds::{comes_through, noted};
 

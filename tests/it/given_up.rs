@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use forever::fiber::{FiberFilter, FiberHandle, FiberState, Resolution};
+use forever::ops::OpResolution;
 use forever::prelude::*;
-use forever::{Error, ErrorKind, FiberFilter, FiberHandle, FiberState, Recovery, Resolution, Retention};
+use forever::{Error, ErrorKind, Retention};
 
 /// Longer than the sweep's interval, and than anything takes that is not stuck.
 const LONG: Duration = Duration::from_secs(60);
@@ -154,12 +156,12 @@ async fn a_spawn_that_is_given_up_has_happened_or_not() {
         assert_eq!(soon("a spawned fiber", again.wait()).await.unwrap(), "Rhodes");
     });
     at_every_poll!(
-        "run_fiber",
+        "spawn_closure",
         |k| format!("c{k}"),
-        |id| forever.run_fiber("closure", |_| async { Ok::<_, Error>(7) }).id(&id).start(),
+        |id| forever.spawn_closure("closure", |_| async { Ok::<_, Error>(7) }).id(&id).start(),
         |done| {
             drop(done);
-            let again = forever.run_fiber("closure", |_| async { Ok::<_, Error>(7) }).id(&id).start().await.unwrap();
+            let again = forever.spawn_closure("closure", |_| async { Ok::<_, Error>(7) }).id(&id).start().await.unwrap();
             assert_eq!(soon("a closure", again.wait()).await.unwrap(), 7);
         }
     );
@@ -218,16 +220,11 @@ async fn resume_and_restart_that_are_given_up_start_the_fiber_or_leave_it() {
         done_or_too_late(forever.restart(handle.id()).await);
         stands(&handle, FiberState::Completed).await;
     });
-    at_every_poll!(
-        "resolve by restart",
-        |k| failed(format!("r{k}")).await,
-        |handle| forever.resolve(handle.id(), Recovery::Restart),
-        |done| {
-            drop(done);
-            done_or_too_late(forever.resolve(handle.id(), Recovery::Restart).await);
-            stands(&handle, FiberState::Completed).await;
-        }
-    );
+    at_every_poll!("restart by its handle", |k| failed(format!("r{k}")).await, |handle| handle.restart(), |done| {
+        drop(done);
+        done_or_too_late(handle.restart().await);
+        stands(&handle, FiberState::Completed).await;
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -249,7 +246,7 @@ async fn a_cancel_that_is_given_up_ends_the_fiber_and_what_waits_for_it() {
         stands(&parent, FiberState::Waiting).await;
         let children = forever.fibers().name("listens").limit(1000).await.unwrap().fibers;
         let child = children.into_iter().find(|fiber| fiber.parent.as_deref() == Some(parent.id())).unwrap();
-        let child: FiberHandle<u32> = forever.find(&child.id).await.unwrap();
+        let child: FiberHandle<u32> = forever.find_fiber(&child.id).await.unwrap();
         (parent, child)
     };
     at_every_poll!("cancel of a child", |k| parent(format!("p{k}")).await, |family| family.1.cancel("enough"), |done| {
@@ -271,7 +268,7 @@ async fn resolutions_that_are_given_up_let_the_fiber_go_on() {
         let op = forever.ops(handle.id()).await.unwrap().remove(0).id;
         (handle, op)
     };
-    let completed = || Resolution::completed(&9_u64).unwrap();
+    let completed = || OpResolution::completed(&9_u64).unwrap();
     at_every_poll!("resolve_op", |k| parked(format!("o{k}")).await, |there| forever.resolve_op(&there.1, completed()), |done| {
         drop(done);
         done_or_too_late(forever.resolve_op(&there.1, completed()).await);
@@ -280,10 +277,10 @@ async fn resolutions_that_are_given_up_let_the_fiber_go_on() {
     at_every_poll!(
         "resolve",
         |k| parked(format!("r{k}")).await,
-        |there| forever.resolve(there.0.id(), Recovery::complete(&8_u64).unwrap()),
+        |there| forever.resolve(there.0.id(), Resolution::completed(&8_u64).unwrap()),
         |done| {
             drop(done);
-            done_or_too_late(forever.resolve(there.0.id(), Recovery::complete(&8_u64).unwrap()).await);
+            done_or_too_late(forever.resolve(there.0.id(), Resolution::completed(&8_u64).unwrap()).await);
             assert_eq!(soon("a resolved fiber", there.0.wait()).await.unwrap(), 8);
         }
     );
@@ -295,15 +292,15 @@ async fn calls_that_only_look_or_delete_can_be_given_up() {
     let handle = forever.spawn(sails("Samos".into())).id("one").key("key").await.unwrap();
     at_every_poll!("wait", |k| k, |_k| handle.wait(), |done| drop(done));
     at_every_poll!("status", |k| k, |_k| handle.status(), |done| drop(done));
-    at_every_poll!("find", |k| k, |_k| forever.find::<String>("one"), |done| drop(done));
-    at_every_poll!("by_key", |k| k, |_k| forever.by_key::<sails>("key"), |done| drop(done));
+    at_every_poll!("find", |k| k, |_k| forever.find_fiber::<String>("one"), |done| drop(done));
+    at_every_poll!("by_key", |k| k, |_k| forever.fiber_by_key::<sails>("key"), |done| drop(done));
     at_every_poll!("fibers", |k| k, |_k| forever.fibers(), |done| drop(done));
     at_every_poll!("ops", |k| k, |_k| forever.ops("one"), |done| drop(done));
     at_every_poll!("transaction", |k| k, |_k| forever.transaction(|_| Ok::<_, Error>(1)), |done| drop(done));
     at_every_poll!("delete", |k| k, |_k| forever.delete(FiberFilter::new().name("listens")), |done| drop(done));
     assert_eq!(soon("a fiber", handle.wait()).await.unwrap(), "Samos");
     at_every_poll!("close", |k| k, |_k| forever.close(), |done| drop(done));
-    assert!(forever.find::<String>("one").await.unwrap_err().is_closed());
+    assert!(forever.find_fiber::<String>("one").await.unwrap_err().is_closed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -321,12 +318,12 @@ async fn an_open_that_is_given_up_leaves_the_database_to_the_next() {
             Some(opened) => opened.unwrap(),
             None => soon("the next open", builder().wait_for_lock(LONG).open()).await.unwrap(),
         };
-        assert!(!state(&forever.handle::<listens>("waits")).await.is_final());
+        assert!(!state(&forever.fiber::<listens>("waits")).await.is_final());
         drop(forever);
     });
     let forever = builder().wait_for_lock(LONG).open().await.unwrap();
     forever.send("waits", "word", &3).await.unwrap();
-    assert_eq!(soon("a fiber of many opens", forever.handle::<listens>("waits").wait()).await.unwrap(), 3);
+    assert_eq!(soon("a fiber of many opens", forever.fiber::<listens>("waits").wait()).await.unwrap(), 3);
 }
 
 /// A row that became ready without a word to anybody, as another worker or a person with an SQLite tool makes it.

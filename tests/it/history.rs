@@ -2,8 +2,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use forever::fiber::History;
 use forever::prelude::*;
-use forever::{Builder, ErrorKind, History};
+use forever::{Builder, ErrorKind};
 use serde_json::{Value, json};
 
 #[derive(Clone)]
@@ -49,7 +50,7 @@ fn builder(path: &std::path::Path, held: &Held) -> Builder {
 }
 
 /// Locals of one frame, by name. The value of a step whose value is assigned is kept as `add()`.
-fn values(frame: &forever::FrameView) -> Value {
+fn values(frame: &forever::view::FrameView) -> Value {
     frame.locals.iter().map(|local| (local.name.clone(), local.value.value.clone().unwrap_or(Value::Null))).collect()
 }
 
@@ -72,7 +73,7 @@ async fn each_kept_checkpoint_has_its_values_in_calls_and_after_a_restart_withou
 
     let forever = builder(&path, &held).open().await.unwrap();
     held.0.add_permits(1);
-    assert_eq!(forever.handle::<reviews>(&id).wait().await.unwrap(), 3 + 5 + 1);
+    assert_eq!(forever.fiber::<reviews>(&id).wait().await.unwrap(), 3 + 5 + 1);
     let history = forever.history(&id).await.unwrap();
     assert_eq!(history[..before.len()], before, "what is kept does not change");
     let last = history.last().unwrap();

@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever::agent::{Agent, RecoveredFiber, RecoveryAction};
+use forever::fiber::{FiberState, Resolution};
+use forever::ops::OnUnknown;
 use forever::prelude::*;
-use forever::{Agent, BoxError, Builder, Error, ErrorKind, FiberState, OnUnknown, RecoveredFiber, Recovery};
+use forever::{BoxError, Builder, Error, ErrorKind};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
@@ -77,7 +80,7 @@ impl Agent for Keeper {
     const CLASS: &'static str = "keeper";
     type State = ();
 
-    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         self.0.asked.send_modify(|n| *n += 1);
         self.0.door.acquire().await?.forget();
         let answer = {
@@ -86,10 +89,10 @@ impl Agent for Keeper {
         };
         match answer {
             Answer::Fail => Err("the hook is not ready".into()),
-            Answer::Resume => Ok(Recovery::Resume),
-            Answer::Restart => Ok(Recovery::Restart),
-            Answer::Skip => Ok(Recovery::Skip),
-            Answer::Complete => Ok(Recovery::complete("by the hook")?),
+            Answer::Resume => Ok(RecoveryAction::Resume),
+            Answer::Restart => Ok(RecoveryAction::Restart),
+            Answer::Skip => Ok(RecoveryAction::Skip),
+            Answer::Complete => Ok(RecoveryAction::complete("by the hook")?),
         }
     }
 }
@@ -148,7 +151,7 @@ impl Place {
 }
 
 async fn state(forever: &Forever) -> FiberState {
-    forever.handle::<buys>("buys").status().await.unwrap().state
+    forever.fiber::<buys>("buys").status().await.unwrap().state
 }
 
 async fn stands(forever: &Forever, wanted: FiberState) {
@@ -175,7 +178,7 @@ async fn a_person_and_a_hook_that_both_resume_start_one_activation() {
     // The hook's later passes come while the charge is under way: they have nothing to decide.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     place.world.till.add_permits(9);
-    assert_eq!(soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap(), "charge 1");
+    assert_eq!(soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap(), "charge 1");
     assert_eq!((*place.world.charging.borrow(), place.world.charges.load(Ordering::SeqCst)), (2, 1), "the lost one, and one more");
 }
 
@@ -185,15 +188,17 @@ async fn a_fiber_whose_hook_is_being_asked_is_not_resolved_by_hand() {
     place.world.plan(&[Answer::Skip]);
     let forever = place.left().await;
     place.world.asked(1).await;
-    for refused in
-        [forever.resolve("buys", Recovery::complete("by hand").unwrap()).await, forever.resume("buys").await, forever.restart("buys").await]
-    {
+    for refused in [
+        forever.resolve("buys", Resolution::completed("by hand").unwrap()).await,
+        forever.resume("buys").await,
+        forever.restart("buys").await,
+    ] {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidState);
     }
     place.world.door.add_permits(1);
     stands(&forever, FiberState::Interrupted).await;
-    forever.resolve("buys", Recovery::complete("by hand").unwrap()).await.unwrap();
-    assert_eq!(soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap(), "by hand");
+    forever.resolve("buys", Resolution::completed("by hand").unwrap()).await.unwrap();
+    assert_eq!(soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap(), "by hand");
 }
 
 #[tokio::test]
@@ -205,10 +210,10 @@ async fn what_a_person_has_resolved_no_later_hook_overwrites() {
         place.world.door.add_permits(9);
         place.world.asked(1).await;
         stands(&forever, FiberState::Interrupted).await;
-        forever.resolve("buys", Recovery::complete("by hand").unwrap()).await.unwrap();
+        forever.resolve("buys", Resolution::completed("by hand").unwrap()).await.unwrap();
         // Time enough for the next pass of the hook.
         tokio::time::sleep(Duration::from_millis(1300)).await;
-        assert_eq!(soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap(), "by hand");
+        assert_eq!(soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap(), "by hand");
         assert_eq!((state(&forever).await, *place.world.charging.borrow()), (FiberState::Completed, 1));
     }
 }
@@ -222,7 +227,7 @@ async fn a_fiber_that_is_cancelled_while_its_hook_says_skip_ends() {
         place.world.asked(1).await;
         forever.cancel("buys", "enough").await.unwrap();
         place.world.door.add_permits(1);
-        let error = soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap_err();
+        let error = soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap_err();
         assert!(error.is_cancelled() && error.reason() == "enough", "{error}");
         stands(&forever, FiberState::Cancelled).await;
     }
@@ -242,7 +247,7 @@ async fn a_decision_that_cannot_be_stored_is_stored_later() {
     // The store gives up after its busy timeout of 5 s; the decision has to outlive that.
     tokio::time::sleep(Duration::from_millis(5600)).await;
     block.rollback().unwrap();
-    assert_eq!(soon("the fiber", forever.handle::<buys>("buys").wait()).await.unwrap(), "by the hook");
+    assert_eq!(soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap(), "by the hook");
     assert_eq!(*place.world.asked.borrow(), 1, "it was not asked again");
 }
 
@@ -285,7 +290,7 @@ async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
     let forever = place.open().await;
     let (bank, went_on) = (place.world.clone(), Arc::new(AtomicU64::new(0)));
     let counted = Arc::clone(&went_on);
-    let work = move |ctx: forever::FiberContext| async move {
+    let work = move |ctx: forever::fiber::FiberContext| async move {
         for n in 0..9_u64 {
             ctx.stash(&n).await?;
             counted.fetch_add(1, Ordering::SeqCst);
@@ -293,7 +298,7 @@ async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
         }
         Ok::<_, Error>(())
     };
-    forever.run_fiber("work", work).id("work").start().await.unwrap();
+    forever.spawn_closure("work", work).id("work").start().await.unwrap();
     place.world.charging(1).await;
     claim_away(&place.sql());
     place.world.till.add_permits(9);
@@ -317,10 +322,10 @@ async fn context_that_outlives_its_activation_writes_nothing() {
         let (ended, charges) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
         let (wait, count) = (Arc::clone(&ended), Arc::clone(&charges));
         let (tell, told) = tokio::sync::oneshot::channel();
-        let leaking = forever.run_fiber("leak", move |ctx| async move {
+        let leaking = forever.spawn_closure("leak", move |ctx| async move {
             tokio::spawn(async move {
                 wait.acquire().await.unwrap().forget();
-                let charge = |_: forever::Op| async move { Ok::<u64, Error>(count.fetch_add(1, Ordering::SeqCst)) };
+                let charge = |_: forever::ops::Op| async move { Ok::<u64, Error>(count.fetch_add(1, Ordering::SeqCst)) };
                 let paid = ctx.op("pay", 1, charge).await.map_err(|error| error.kind());
                 let stashed = ctx.stash(&1).await.map_err(|error| error.kind());
                 let _ = tell.send((paid, stashed));
@@ -351,9 +356,9 @@ async fn database_that_was_moved_from_its_log_is_not_made_anew() {
     let (path, moved) = (folder.path().join("shop.db"), folder.path().join("shop.bak"));
     let open = async || Forever::builder().sqlite(&path).open().await;
     let forever = open().await.unwrap();
-    forever.run_fiber("a", |_| async { Ok::<_, Error>(1) }).id("a").await.unwrap();
+    forever.spawn_closure("a", |_| async { Ok::<_, Error>(1) }).id("a").await.unwrap();
     std::fs::rename(&path, &moved).unwrap();
-    let _ = forever.run_fiber("b", |_| async { Ok::<_, Error>(2) }).await;
+    let _ = forever.spawn_closure("b", |_| async { Ok::<_, Error>(2) }).await;
     assert_eq!(forever.close().await.unwrap_err().kind(), ErrorKind::DatabaseLost);
     drop(forever);
     for _ in 0..2 {
@@ -363,6 +368,6 @@ async fn database_that_was_moved_from_its_log_is_not_made_anew() {
     }
     std::fs::rename(&moved, &path).unwrap();
     let forever = open().await.unwrap();
-    assert_eq!(forever.find::<i32>("a").await.unwrap().wait().await.unwrap(), 1);
+    assert_eq!(forever.find_fiber::<i32>("a").await.unwrap().wait().await.unwrap(), 1);
     forever.close().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use forever::FiberState;
+use forever::fiber::FiberState;
 use forever::prelude::*;
 
 use crate::support::soon;
@@ -97,7 +97,7 @@ async fn error_whose_text_or_drop_panics_fails_its_fiber() {
         assert_eq!(handle.status().await.unwrap().state, FiberState::Failed, "{how}");
         let retried = forever.spawn(fails(how.into(), true)).await.unwrap();
         assert!(soon(how, retried.wait()).await.unwrap_err().is_failed(), "{how} in a step");
-        let closure = forever.run_fiber("closure", move |_| async move { fail(how) });
+        let closure = forever.spawn_closure("closure", move |_| async move { fail(how) });
         assert!(soon(how, closure).await.unwrap_err().is_failed(), "{how} in a closure");
     }
     forever.close().await.unwrap();

@@ -3,9 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use forever::Clock;
+use forever::fiber::{EventItem, EventKind, Events, Fiber, FiberState};
+use forever::ops::OnUnknown;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Clock, EventKind, Events, Fiber, FiberState, OnUnknown, Told};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -48,11 +50,11 @@ async fn pays(server: Res<Server>) -> anyhow::Result<u32> {
 async fn failed(events: &mut Events, times: u32) -> String {
     loop {
         match events.next().await.unwrap() {
-            Told::Event(event) => match event.kind {
+            EventItem::Event(event) => match event.kind {
                 EventKind::StepRetried { failed, error, .. } if failed == times => return error.to_string(),
                 _ => {}
             },
-            told @ Told::Missed(_) => panic!("{told:?}"),
+            told @ EventItem::Lagged(_) => panic!("{told:?}"),
         }
     }
 }
@@ -69,7 +71,7 @@ async fn shows_its_retries<F: Fiber<Output = u32>>(call: F, step: &str) {
     let mut events = forever.events();
     let handle = forever.spawn(call).id("f").await.unwrap();
     let shown = async |forever: &Forever| {
-        let status = forever.handle::<F>("f").status().await.unwrap();
+        let status = forever.fiber::<F>("f").status().await.unwrap();
         // Interrupted until another process has claimed it.
         assert!(matches!(status.state, FiberState::Running | FiberState::Interrupted), "{status:?}");
         status.retry.unwrap()
@@ -92,7 +94,7 @@ async fn shows_its_retries<F: Fiber<Output = u32>>(call: F, step: &str) {
     }
     let retry = shown(&forever).await;
     assert_eq!((retry.error.as_str(), retry.next_attempt), ("1 to go: connection refused", clock.now() + MINUTE * 4));
-    let handle = forever.handle::<F>("f");
+    let handle = forever.fiber::<F>("f");
     let ended = loop {
         tokio::select! {
             biased;

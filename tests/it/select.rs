@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use forever::fiber::{EventItem, EventKind, Events, FiberState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Builder, EventKind, Events, FiberState, Retention, Told};
+use forever::{Builder, Retention};
 use tempfile::TempDir;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -89,7 +90,7 @@ impl Ears {
             let Ok(told) = tokio::time::timeout(LONGEST, self.events.next()).await else {
                 panic!("`{fiber}` was never {what} {times} times: {:?}", self.heard)
             };
-            let Told::Event(event) = told.expect("the runtime is open") else { panic!("events missed") };
+            let EventItem::Event(event) = told.expect("the runtime is open") else { panic!("events missed") };
             let word = match event.kind {
                 EventKind::Waiting => "waiting",
                 EventKind::Completed => "completed",
@@ -151,12 +152,12 @@ async fn each_arm_wakes_the_fiber_also_after_a_restart_and_leaves_no_rows() {
         forever.send("cancelled", "cancel", "ada").await.unwrap();
         forever.send("deleted", "delete", "bob").await.unwrap();
         forever.send(&child_of(&forever, "child").await, "word", &7).await.unwrap();
-        let ended = async |id: &str| forever.handle::<decision>(id).wait().await.unwrap();
+        let ended = async |id: &str| forever.fiber::<decision>(id).wait().await.unwrap();
         assert_eq!(ended("approved").await, "approved true");
         assert_eq!(ended("cancelled").await, "cancel by ada");
         assert_eq!(ended("deleted").await, "delete by bob");
         assert_eq!(ended("child").await, "child Ok(7)");
-        assert_eq!(forever.handle::<decision>("late").status().await.unwrap().state, FiberState::Waiting);
+        assert_eq!(forever.fiber::<decision>("late").status().await.unwrap().state, FiberState::Waiting);
         scene.clock.advance(HOUR * 6);
         assert_eq!(ended("late").await, "late");
         assert_eq!(scene.count("wait_topics"), 0);
@@ -177,7 +178,7 @@ async fn the_message_of_an_arm_that_was_not_taken_stays_and_topics_are_told_to_s
     let refused = forever.send("o", "middle", &1).await.unwrap_err().to_string();
     assert_eq!(refused, "failed to send to fiber `o` on topic `middle`: it is a fiber `office`, and it receives on `go`, `high`, `low`");
     forever.send("o", "go", &()).await.unwrap();
-    assert_eq!(forever.handle::<office>("o").wait().await.unwrap(), ["high 10", "low 1", "low 2"]);
+    assert_eq!(forever.fiber::<office>("o").wait().await.unwrap(), ["high 10", "low 1", "low 2"]);
 }
 
 /// Begins when all is there.
@@ -219,14 +220,14 @@ async fn of_several_children_the_first_that_ends_is_taken_and_the_others_go_on()
     let children = forever.fibers().name("child").await.unwrap().fibers;
     forever.send(&children[1].id, "word", &3).await.unwrap();
     // The second has ended already when the fiber waits again.
-    assert_eq!(forever.handle::<race>("r").wait().await.unwrap(), (300, 600));
-    assert_eq!(forever.handle::<child>(&children[0].id).status().await.unwrap().state, FiberState::Waiting);
+    assert_eq!(forever.fiber::<race>("r").wait().await.unwrap(), (300, 600));
+    assert_eq!(forever.fiber::<child>(&children[0].id).status().await.unwrap().state, FiberState::Waiting);
 
     forever.spawn(race(1)).id("failed").await.unwrap();
     ears.hear("failed", "waiting", 1).await;
     let children = forever.fibers().name("child").await.unwrap().fibers;
     forever.cancel(&children[2].id, "not needed").await.unwrap();
-    let error = forever.handle::<race>("failed").wait().await.unwrap_err().to_string();
+    let error = forever.fiber::<race>("failed").wait().await.unwrap_err().to_string();
     assert!(error.contains("was cancelled: not needed"), "{error}");
 }
 
@@ -263,7 +264,7 @@ async fn the_earliest_deadline_wakes_the_fiber_and_all_are_fixed_when_the_select
     // All are over by now: the first in source order is taken.
     scene.clock.advance(HOUR * 9);
     let forever = scene.open().await;
-    assert!(forever.handle::<two_sleeps>("s").wait().await.unwrap_err().to_string().ends_with("failed: one three"));
+    assert!(forever.fiber::<two_sleeps>("s").wait().await.unwrap_err().to_string().ends_with("failed: one three"));
 }
 
 #[fiber]
@@ -293,5 +294,5 @@ async fn messages_on_computed_topics_wake_the_fiber_and_are_not_refused() {
     forever.send("i", "answer-0", "first").await.unwrap();
     ears.hear("i", "waiting", 1).await;
     forever.send("i", "last-2", &5).await.unwrap();
-    assert_eq!(forever.handle::<interview>("i").wait().await.unwrap(), ["first", "second", "last-2 5"]);
+    assert_eq!(forever.fiber::<interview>("i").wait().await.unwrap(), ["first", "second", "last-2 5"]);
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use forever::fiber::{EventItem, EventKind, Events, FiberFilter, FiberState, Resolution};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Builder, EventKind, Events, FiberFilter, FiberState, Recovery, Retention, Told};
+use forever::{Builder, Retention};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
@@ -138,8 +139,8 @@ impl Ears {
                 panic!("`{fiber}` was never {what} {times} times: {:?}", self.heard)
             };
             match told.expect("the runtime is open") {
-                Told::Event(event) => *self.heard.entry((event.fiber.to_string(), word(&event.kind))).or_default() += 1,
-                Told::Missed(missed) => panic!("{missed} events missed"),
+                EventItem::Event(event) => *self.heard.entry((event.fiber.to_string(), word(&event.kind))).or_default() += 1,
+                EventItem::Lagged(missed) => panic!("{missed} events missed"),
             }
         }
     }
@@ -177,7 +178,7 @@ async fn the_end_of_a_sleep_is_fixed_once_over_restarts() {
 
     scene.clock.advance(HOUR * 4);
     let forever = scene.open().await;
-    let handle = forever.handle::<reminder>("a");
+    let handle = forever.fiber::<reminder>("a");
     assert_eq!(handle.status().await.unwrap().state, FiberState::Waiting);
     scene.clock.advance(HOUR * 5 + MINUTE * 59 + MINUTE / 2);
     // The timer has looked at the time, and sleeps for what is left.
@@ -216,7 +217,7 @@ async fn fibers_that_fell_due_while_nobody_was_there_are_entered_once_each_at_op
     scene.clock.advance(HOUR * 2);
     let forever = scene.open().await;
     for name in &names {
-        assert_eq!(forever.handle::<reminder>(name).wait().await.unwrap(), *name);
+        assert_eq!(forever.fiber::<reminder>(name).wait().await.unwrap(), *name);
     }
     let mut woke: Vec<_> = scene.world.log().into_iter().filter(|line| line.ends_with("wakes")).collect();
     woke.sort();
@@ -260,7 +261,7 @@ async fn each_message_is_received_once_in_the_order_of_the_sends_over_restarts()
 
     let forever = scene.open().await;
     forever.send("c", "number", &5).await.unwrap();
-    assert_eq!(forever.handle::<collector>("c").wait().await.unwrap(), (vec![1, 2, 3, 2, 4, 5], "ada".to_owned()));
+    assert_eq!(forever.fiber::<collector>("c").wait().await.unwrap(), (vec![1, 2, 3, 2, 4, 5], "ada".to_owned()));
     assert_eq!(scene.sql().query_row("SELECT count(*) FROM messages", (), |r| r.get::<_, i64>(0)).unwrap(), 0);
 }
 
@@ -298,7 +299,7 @@ async fn a_fiber_that_waits_is_not_in_memory() {
     assert_eq!(forever.fibers().state(FiberState::Waiting).limit(100).await.unwrap().fibers.len(), 50);
     scene.clock.advance(HOUR);
     for name in &names {
-        assert_eq!(forever.handle::<patient>(name).wait().await.unwrap(), 8);
+        assert_eq!(forever.fiber::<patient>(name).wait().await.unwrap(), 8);
     }
     assert_eq!(scene.world.present(), 0);
 }
@@ -326,7 +327,7 @@ async fn a_wait_for_a_message_ends_when_its_time_is_over_and_not_before() {
     }
     scene.clock.advance(MINUTE * 59);
     forever.send("answered", "answer", "yes").await.unwrap();
-    assert_eq!(forever.handle::<asks>("answered").wait().await.unwrap(), "yes");
+    assert_eq!(forever.fiber::<asks>("answered").wait().await.unwrap(), "yes");
     drop((forever, ears));
 
     // What was sent in time is received, even if nobody was there when the time was over.
@@ -338,8 +339,8 @@ async fn a_wait_for_a_message_ends_when_its_time_is_over_and_not_before() {
         .unwrap();
     scene.clock.advance(MINUTE);
     let forever = scene.open().await;
-    assert_eq!(forever.handle::<asks>("late").wait().await.unwrap(), "nobody");
-    assert_eq!(forever.handle::<asks>("both").wait().await.unwrap(), "in time");
+    assert_eq!(forever.fiber::<asks>("late").wait().await.unwrap(), "nobody");
+    assert_eq!(forever.fiber::<asks>("both").wait().await.unwrap(), "in time");
     assert_eq!(scene.world.log(), ["nobody answers"]);
     let error = forever.send("late", "answer", "too late").await.unwrap_err();
     assert_eq!(error.to_string(), "failed to send to fiber `late` on topic `answer`: it has completed already");
@@ -353,7 +354,7 @@ async fn a_message_that_cannot_be_received_is_refused_with_the_reason() {
     forever.spawn(collector(1)).id("c").await.unwrap();
     forever.spawn(reminder("r".into(), 1)).id("r").await.unwrap();
     forever.spawn(child(Role::Fails)).id("f").await.unwrap();
-    forever.run_fiber("closure", |_| async { Ok::<_, forever::Error>(()) }).id("closure").await.unwrap();
+    forever.spawn_closure("closure", |_| async { Ok::<_, forever::Error>(()) }).id("closure").await.unwrap();
     ears.hear("c", "waiting", 1).await;
     ears.hear("f", "failed", 1).await;
     let refused = async |id: &str, topic: &str| forever.send(id, topic, "text").await.unwrap_err();
@@ -378,7 +379,7 @@ async fn a_message_that_cannot_be_received_is_refused_with_the_reason() {
     // None of them has left anything behind.
     forever.send("c", "number", &1).await.unwrap();
     forever.send("c", "name", "ada").await.unwrap();
-    assert_eq!(forever.handle::<collector>("c").wait().await.unwrap(), (vec![1], "ada".to_owned()));
+    assert_eq!(forever.fiber::<collector>("c").wait().await.unwrap(), (vec![1], "ada".to_owned()));
 }
 
 /// What a child does.
@@ -453,7 +454,7 @@ async fn a_parent_waits_for_its_child_over_restarts_of_both() {
     let states: Vec<_> = forever.fibers().await.unwrap().fibers.into_iter().map(|fiber| (fiber.state, fiber.deaths)).collect();
     assert_eq!(states, [(FiberState::Waiting, 0), (FiberState::Waiting, 0)]);
     forever.send(&child_id, "word", &5).await.unwrap();
-    assert_eq!(forever.handle::<parent>("p").wait().await.unwrap(), "5");
+    assert_eq!(forever.fiber::<parent>("p").wait().await.unwrap(), "5");
     assert_eq!(scene.world.log(), ["child Waits", "5"]);
 }
 
@@ -490,10 +491,10 @@ async fn a_parent_of_a_parked_child_waits_until_it_is_resolved() {
         .unwrap();
     let forever = scene.open().await;
     forever.send(&child_id, "word", &5).await.unwrap();
-    assert!(forever.handle::<child>(&child_id).wait().await.unwrap_err().is_parked());
-    assert_eq!(forever.handle::<parent>("p").status().await.unwrap().state, FiberState::Waiting);
-    forever.resolve(&child_id, Recovery::complete(&9_u32).unwrap()).await.unwrap();
-    assert_eq!(forever.handle::<parent>("p").wait().await.unwrap(), "9");
+    assert!(forever.fiber::<child>(&child_id).wait().await.unwrap_err().is_parked());
+    assert_eq!(forever.fiber::<parent>("p").status().await.unwrap().state, FiberState::Waiting);
+    forever.resolve(&child_id, Resolution::completed(&9_u32).unwrap()).await.unwrap();
+    assert_eq!(forever.fiber::<parent>("p").wait().await.unwrap(), "9");
 }
 
 #[fiber]
@@ -527,7 +528,7 @@ async fn handles_in_a_snapshot_are_those_of_the_runtime_that_resumes() {
 
     let forever = scene.open().await;
     forever.send("p", "more", &100).await.unwrap();
-    assert_eq!(forever.handle::<late_parent>("p").wait().await.unwrap(), ["0", "1", "2", "3", "4", "100"]);
+    assert_eq!(forever.fiber::<late_parent>("p").wait().await.unwrap(), ["0", "1", "2", "3", "4", "100"]);
     assert!(scene.world.log().contains(&"child of Some(\"p\")".to_owned()), "{:?}", scene.world.log());
 }
 
@@ -543,7 +544,7 @@ async fn a_child_that_was_deleted_is_told_to_its_parent() {
     }
     assert_eq!(forever.delete(FiberFilter::new().name("child")).await.unwrap(), 2);
     forever.send("p", "more", &100).await.unwrap();
-    assert_eq!(forever.handle::<late_parent>("p").wait().await.unwrap(), ["NotFound", "NotFound", "100"]);
+    assert_eq!(forever.fiber::<late_parent>("p").wait().await.unwrap(), ["NotFound", "NotFound", "100"]);
 }
 
 #[tokio::test]
@@ -571,7 +572,7 @@ async fn the_result_of_a_child_is_kept_until_its_parent_has_ended() {
     };
     assert_eq!(left(4).await, ["late_parent", "child", "child", "child"], "the one without a parent goes");
     forever.send("p", "more", &9).await.unwrap();
-    assert_eq!(forever.handle::<late_parent>("p").wait().await.unwrap(), ["0", "1", "2", "9"]);
+    assert_eq!(forever.fiber::<late_parent>("p").wait().await.unwrap(), ["0", "1", "2", "9"]);
     assert_eq!(left(0).await, [""; 0]);
 }
 
@@ -621,14 +622,14 @@ async fn cancelling_a_parent_reaches_everything_below_it() {
     assert!(error.is_cancelled());
     assert_eq!(error.reason(), "enough");
     for id in [&ids[0], &ids[2], &below] {
-        assert_eq!(forever.handle::<child>(id).wait().await.unwrap_err().reason(), "enough");
+        assert_eq!(forever.fiber::<child>(id).wait().await.unwrap_err().reason(), "enough");
     }
     // One that runs ends at its next checkpoint.
-    assert_eq!(forever.handle::<child>(&ids[1]).status().await.unwrap().state, FiberState::Running);
+    assert_eq!(forever.fiber::<child>(&ids[1]).status().await.unwrap().state, FiberState::Running);
     scene.world.let_go(1);
-    assert!(forever.handle::<child>(&ids[1]).wait().await.unwrap_err().is_cancelled());
+    assert!(forever.fiber::<child>(&ids[1]).wait().await.unwrap_err().is_cancelled());
     assert!(!scene.world.log().contains(&"went on".to_owned()));
-    assert_eq!(forever.handle::<child>(&ids[3]).wait().await.unwrap(), 1, "what has ended stays as it is");
+    assert_eq!(forever.fiber::<child>(&ids[3]).wait().await.unwrap(), 1, "what has ended stays as it is");
     for id in ["f", &ids[0], &ids[1], &ids[2], &below] {
         ears.hear(id, "cancelled", 1).await;
     }

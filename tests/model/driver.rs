@@ -3,8 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::{Agent, RecoveredFiber, RecoveryAction};
 use forever::prelude::*;
-use forever::{Agent, BoxError, RecoveredFiber, Recovery};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -75,7 +76,7 @@ puppet!(puppet);
 puppet!(guest);
 
 /// What a parent notes of its child.
-fn told_of(ended: &Result<Vec<String>, forever::FiberError>) -> String {
+fn told_of(ended: &Result<Vec<String>, forever::fiber::FiberError>) -> String {
     match ended {
         Ok(_) => "completed".to_owned(),
         Err(error) => format!("{:?}", error.kind()).to_lowercase(),
@@ -100,13 +101,13 @@ impl Agent for Keeper {
     const CLASS: &'static str = "keeper";
     type State = ();
 
-    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         Ok(match self.0.inner().answer {
-            Answer::Resume => Recovery::Resume,
-            Answer::Restart => Recovery::Restart,
-            Answer::Skip => Recovery::Skip,
-            Answer::Complete => Recovery::complete(&["said so"])?,
-            Answer::Fail => Recovery::Fail("somebody said so".to_owned()),
+            Answer::Resume => RecoveryAction::Resume,
+            Answer::Restart => RecoveryAction::Restart,
+            Answer::Skip => RecoveryAction::Skip,
+            Answer::Complete => RecoveryAction::complete(&["said so"])?,
+            Answer::Fail => RecoveryAction::Fail("somebody said so".to_owned()),
         })
     }
 }
@@ -117,7 +118,7 @@ pub(crate) struct Hall(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    there: BTreeMap<String, (Held, oneshot::Sender<Told>)>,
+    there: BTreeMap<String, (Held, oneshot::Sender<Command>)>,
     /// The orders that each fiber has shown to have passed.
     passed: BTreeMap<String, u64>,
     mended: BTreeSet<String>,
@@ -138,7 +139,7 @@ pub(crate) struct Held {
 }
 
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum Command {
     Order(Order),
     /// How its effect ends.
     Gave(Result<String, String>),
@@ -148,8 +149,8 @@ impl Hall {
     async fn order(&self, ctx: &FiberContext, name: &str, passed: u64, heard: &[String]) -> Order {
         self.inner().passed.insert(name.to_owned(), passed);
         match self.hold(ctx, name, Held { acts: false, heard: heard.to_vec(), asked: false }).await {
-            Told::Order(order) => order,
-            Told::Gave(_) => panic!("{name} is told how an effect ends that it is not in"),
+            Command::Order(order) => order,
+            Command::Gave(_) => panic!("{name} is told how an effect ends that it is not in"),
         }
     }
 
@@ -158,16 +159,16 @@ impl Hall {
             self.wrong(format!("{name} has begun operation {op} again, of which nobody has said that it was not carried out"));
         }
         match self.hold(ctx, name, Held { acts: true, heard: heard.to_vec(), asked: false }).await {
-            Told::Gave(Ok(gave)) => Ok(gave),
-            Told::Gave(Err(why)) => {
+            Command::Gave(Ok(gave)) => Ok(gave),
+            Command::Gave(Err(why)) => {
                 self.may_begin_again(op);
                 anyhow::bail!(why)
             }
-            Told::Order(order) => panic!("{name} is told {order:?} in the body of an effect"),
+            Command::Order(order) => panic!("{name} is told {order:?} in the body of an effect"),
         }
     }
 
-    async fn hold(&self, ctx: &FiberContext, name: &str, held: Held) -> Told {
+    async fn hold(&self, ctx: &FiberContext, name: &str, held: Held) -> Command {
         let (tell, mut told) = oneshot::channel();
         if self.inner().there.insert(name.to_owned(), (held, tell)).is_some() {
             self.wrong(format!("there are two of {name}"));
@@ -181,7 +182,7 @@ impl Hall {
     }
 
     /// Tells a fiber that is there; one that is not does not hear it.
-    pub(crate) fn tell(&self, name: &str, told: Told) {
+    pub(crate) fn tell(&self, name: &str, told: Command) {
         if let Some((_, tell)) = self.inner().there.remove(name) {
             let _ = tell.send(told);
         }

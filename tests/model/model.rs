@@ -4,7 +4,8 @@
 //! write to the database, so that all the places at which a process may die are among the models in between.
 use std::collections::BTreeMap;
 
-use forever::{FiberState, OpState};
+use forever::fiber::FiberState;
+use forever::ops::OpState;
 
 use crate::driver::{Answer, MAX_RECOVERIES, Order};
 

@@ -1,5 +1,5 @@
 //! Random operations: small numbers, which mean something whatever was there before, so that a sequence can be made shorter anywhere.
-use forever::FiberState;
+use forever::fiber::FiberState;
 use proptest::prelude::*;
 
 use crate::driver::{Answer, Order};

@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::task::Poll;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use forever::fiber::{FiberError, FiberErrorKind, FiberFilter, FiberState, Resolution};
+use forever::ops::OpResolution;
 use forever::testing::{Fuse, VirtualClock};
-use forever::{
-    Clock, Durability, ErrorKind, FiberError, FiberErrorKind, FiberFilter, FiberState, Forever, Recovery, Resolution, Retention,
-};
+use forever::{Clock, Durability, ErrorKind, Forever, Retention};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use crate::driver::{Answer, Hall, Held, Keeper, Order, Told, guest, puppet};
+use crate::driver::{Answer, Command, Hall, Held, Keeper, Order, guest, puppet};
 use crate::model::{Fiber, Model, Process, Task};
 use crate::ops::{self, Numbers, Op};
 use crate::requests::{Asked, How, Named, Said};
@@ -267,19 +267,19 @@ impl Pair {
             Asked::Spawn { name, how, guest: false, agent } => {
                 return self.spawn(forever.spawn(puppet(name.clone())), name, *how, *agent).await;
             }
-            Asked::Tell { name, order } => self.hall.tell(name, Told::Order(order.clone())),
-            Asked::Give { name, gave } => self.hall.tell(name, Told::Gave(gave.clone())),
+            Asked::Tell { name, order } => self.hall.tell(name, Command::Order(order.clone())),
+            Asked::Give { name, gave } => self.hall.tell(name, Command::Gave(gave.clone())),
             Asked::Send { name, word } => forever.send(self.id(name), "word", word).await?,
             Asked::Cancel { name, reason } => forever.cancel(self.id(name), reason).await?,
             Asked::Resume { name } => forever.resume(self.id(name)).await?,
             Asked::Restart { name } => forever.restart(self.id(name)).await?,
-            Asked::Resolve { name, completes: true } => forever.resolve(self.id(name), Recovery::complete(&["said so"])?).await?,
-            Asked::Resolve { name, completes: false } => forever.resolve(self.id(name), Recovery::fail("somebody said so")).await?,
+            Asked::Resolve { name, completes: true } => forever.resolve(self.id(name), Resolution::completed(&["said so"])?).await?,
+            Asked::Resolve { name, completes: false } => forever.resolve(self.id(name), Resolution::failed("somebody said so")).await?,
             Asked::ResolveOp { name, number, how } => {
                 let how = match how {
-                    How::Completed => Resolution::completed("said so")?,
-                    How::NotExecuted => Resolution::NotExecuted,
-                    How::Failed => Resolution::Failed("declined".to_owned()),
+                    How::Completed => OpResolution::completed("said so")?,
+                    How::NotExecuted => OpResolution::NotExecuted,
+                    How::Failed => OpResolution::Failed("declined".to_owned()),
                 };
                 forever.resolve_op(&self.op(name, *number), how).await?;
             }
@@ -290,9 +290,9 @@ impl Pair {
         Ok(0)
     }
 
-    async fn spawn<F>(&self, spawn: forever::Spawn<F>, name: &str, how: Named, agent: Option<&str>) -> forever::Result<u64>
+    async fn spawn<F>(&self, spawn: forever::fiber::Spawn<F>, name: &str, how: Named, agent: Option<&str>) -> forever::Result<u64>
     where
-        F: forever::Fiber,
+        F: forever::fiber::Fiber,
     {
         let spawn = match how {
             Named::Key => spawn.key(name),
@@ -426,7 +426,7 @@ impl Pair {
 
     /// Whoever waits for a fiber hears how it has stopped, and nothing before.
     async fn waits_for(&self, life: &mut Open, name: &str, fiber: &Fiber) -> Result<(), String> {
-        let handle = life.forever.find::<Vec<String>>(self.id(name)).await.map_err(|error| error.to_string())?;
+        let handle = life.forever.find_fiber::<Vec<String>>(self.id(name)).await.map_err(|error| error.to_string())?;
         let Some(should) = outcome(fiber) else {
             let waiter = life.waiters.entry(name.to_owned()).or_insert_with(|| tokio::spawn(async move { handle.wait().await }));
             return if waiter.is_finished() { Err(format!("whoever waits for {name} has heard of an end")) } else { Ok(()) };

@@ -1,5 +1,7 @@
 //! What somebody asks of a runtime, and what it does to the [`Model`].
-use forever::{ErrorKind, FiberState, OpState};
+use forever::ErrorKind;
+use forever::fiber::FiberState;
+use forever::ops::OpState;
 
 use crate::driver::Order;
 use crate::model::{Act, Fiber, GRACE, Model, Place, Process, Run, Task, ms};

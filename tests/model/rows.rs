@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use forever::FiberStatus;
+use forever::fiber::FiberStatus;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -27,7 +27,7 @@ pub(crate) fn of_model(model: &Model) -> Rows {
 }
 
 fn of_fiber(fiber: &Fiber) -> Row {
-    let waits = fiber.state == forever::FiberState::Waiting;
+    let waits = fiber.state == forever::fiber::FiberState::Waiting;
     let (due, topic, joins) = match &fiber.at {
         Place::Sleeping { until } if waits => (Some(*until), None, vec![]),
         Place::Hearing { until } if waits => (*until, Some("word"), vec![]),

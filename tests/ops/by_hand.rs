@@ -1,9 +1,11 @@
 //! Operations by hand: the same ledger in closure fibers, in code between steps, and in recovery hooks.
 use std::sync::{Arc, Mutex};
 
+use forever::agent::{Agent, AgentHandle, RecoveredFiber, RecoveryAction};
+use forever::fiber::{Event, EventItem, EventKind, FiberErrorKind, FiberState};
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, ErrorKind, Event, EventKind, FiberErrorKind, FiberState, OpState};
-use forever::{RecoveredFiber, Recovery, Resolution, Told};
+use forever::{BoxError, ErrorKind};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -43,9 +45,9 @@ async fn code_that_runs_again_finds_what_it_has_done_and_parks_at_what_is_unknow
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).fiber::<between>().open().await.unwrap();
     forever.spawn(between(vec![1, 2])).id(ID).await.unwrap();
-    soon(forever.handle::<between>(ID).wait()).await.unwrap();
+    soon(forever.fiber::<between>(ID).wait()).await.unwrap();
     forever.spawn(between(vec![1, 2, 3])).id("again").await.unwrap();
-    soon(forever.handle::<between>("again").wait()).await.unwrap();
+    soon(forever.fiber::<between>("again").wait()).await.unwrap();
     let calls = bank.calls();
     let late = Bank::clone(&bank);
     drop(forever);
@@ -56,13 +58,13 @@ async fn code_that_runs_again_finds_what_it_has_done_and_parks_at_what_is_unknow
     soon(late.called(calls + 1)).await;
     drop(forever);
     let forever = place.builder(&bank).fiber::<between>().open().await.unwrap();
-    let handle = forever.handle::<between>("late");
+    let handle = forever.fiber::<between>("late");
     let error = soon(handle.wait()).await.unwrap_err();
     let op = forever.ops("late").await.unwrap().remove(0);
     assert_eq!(error.kind(), FiberErrorKind::Parked);
     assert_eq!(error.reason(), format!("operation `{}` may have executed; verify before retrying: step `charge` was interrupted", op.id));
     assert_eq!(bank.calls(), calls + 1);
-    forever.resolve_op(&op.id, Resolution::Completed(json!(5))).await.unwrap();
+    forever.resolve_op(&op.id, OpResolution::Completed(json!(5))).await.unwrap();
     assert_eq!(soon(handle.wait()).await.unwrap()[0], 5);
     assert_eq!(bank.calls(), calls + 3);
 }
@@ -93,7 +95,7 @@ async fn closures_have_the_same_ledger() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).open().await.unwrap();
     let teller = bank.clone();
-    let handle = forever.run_fiber("shop", move |ctx| async move {
+    let handle = forever.spawn_closure("shop", move |ctx| async move {
         let receipt: u64 = ctx.op("charge", 1, async |op| teller.charge(op.id(), 100).await).await?;
         let same: u64 = ctx.op("charge", 1, async |op| teller.charge(op.id(), 100).await).await?;
         let wrong = ctx.op("charge", 1, async |_| Ok::<String, anyhow::Error>("no".into())).await.unwrap_err();
@@ -111,7 +113,7 @@ async fn an_operation_that_is_under_way_is_not_begun_twice() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).open().await.unwrap();
     let error = forever
-        .run_fiber("shop", async |ctx: FiberContext| {
+        .spawn_closure("shop", async |ctx: FiberContext| {
             let twice = || {
                 ctx.op("charge", 1, async |_| {
                     tokio::task::yield_now().await;
@@ -137,7 +139,7 @@ async fn a_key_or_a_result_that_cannot_be_saved_is_an_error() {
     }
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).open().await.unwrap();
-    let handle = forever.run_fiber("shop", async |ctx: FiberContext| {
+    let handle = forever.spawn_closure("shop", async |ctx: FiberContext| {
         let key: Result<u32, forever::Error> = ctx.op("charge", Unsavable, async |_| Ok(1)).await;
         let result: Result<Unsavable, forever::Error> = ctx.op("charge", 2, async |_| Ok(Unsavable)).await;
         Ok::<_, forever::Error>([key.unwrap_err(), result.unwrap_err()].map(|e| format!("{:?} {e}", e.kind())))
@@ -159,7 +161,7 @@ impl Agent for Shop {
     const CLASS: &'static str = "Shop";
     type State = ();
 
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         let first: Result<u64, forever::Error> = fiber.op("charge", 1, async |_| Ok(0)).await;
         self.seen.lock().unwrap().push(format!("{first:?}"));
         let unknown: Result<u64, forever::Error> = fiber.op("charge", 2, async |_| Ok(0)).await;
@@ -168,7 +170,7 @@ impl Agent for Shop {
         let found = OnUnknown::check(async |op| bank.find(op.id()));
         let second: u64 = fiber.op("charge", 2, async |op| bank.charge(op.id(), 1).await).on_unknown(found).await?;
         let third: u64 = fiber.op("charge", 3, async |op| bank.charge(op.id(), 1).await).await?;
-        Ok(Recovery::complete(&[second, third])?)
+        Ok(RecoveryAction::complete(&[second, third])?)
     }
 }
 
@@ -181,7 +183,7 @@ async fn a_recovery_hook_goes_on_in_the_ledger_of_its_fiber() {
     };
     let forever = builder().open().await.unwrap();
     let teller = bank.clone();
-    let closure = forever.run_fiber("orders", move |ctx| async move {
+    let closure = forever.spawn_closure("orders", move |ctx| async move {
         let mut receipts = Vec::new();
         for order in 1..=3 {
             if order == 2 {
@@ -197,7 +199,7 @@ async fn a_recovery_hook_goes_on_in_the_ledger_of_its_fiber() {
     drop(forever);
 
     let forever = builder().open().await.unwrap();
-    let handle = forever.find::<Vec<u64>>(ID).await.unwrap();
+    let handle = forever.find_fiber::<Vec<u64>>(ID).await.unwrap();
     assert_eq!(soon(handle.wait()).await.unwrap(), [1001, 1002]);
     assert_eq!(*seen.lock().unwrap(), ["Ok(1000)", "OpUnknown"]);
     assert_eq!((bank.calls(), bank.charges().len()), (3, 3));
@@ -226,8 +228,8 @@ async fn a_fiber_is_interrupted_where_a_full_disk_keeps_its_operation_from_being
     gate.add_permits(2);
     let why = loop {
         match soon(events.next()).await {
-            Some(Told::Event(Event { kind: EventKind::Interrupted { reason }, .. })) => break reason,
-            Some(Told::Event(Event { kind: EventKind::Failed { reason }, .. })) => panic!("it has failed: {reason}"),
+            Some(EventItem::Event(Event { kind: EventKind::Interrupted { reason }, .. })) => break reason,
+            Some(EventItem::Event(Event { kind: EventKind::Failed { reason }, .. })) => panic!("it has failed: {reason}"),
             _ => {}
         }
     };
@@ -244,7 +246,7 @@ async fn a_fiber_that_comes_to_an_operation_while_the_runtime_closes_goes_on_at_
     let forever = builder().open().await.unwrap();
     forever.spawn(gated()).id(ID).await.unwrap();
     let (at_gate, teller) = (Arc::clone(&gate), bank.clone());
-    let closure = forever.run_fiber("shop", move |ctx| async move {
+    let closure = forever.spawn_closure("shop", move |ctx| async move {
         teller.knock();
         at_gate.acquire().await?.forget();
         ctx.op("charge", 1, async |op| teller.charge(op.id(), 1).await).await
@@ -252,7 +254,7 @@ async fn a_fiber_that_comes_to_an_operation_while_the_runtime_closes_goes_on_at_
     closure.id("closure").start().await.unwrap();
     soon(bank.called(2)).await;
     let closing = tokio::spawn(forever.close().into_future());
-    while forever.run_fiber("knock", async |_| Ok::<_, forever::Error>(())).start().await.is_ok() {}
+    while forever.spawn_closure("knock", async |_| Ok::<_, forever::Error>(())).start().await.is_ok() {}
     gate.add_permits(2);
     soon(closing).await.unwrap().unwrap();
     assert_eq!(place.text("SELECT group_concat(state) FROM fibers WHERE id IN ('order-1', 'closure')"), "interrupted,interrupted");
@@ -260,5 +262,5 @@ async fn a_fiber_that_comes_to_an_operation_while_the_runtime_closes_goes_on_at_
 
     gate.add_permits(2);
     let forever = builder().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<gated>(ID).wait()).await.unwrap(), 1000);
+    assert_eq!(soon(forever.fiber::<gated>(ID).wait()).await.unwrap(), 1000);
 }

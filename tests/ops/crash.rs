@@ -1,7 +1,8 @@
 //! Killed before and after every write of an effect, and in its body on both sides of the charge, under each policy.
+use forever::fiber::{Fiber, FiberErrorKind, FiberHandle};
+use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::testing::Fuse;
-use forever::{Fiber, FiberErrorKind, FiberHandle, Resolution};
 
 use crate::support::{Bank, Place, Plan, soon, words};
 
@@ -131,10 +132,10 @@ impl Left {
     }
 
     /// What a person finds at the bank.
-    fn found(&self) -> Resolution {
+    fn found(&self) -> OpResolution {
         match self.bank.charges().first() {
-            Some((id, _)) => Resolution::completed(&self.bank.find(id)).unwrap(),
-            None => Resolution::NotExecuted,
+            Some((id, _)) => OpResolution::completed(&self.bank.find(id)).unwrap(),
+            None => OpResolution::NotExecuted,
         }
     }
 
@@ -254,7 +255,7 @@ async fn a_resolution_outlives_the_process() {
             let at = OPENING + 2 + n;
             let fuse = if after { Fuse::after(at) } else { Fuse::before(at) };
             let forever = left.place.builder(&left.bank).fiber::<parking>().fuse(fuse.clone()).open().await.unwrap();
-            let handle = forever.handle::<parking>(ID);
+            let handle = forever.fiber::<parking>(ID);
             soon(handle.wait()).await.unwrap_err();
             let life = async {
                 forever.resolve_op(&opened.id, left.found()).await.unwrap();

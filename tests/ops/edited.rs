@@ -2,8 +2,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use forever::fiber::{Fiber, FiberErrorKind};
+use forever::ops::OpState;
 use forever::prelude::*;
-use forever::{Fiber, FiberErrorKind, OpState};
 
 use crate::support::{Bank, Place, Plan, soon, words};
 
@@ -125,7 +126,7 @@ async fn killed_in_its_effect<F: Fiber<Output: Debug>>(call: F) -> (Place, Bank)
 async fn parks<F: Fiber<Output: Debug>>(place: &Place, bank: &Bank) {
     for open in 1..=5 {
         let forever = place.builder(bank).fiber::<F>().open().await.unwrap();
-        let error = soon(forever.handle::<F>(ID).wait()).await.unwrap_err();
+        let error = soon(forever.fiber::<F>(ID).wait()).await.unwrap_err();
         let op = forever.ops(ID).await.unwrap().remove(0);
         assert_eq!(error.kind(), FiberErrorKind::Parked, "{error}");
         let said = format!("operation `{}` may have executed; verify before retrying", op.id);
@@ -134,7 +135,7 @@ async fn parks<F: Fiber<Output: Debug>>(place: &Place, bank: &Bank) {
         assert_eq!((bank.calls(), op.step.as_str()), (1, "receipt"), "open {open}");
         // A person who resumes it without a look at the bank changes nothing.
         forever.resume(ID).await.unwrap();
-        assert!(soon(forever.handle::<F>(ID).wait()).await.unwrap_err().is_parked());
+        assert!(soon(forever.fiber::<F>(ID).wait()).await.unwrap_err().is_parked());
         assert_eq!(bank.calls(), 1, "open {open}, resumed");
         forever.close().await.unwrap();
     }
@@ -149,13 +150,13 @@ macro_rules! parks {
             // Said to be carried out, it is not begun either.
             let forever = place.builder(&bank).fiber::<$version::order>().open().await.unwrap();
             let op = forever.ops(ID).await.unwrap().remove(0);
-            soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
-            assert!(soon(forever.handle::<$version::order>(ID).wait()).await.unwrap_err().is_parked());
+            soon(forever.resolve_op(&op.id, forever::ops::OpResolution::completed(&1000_u64).unwrap())).await.unwrap();
+            assert!(soon(forever.fiber::<$version::order>(ID).wait()).await.unwrap_err().is_parked());
             assert_eq!(bank.calls(), 1);
             forever.close().await.unwrap();
             // And where the code comes to it, its result is there.
             let forever = place.builder(&bank).fiber::<before::order>().open().await.unwrap();
-            assert_eq!(soon(forever.handle::<before::order>(ID).wait()).await.unwrap(), 1000);
+            assert_eq!(soon(forever.fiber::<before::order>(ID).wait()).await.unwrap(), 1000);
             assert_eq!((words(&forever.ops(ID).await.unwrap()), bank.charges().len()), (vec!["receipt completed 1000".to_owned()], 1));
         })*
     };
@@ -179,7 +180,7 @@ parks! {
 async fn an_effect_named_with_was_is_found_in_doubt_under_its_old_name() {
     let (place, bank) = killed_in_its_effect(before::order()).await;
     let forever = place.builder(&bank).fiber::<named_with_was::order>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<named_with_was::order>(ID).wait()).await.unwrap(), 1000);
+    assert_eq!(soon(forever.fiber::<named_with_was::order>(ID).wait()).await.unwrap(), 1000);
     assert_eq!((bank.calls(), bank.charges().len()), (3, 1), "asked again under the same id, and the mail");
 }
 
@@ -193,10 +194,10 @@ async fn a_function_without_the_effect_does_not_complete() {
 async fn resolved_as_not_executed_the_new_code_runs() {
     let (place, bank) = killed_in_its_effect(before::order()).await;
     let forever = place.builder(&bank).fiber::<an_effect_put_before::order>().open().await.unwrap();
-    let handle = forever.handle::<an_effect_put_before::order>(ID);
+    let handle = forever.fiber::<an_effect_put_before::order>(ID);
     assert!(soon(handle.wait()).await.unwrap_err().is_parked());
     let op = forever.ops(ID).await.unwrap().remove(0);
-    soon(forever.resolve_op(&op.id, forever::Resolution::NotExecuted)).await.unwrap();
+    soon(forever.resolve_op(&op.id, forever::ops::OpResolution::NotExecuted)).await.unwrap();
     soon(handle.wait()).await.unwrap();
 }
 
@@ -244,16 +245,16 @@ async fn an_effect_renamed_in_a_called_fiber_parks() {
     let (place, bank) = killed(called::before::order(), &[Plan::Answers, Plan::Silent], 0).await;
     for _ in 0..5 {
         let forever = place.builder(&bank).fiber::<called::renamed::order>().open().await.unwrap();
-        let error = soon(forever.handle::<called::renamed::order>(ID).wait()).await.unwrap_err();
+        let error = soon(forever.fiber::<called::renamed::order>(ID).wait()).await.unwrap_err();
         assert!(error.is_parked() && error.reason().contains("before step `receipt` of `charging`, which began it"), "{error}");
         assert_eq!(bank.calls(), 2);
         forever.close().await.unwrap();
     }
     let forever = place.builder(&bank).fiber::<called::before::order>().open().await.unwrap();
     let op = forever.ops(ID).await.unwrap().remove(0);
-    assert!(soon(forever.handle::<called::before::order>(ID).wait()).await.unwrap_err().is_parked());
-    soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
-    assert_eq!(soon(forever.handle::<called::before::order>(ID).wait()).await.unwrap(), 1000);
+    assert!(soon(forever.fiber::<called::before::order>(ID).wait()).await.unwrap_err().is_parked());
+    soon(forever.resolve_op(&op.id, forever::ops::OpResolution::completed(&1000_u64).unwrap())).await.unwrap();
+    assert_eq!(soon(forever.fiber::<called::before::order>(ID).wait()).await.unwrap(), 1000);
 }
 
 versions! {
@@ -291,19 +292,19 @@ async fn an_operation_of_a_derived_step_is_not_taken_for_another_one_of_its_name
     drop(forever);
     for _ in 0..3 {
         let forever = place.builder(&bank).fiber::<another_before_it::order>().open().await.unwrap();
-        let error = soon(forever.handle::<another_before_it::order>(ID).wait()).await.unwrap_err();
+        let error = soon(forever.fiber::<another_before_it::order>(ID).wait()).await.unwrap_err();
         let said = "which step began it cannot be told, `charge` stands for 2 steps now and for 1 before";
         assert!(error.is_parked() && error.reason().contains(said), "{error}");
         forever.close().await.unwrap();
         let forever = place.builder(&bank).fiber::<moved_and_rewritten::order>().open().await.unwrap();
-        let error = soon(forever.handle::<moved_and_rewritten::order>(ID).wait()).await.unwrap_err();
+        let error = soon(forever.fiber::<moved_and_rewritten::order>(ID).wait()).await.unwrap_err();
         let said = "which step began it cannot be told, `charge` has another body than before and stands elsewhere";
         assert!(error.is_parked() && error.reason().contains(said), "{error}");
         forever.close().await.unwrap();
     }
     assert_eq!(bank.charges().iter().map(|(_, cents)| *cents).collect::<Vec<_>>(), [1, 100]);
     let forever = place.builder(&bank).fiber::<one::order>().open().await.unwrap();
-    soon(forever.handle::<one::order>(ID).wait()).await.unwrap();
+    soon(forever.fiber::<one::order>(ID).wait()).await.unwrap();
     assert_eq!(bank.charges().len(), 2, "asked again under the same id");
 }
 
@@ -328,20 +329,20 @@ async fn an_effect_in_a_branch_that_is_removed_parks_before_another_branch_begin
     drop(forever);
     for open in ["in doubt", "carried out"] {
         let forever = place.builder(&bank).fiber::<a_branch_removed::order>().open().await.unwrap();
-        let handle = forever.handle::<a_branch_removed::order>(ID);
+        let handle = forever.fiber::<a_branch_removed::order>(ID);
         let error = soon(handle.wait()).await.unwrap_err();
         let said = "comes to step `both` before step `both[receipt]` of `order`, which began it";
         assert!(error.is_parked() && error.reason().contains(said), "{open}: {error}");
         let op = forever.ops(ID).await.unwrap().remove(0);
         if open == "in doubt" {
-            soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
+            soon(forever.resolve_op(&op.id, forever::ops::OpResolution::completed(&1000_u64).unwrap())).await.unwrap();
             assert!(soon(handle.wait()).await.unwrap_err().is_parked());
         }
         assert_eq!((bank.calls(), op.step.as_str()), (2, "both[receipt]"), "{open}");
         forever.close().await.unwrap();
     }
     let forever = place.builder(&bank).fiber::<a_branch::order>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<a_branch::order>(ID).wait()).await.unwrap(), 1000);
+    assert_eq!(soon(forever.fiber::<a_branch::order>(ID).wait()).await.unwrap(), 1000);
 }
 
 versions! {
@@ -399,7 +400,7 @@ where
     let mut in_doubt = None;
     for open in 1..=5 {
         let forever = place.builder(&bank).fiber::<New>().open().await.unwrap();
-        let handle = forever.handle::<New>(ID);
+        let handle = forever.fiber::<New>(ID);
         let ops = forever.ops(ID).await.unwrap();
         let op = in_doubt.get_or_insert_with(|| ops.into_iter().find(|op| op.state == OpState::Started).unwrap());
         for time in 0..2 {
@@ -410,7 +411,7 @@ where
             assert!(error.reason().contains(said) || error.reason().contains(&renamed), "{error}");
             assert_eq!(bank.calls(), plans.len(), "at open {open}");
             if (open, time) == (3, 0) {
-                soon(forever.resolve_op(&op.id, forever::Resolution::completed(&1000_u64).unwrap())).await.unwrap();
+                soon(forever.resolve_op(&op.id, forever::ops::OpResolution::completed(&1000_u64).unwrap())).await.unwrap();
             } else {
                 forever.resume(ID).await.unwrap();
             }
@@ -418,7 +419,7 @@ where
         forever.close().await.unwrap();
     }
     let forever = place.builder(&bank).fiber::<Old>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<Old>(ID).wait()).await.unwrap(), result);
+    assert_eq!(soon(forever.fiber::<Old>(ID).wait()).await.unwrap(), result);
 }
 
 #[tokio::test]
@@ -447,6 +448,6 @@ async fn stored_result_of_a_branch_stays_when_the_branch_is_no_effect_any_more()
     let in_the_plain_one = [Plan::Silent, Plan::Answers];
     let (place, bank) = killed(branches_with_an_effect::order(), &in_the_plain_one, 1).await;
     let forever = place.builder(&bank).fiber::<the_branch_is_plain::order>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<the_branch_is_plain::order>(ID).wait()).await.unwrap(), 2001);
+    assert_eq!(soon(forever.fiber::<the_branch_is_plain::order>(ID).wait()).await.unwrap(), 2001);
     assert_eq!(bank.charges().len(), 2);
 }

@@ -2,8 +2,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use forever::ErrorKind;
+use forever::fiber::{Fiber, FiberHandle};
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
-use forever::{ErrorKind, Fiber, FiberHandle, OpState, Resolution};
 
 use crate::support::{Bank, Place, Plan, words};
 
@@ -108,10 +110,10 @@ async fn nothing_is_called_until_an_operator_says_that_it_was_not_done() {
     assert_eq!((ops[0].state, ops[0].key.as_ref().unwrap().to_string()), (OpState::Started, r#"["order-1",100]"#.to_owned()));
     assert_eq!(bank.calls(), 1);
 
-    forever.resolve_op(&ops[0].id, Resolution::NotExecuted).await.unwrap();
+    forever.resolve_op(&ops[0].id, OpResolution::NotExecuted).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1000);
     assert_eq!(bank.charges(), [(ops[0].id.clone(), 100)]);
-    let error = forever.resolve_op(&ops[0].id, Resolution::NotExecuted).await.unwrap_err();
+    let error = forever.resolve_op(&ops[0].id, OpResolution::NotExecuted).await.unwrap_err();
     assert_eq!(error.to_string(), format!("failed to resolve operation `{}`: it is known to be completed", ops[0].id));
 }
 
@@ -121,10 +123,10 @@ async fn an_operator_gives_the_result_or_an_error() {
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
     handle.wait().await.unwrap_err();
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
-    let error = forever.resolve_op(&id, Resolution::completed("a receipt").unwrap()).await.unwrap_err();
+    let error = forever.resolve_op(&id, OpResolution::completed("a receipt").unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let receipt = bank.find(&id).unwrap();
-    forever.resolve_op(&id, Resolution::completed(&receipt).unwrap()).await.unwrap();
+    forever.resolve_op(&id, OpResolution::completed(&receipt).unwrap()).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1000);
     assert_eq!((bank.calls(), words(&forever.ops(ID).await.unwrap())), (1, vec!["charge completed 1000".to_owned()]));
     drop(forever);
@@ -133,7 +135,7 @@ async fn an_operator_gives_the_result_or_an_error() {
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
     handle.wait().await.unwrap_err();
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
-    forever.resolve_op(&id, Resolution::Failed("account closed".into())).await.unwrap();
+    forever.resolve_op(&id, OpResolution::Failed("account closed".into())).await.unwrap();
     let failed = handle.wait().await.unwrap_err();
     assert!(failed.is_failed());
     assert_eq!(failed.reason(), format!("operation `{id}` of step `charge` has failed: account closed"));
@@ -152,7 +154,7 @@ async fn another_key_at_the_same_place_parks_with_both() {
     );
     assert_eq!(stopped.reason(), why);
     assert_eq!(bank.calls(), 1);
-    forever.resolve_op(id, Resolution::NotExecuted).await.unwrap();
+    forever.resolve_op(id, OpResolution::NotExecuted).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1000);
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge not_executed", "charge completed 1000"]);
 }
@@ -219,7 +221,7 @@ async fn an_operation_that_edited_code_does_not_come_to_first_parks() {
     // Code that comes to it resumes it.
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
     handle.wait().await.unwrap_err();
-    forever.resolve_op(&id, Resolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
+    forever.resolve_op(&id, OpResolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1000);
 }
 
@@ -229,7 +231,7 @@ async fn edited_code_goes_on_when_the_operation_was_not_executed() {
     let (forever, handle) = opened(&place, &bank, edited(100)).await;
     handle.wait().await.unwrap_err();
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
-    forever.resolve_op(&id, Resolution::NotExecuted).await.unwrap();
+    forever.resolve_op(&id, OpResolution::NotExecuted).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1000);
     assert_ne!(bank.charges()[0].0, id, "it stands at another place now");
 }
@@ -239,7 +241,7 @@ async fn what_was_not_executed_goes_on_with_its_stash_and_log() {
     let (place, bank) = died(in_pieces(100), Plan::Lost).await;
     let (forever, handle) = opened(&place, &bank, in_pieces(100)).await;
     handle.wait().await.unwrap_err();
-    forever.resolve_op(&forever.ops(ID).await.unwrap()[0].id, Resolution::NotExecuted).await.unwrap();
+    forever.resolve_op(&forever.ops(ID).await.unwrap()[0].id, OpResolution::NotExecuted).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1);
 }
 
@@ -250,7 +252,7 @@ async fn an_operation_under_way_cannot_be_resolved() {
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
     bank.called(1).await;
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
-    let error = forever.resolve_op(&id, Resolution::NotExecuted).await.unwrap_err();
+    let error = forever.resolve_op(&id, OpResolution::NotExecuted).await.unwrap_err();
     assert_eq!(error.to_string(), format!("failed to resolve operation `{id}`: its fiber `{ID}` is running"));
     drop(handle);
 }
@@ -274,7 +276,7 @@ async fn an_operation_between_steps_is_found_by_its_key() {
     let stopped = handle.wait().await.unwrap_err();
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
     assert_eq!(stopped.reason(), format!("operation `{id}` may have executed; verify before retrying: step `charge` was interrupted"));
-    forever.resolve_op(&id, Resolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
+    forever.resolve_op(&id, OpResolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1000);
     assert_eq!(bank.calls(), 1);
 }
@@ -286,7 +288,7 @@ async fn what_a_closure_has_begun_is_in_the_ledger_of_the_next_process() {
     let forever = place.builder(&bank).open().await.unwrap();
     let teller = bank.clone();
     let work = move |ctx: FiberContext| async move { ctx.op("charge", ID, |op| async move { teller.charge(op.id(), 100).await }).await };
-    let handle = forever.run_fiber("import", work).id(ID).start().await.unwrap();
+    let handle = forever.spawn_closure("import", work).id(ID).start().await.unwrap();
     bank.called(1).await;
     drop((handle, forever));
 
@@ -294,7 +296,7 @@ async fn what_a_closure_has_begun_is_in_the_ledger_of_the_next_process() {
     let ops = forever.ops(ID).await.unwrap();
     assert_eq!(words(&ops), ["charge started"]);
     let receipt = bank.find(&ops[0].id).unwrap();
-    forever.resolve_op(&ops[0].id, Resolution::completed(&receipt).unwrap()).await.unwrap();
+    forever.resolve_op(&ops[0].id, OpResolution::completed(&receipt).unwrap()).await.unwrap();
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge completed 1000"]);
 }
 
@@ -304,7 +306,7 @@ async fn the_ledger_goes_with_its_fiber() {
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
     handle.wait().await.unwrap();
     assert_eq!(place.number("SELECT count(*) FROM op_ledger"), 1);
-    forever.delete(forever::FiberFilter::new()).await.unwrap();
+    forever.delete(forever::fiber::FiberFilter::new()).await.unwrap();
     assert_eq!(place.number("SELECT count(*) FROM op_ledger"), 0);
 }
 
@@ -317,10 +319,10 @@ async fn a_tool_without_the_code_resolves_for_the_next_process() {
 
     let tool = place.builder(&bank).open().await.unwrap();
     // Opening looks at each parked fiber again; here it finds that it cannot run it.
-    let stopped = tool.find::<u64>(ID).await.unwrap().wait().await.unwrap_err();
+    let stopped = tool.find_fiber::<u64>(ID).await.unwrap().wait().await.unwrap_err();
     assert_eq!(stopped.reason(), "fiber `order` is not registered");
     let id = tool.ops(ID).await.unwrap()[0].id.clone();
-    tool.resolve_op(&id, Resolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
+    tool.resolve_op(&id, OpResolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
     drop(tool);
 
     let (_forever, handle) = opened(&place, &bank, parking(100)).await;

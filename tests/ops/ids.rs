@@ -3,9 +3,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever::fiber::{Fiber, FiberErrorKind};
+use forever::ops::{Op, OpResolution};
 use forever::prelude::*;
 use forever::testing::Fuse;
-use forever::{Fiber, FiberErrorKind, Op, Resolution};
 use forever_testkit::prng::Prng;
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
@@ -344,7 +345,7 @@ impl Interrupted {
     async fn goes_on_as<F: Fiber<Output = u64>>(&self, what: &str) {
         let going = async {
             let forever = self.place.builder(&self.bank).fiber::<F>().open().await.unwrap();
-            let receipt = forever.handle::<F>("order-1").wait().await.unwrap();
+            let receipt = forever.fiber::<F>("order-1").wait().await.unwrap();
             assert_eq!(receipt, 1000, "{what}");
             assert_eq!(self.bank.charges(), [(self.id.clone(), 200)], "{what}");
             assert_eq!(self.bank.calls(), 2, "{what}");
@@ -360,7 +361,7 @@ impl Interrupted {
     async fn parks_as<F: Fiber<Output = u64>>(&self) -> (Forever, String) {
         let parking = async {
             let forever = self.place.builder(&self.bank).fiber::<F>().open().await.unwrap();
-            let error = forever.handle::<F>("order-1").wait().await.unwrap_err();
+            let error = forever.fiber::<F>("order-1").wait().await.unwrap_err();
             assert_eq!(error.kind(), FiberErrorKind::Parked, "{error}");
             assert_eq!(self.bank.calls(), 1);
             (forever, error.to_string())
@@ -387,8 +388,8 @@ async fn a_step_put_before_an_interrupted_operation_parks_the_fiber_until_somebo
         order.id
     );
     assert!(why.contains(&said), "{why}");
-    forever.resolve_op(&order.id, Resolution::NotExecuted).await.unwrap();
-    let receipt = timeout(LONG, forever.handle::<versions::step_put_before>("order-1").wait()).await.expect("it hangs").unwrap();
+    forever.resolve_op(&order.id, OpResolution::NotExecuted).await.unwrap();
+    let receipt = timeout(LONG, forever.fiber::<versions::step_put_before>("order-1").wait()).await.expect("it hangs").unwrap();
     assert_eq!(receipt, 1000);
     let charges = order.bank.charges();
     assert_eq!((charges.len(), charges[0].1), (1, 199));

@@ -1,5 +1,5 @@
 //! What an operation keeps between its runs: a log and a stash.
-use forever::FiberErrorKind;
+use forever::fiber::FiberErrorKind;
 use forever::prelude::*;
 
 use crate::support::{Bank, Place, Plan, soon};
@@ -39,13 +39,13 @@ async fn a_stream_goes_on_behind_its_last_stored_chunk() {
     // The step fails, its fiber with it, and still nothing of the stream is lost.
     bank.plan([Plan::Answers, Plan::Down]);
     let forever = open().await;
-    assert_eq!(soon(forever.handle::<stream>(ID).wait()).await.unwrap_err().reason(), "no route to the bank");
+    assert_eq!(soon(forever.fiber::<stream>(ID).wait()).await.unwrap_err().reason(), "no route to the bank");
     assert_eq!(place.number("SELECT coalesce(sum(count), 0) FROM stream_log WHERE name LIKE 'op/%'"), 3);
     forever.close().await.unwrap();
 
     let forever = open().await;
     forever.resume(ID).await.unwrap();
-    assert_eq!(soon(forever.handle::<stream>(ID).wait()).await.unwrap(), "0123!?");
+    assert_eq!(soon(forever.fiber::<stream>(ID).wait()).await.unwrap(), "0123!?");
     let asked: Vec<String> = bank.charges().into_iter().map(|(id, _)| id).collect();
     assert_eq!(asked, ["chunk 0", "chunk 1", "chunk 2", "chunk 3", "end"]);
     assert_eq!(bank.calls(), 7, "the third chunk was asked for twice and the fourth, one of them each time without an answer");
@@ -81,7 +81,7 @@ async fn a_stash_of_16_mib_is_kept_and_a_larger_one_is_an_error_that_keeps_the_o
     soon(bank.called(1)).await;
     drop(forever);
     let forever = place.builder(&bank).fiber::<kept>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<kept>(ID).wait()).await.unwrap(), LIMIT - 2);
+    assert_eq!(soon(forever.fiber::<kept>(ID).wait()).await.unwrap(), LIMIT - 2);
     assert_eq!(place.number("SELECT count(*) FROM ops WHERE stash IS NOT NULL"), 0, "it goes with the end of its operation");
 
     let handle = forever.spawn(kept(LIMIT - 1)).id("too long").await.unwrap();

@@ -1,6 +1,9 @@
 //! Saying by hand how an operation ended, and everything that can be said wrong.
+use forever::agent::{Agent, AgentHandle, RecoveredFiber, RecoveryAction};
+use forever::fiber::{FiberErrorKind, FiberState};
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, ErrorKind, FiberErrorKind, FiberState, OpState, RecoveredFiber, Recovery, Resolution};
+use forever::{BoxError, ErrorKind};
 use serde_json::json;
 
 use crate::support::{Bank, Place, Plan, soon, words};
@@ -23,7 +26,7 @@ async fn parked(plan: Plan) -> (Place, Bank, Forever, String) {
     soon(bank.called(1)).await;
     drop(forever);
     let forever = place.builder(&bank).fiber::<order>().open().await.unwrap();
-    let error = soon(forever.handle::<order>(ID).wait()).await.unwrap_err();
+    let error = soon(forever.fiber::<order>(ID).wait()).await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Parked);
     let id = forever.ops(ID).await.unwrap().remove(0).id;
     (place, bank, forever, id)
@@ -32,9 +35,9 @@ async fn parked(plan: Plan) -> (Place, Bank, Forever, String) {
 #[tokio::test]
 async fn an_operation_is_resolved_once() {
     let (_place, _bank, forever, id) = parked(Plan::Silent).await;
-    forever.resolve_op(&id, Resolution::Completed(json!(7))).await.unwrap();
-    assert_eq!(soon(forever.handle::<order>(ID).wait()).await.unwrap(), 7);
-    for how in [Resolution::Completed(json!(7)), Resolution::NotExecuted, Resolution::Failed("no".into())] {
+    forever.resolve_op(&id, OpResolution::Completed(json!(7))).await.unwrap();
+    assert_eq!(soon(forever.fiber::<order>(ID).wait()).await.unwrap(), 7);
+    for how in [OpResolution::Completed(json!(7)), OpResolution::NotExecuted, OpResolution::Failed("no".into())] {
         let error = forever.resolve_op(&id, how).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidState);
         assert_eq!(error.to_string(), format!("failed to resolve operation `{id}`: it was resolved before, as completed"));
@@ -44,13 +47,13 @@ async fn an_operation_is_resolved_once() {
 #[tokio::test]
 async fn one_whose_outcome_is_known_is_not_resolved() {
     let (_place, _bank, forever, id) = parked(Plan::Lost).await;
-    forever.resolve_op(&id, Resolution::NotExecuted).await.unwrap();
-    soon(forever.handle::<order>(ID).wait()).await.unwrap();
+    forever.resolve_op(&id, OpResolution::NotExecuted).await.unwrap();
+    soon(forever.fiber::<order>(ID).wait()).await.unwrap();
     let ops = forever.ops(ID).await.unwrap();
     assert_eq!(words(&ops), ["charge completed 1000", "again completed 1001"]);
     assert_eq!((ops[0].resolved, ops[1].resolved, ops[0].id == id), (false, false, true), "it was carried out, under its id");
     for op in ops {
-        let error = forever.resolve_op(&op.id, Resolution::NotExecuted).await.unwrap_err();
+        let error = forever.resolve_op(&op.id, OpResolution::NotExecuted).await.unwrap_err();
         assert_eq!(error.to_string(), format!("failed to resolve operation `{}`: it is known to be completed", op.id));
     }
 }
@@ -59,14 +62,14 @@ async fn one_whose_outcome_is_known_is_not_resolved() {
 async fn a_value_of_the_wrong_type_is_refused_and_can_be_said_again() {
     let (_place, bank, forever, id) = parked(Plan::Silent).await;
     for wrong in [json!("seven"), json!(null), json!(-1), json!({ "receipt": 7 })] {
-        let error = forever.resolve_op(&id, Resolution::Completed(wrong.clone())).await.unwrap_err();
+        let error = forever.resolve_op(&id, OpResolution::Completed(wrong.clone())).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         let text = error.to_string();
         assert!(text.starts_with(&format!("failed to resolve operation `{id}`: the value cannot be read as `u64`: ")), "{wrong}: {text}");
     }
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge started"]);
-    forever.resolve_op(&id, Resolution::Completed(json!(7))).await.unwrap();
-    assert_eq!(soon(forever.handle::<order>(ID).wait()).await.unwrap(), 7);
+    forever.resolve_op(&id, OpResolution::Completed(json!(7))).await.unwrap();
+    assert_eq!(soon(forever.fiber::<order>(ID).wait()).await.unwrap(), 7);
     assert_eq!(bank.calls(), 2);
 }
 
@@ -76,25 +79,25 @@ async fn a_wrong_value_that_nobody_could_check_parks_again_and_can_be_said_again
     forever.close().await.unwrap();
     // A process that does not know the fiber, and so not its types.
     let other = place.builder(&bank).open().await.unwrap();
-    soon(other.find::<u64>(ID).await.unwrap().wait()).await.unwrap_err();
-    other.resolve_op(&id, Resolution::Completed(json!("seven"))).await.unwrap();
+    soon(other.find_fiber::<u64>(ID).await.unwrap().wait()).await.unwrap_err();
+    other.resolve_op(&id, OpResolution::Completed(json!("seven"))).await.unwrap();
     other.close().await.unwrap();
 
     let forever = place.builder(&bank).fiber::<order>().open().await.unwrap();
-    let error = soon(forever.handle::<order>(ID).wait()).await.unwrap_err();
+    let error = soon(forever.fiber::<order>(ID).wait()).await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Parked);
     let why = "step `charge` was resolved with a value that cannot be read as `u64`: ";
     assert!(error.reason().starts_with(&format!("operation `{id}` may have executed; verify before retrying: {why}")), "{error}");
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge started"]);
-    forever.resolve_op(&id, Resolution::Completed(json!(7))).await.unwrap();
-    assert_eq!(soon(forever.handle::<order>(ID).wait()).await.unwrap(), 7);
+    forever.resolve_op(&id, OpResolution::Completed(json!(7))).await.unwrap();
+    assert_eq!(soon(forever.fiber::<order>(ID).wait()).await.unwrap(), 7);
 }
 
 #[tokio::test]
 async fn one_that_has_failed_is_the_error_of_its_step() {
     let (_place, bank, forever, id) = parked(Plan::Silent).await;
-    forever.resolve_op(&id, Resolution::Failed("charged back".into())).await.unwrap();
-    let error = soon(forever.handle::<order>(ID).wait()).await.unwrap_err();
+    forever.resolve_op(&id, OpResolution::Failed("charged back".into())).await.unwrap();
+    let error = soon(forever.fiber::<order>(ID).wait()).await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Failed);
     assert_eq!(error.reason(), format!("operation `{id}` of step `charge` has failed: charged back"));
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge failed charged back"]);
@@ -138,13 +141,13 @@ async fn a_failure_that_is_said_fails_a_fiber_whose_error_cannot_be_made_of_it_a
     soon(bank.called(2)).await;
     drop(forever);
     let forever = builder().open().await.unwrap();
-    let (own, caught) = (forever.handle::<own_error>("own"), forever.handle::<caught>("caught"));
+    let (own, caught) = (forever.fiber::<own_error>("own"), forever.fiber::<caught>("caught"));
     soon(own.wait()).await.unwrap_err();
     soon(caught.wait()).await.unwrap_err();
     for fiber in ["own", "caught"] {
         let op = forever.ops(fiber).await.unwrap().remove(0);
         assert_eq!(op.function, if fiber == "own" { "own_error" } else { "order" });
-        forever.resolve_op(&op.id, Resolution::Failed("lost".into())).await.unwrap();
+        forever.resolve_op(&op.id, OpResolution::Failed("lost".into())).await.unwrap();
     }
     assert!(soon(own.wait()).await.unwrap_err().reason().ends_with("of step `charge` has failed: lost"));
     assert_eq!(soon(caught.wait()).await.unwrap(), "no: lost");
@@ -154,7 +157,7 @@ async fn a_failure_that_is_said_fails_a_fiber_whose_error_cannot_be_made_of_it_a
 #[tokio::test]
 async fn what_is_not_there_cannot_be_resolved_or_listed() {
     let (_place, _bank, forever, _) = parked(Plan::Silent).await;
-    let error = forever.resolve_op("4d867f1e80eb361a1341301bfedb8a1a", Resolution::NotExecuted).await.unwrap_err();
+    let error = forever.resolve_op("4d867f1e80eb361a1341301bfedb8a1a", OpResolution::NotExecuted).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(error.to_string(), "failed to resolve operation `4d867f1e80eb361a1341301bfedb8a1a`: there is no such operation");
     let error = forever.ops("nobody").await.unwrap_err();
@@ -170,7 +173,7 @@ async fn an_operation_that_is_under_way_cannot_be_resolved() {
     soon(bank.called(1)).await;
     let op = forever.ops(ID).await.unwrap().remove(0);
     assert_eq!((op.state, op.step.as_str(), op.function.as_str(), op.checkpoints), (OpState::Started, "charge", "order", Some(0)));
-    let error = forever.resolve_op(&op.id, Resolution::NotExecuted).await.unwrap_err();
+    let error = forever.resolve_op(&op.id, OpResolution::NotExecuted).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidState);
     assert!(error.to_string().ends_with(&format!("its fiber `{ID}` is running")), "{error}");
 }
@@ -180,10 +183,10 @@ async fn an_operation_of_a_fiber_that_has_ended_is_resolved_and_its_fiber_stays_
     let (_place, _bank, forever, id) = parked(Plan::Silent).await;
     forever.cancel(ID, "enough").await.unwrap();
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge started"], "nobody knows");
-    forever.resolve_op(&id, Resolution::Completed(json!(1000))).await.unwrap();
+    forever.resolve_op(&id, OpResolution::Completed(json!(1000))).await.unwrap();
     let op = forever.ops(ID).await.unwrap().remove(0);
     assert_eq!((op.state, op.resolved, op.result), (OpState::Completed, true, Some(json!(1000))));
-    assert_eq!(forever.handle::<order>(ID).status().await.unwrap().state, FiberState::Cancelled);
+    assert_eq!(forever.fiber::<order>(ID).status().await.unwrap().state, FiberState::Cancelled);
 }
 
 #[tokio::test]
@@ -193,13 +196,13 @@ async fn a_fiber_that_is_begun_anew_has_other_operations_and_keeps_the_old_ones_
     assert_eq!(error.kind(), ErrorKind::InvalidState);
     let why = "may have executed, and would be repeated under another id; resolve it first";
     assert_eq!(error.to_string(), format!("failed to restart fiber `{ID}`: operation `{id}` {why}"));
-    assert_eq!(forever.handle::<order>(ID).status().await.unwrap().state, FiberState::Parked);
+    assert_eq!(forever.fiber::<order>(ID).status().await.unwrap().state, FiberState::Parked);
 
     forever.cancel(ID, "a refund is on its way").await.unwrap();
     forever.restart(ID).await.unwrap_err();
-    forever.resolve_op(&id, Resolution::completed(&1000).unwrap()).await.unwrap();
+    forever.resolve_op(&id, OpResolution::completed(&1000).unwrap()).await.unwrap();
     forever.restart(ID).await.unwrap();
-    assert_eq!(soon(forever.handle::<order>(ID).wait()).await.unwrap(), 1001);
+    assert_eq!(soon(forever.fiber::<order>(ID).wait()).await.unwrap(), 1001);
     let ops = forever.ops(ID).await.unwrap();
     assert_eq!(words(&ops), ["charge completed 1000", "charge completed 1001", "again completed 1002"]);
     assert_eq!(ops[0].id, id);
@@ -213,8 +216,8 @@ impl Agent for Hasty {
     const CLASS: &'static str = "Hasty";
     type State = ();
 
-    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<Recovery, BoxError> {
-        Ok(Recovery::Restart)
+    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
+        Ok(RecoveryAction::Restart)
     }
 }
 
@@ -228,7 +231,7 @@ async fn a_hook_that_would_repeat_an_unknown_operation_leaves_its_fiber_interrup
     soon(bank.called(1)).await;
     drop(forever);
     let forever = builder().open().await.unwrap();
-    let error = soon(forever.handle::<order>(ID).wait()).await.unwrap_err();
+    let error = soon(forever.fiber::<order>(ID).wait()).await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Interrupted);
     assert!(error.reason().starts_with("it is to be restarted, but operation `"), "{error}");
     assert_eq!(bank.calls(), 1);
@@ -240,8 +243,8 @@ async fn an_operation_is_resolved_right_after_opening() {
         let (place, bank, forever, id) = parked(Plan::Silent).await;
         drop(forever);
         let forever = place.builder(&bank).fiber::<order>().open().await.unwrap();
-        forever.resolve_op(&id, Resolution::Completed(json!(7))).await.unwrap();
-        assert_eq!(soon(forever.handle::<order>(ID).wait()).await.unwrap(), 7);
+        forever.resolve_op(&id, OpResolution::Completed(json!(7))).await.unwrap();
+        assert_eq!(soon(forever.fiber::<order>(ID).wait()).await.unwrap(), 7);
     }
 }
 
@@ -249,11 +252,11 @@ async fn an_operation_is_resolved_right_after_opening() {
 async fn a_damaged_row_of_the_ledger_parks_its_fiber_and_no_other() {
     let (place, bank, forever, id) = parked(Plan::Silent).await;
     forever.spawn(order(5)).id("other").await.unwrap();
-    soon(forever.handle::<order>("other").wait()).await.unwrap();
+    soon(forever.fiber::<order>("other").wait()).await.unwrap();
     forever.close().await.unwrap();
     place.sql().execute_batch(&format!("PRAGMA ignore_check_constraints = 1; UPDATE ops SET state = 'maybe' WHERE id = '{id}'")).unwrap();
     let forever = place.builder(&bank).fiber::<order>().open().await.unwrap();
-    let error = soon(forever.handle::<order>(ID).wait()).await.unwrap_err();
+    let error = soon(forever.fiber::<order>(ID).wait()).await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Parked);
     assert!(error.reason().contains("`maybe` is not a state of an operation"), "{error}");
     assert!(forever.ops(ID).await.unwrap_err().to_string().contains("failed to list the operations of a fiber"));

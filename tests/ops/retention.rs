@@ -2,9 +2,11 @@
 //! to, and the keys of what is gone.
 use std::time::Duration;
 
+use forever::fiber::{FiberErrorKind, FiberFilter, FiberHandle, FiberState};
+use forever::ops::{OnUnknown, OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{BoxError, Builder, Clock, FiberErrorKind, FiberFilter, FiberHandle, FiberState, OnUnknown, OpState, Resolution, Retention};
+use forever::{BoxError, Builder, Clock, Retention};
 
 use crate::support::{Bank, Place, Plan, soon};
 
@@ -100,7 +102,7 @@ async fn a_fiber_with_an_operation_in_doubt_is_kept_until_that_is_settled() {
     for id in ["failed", "completed"] {
         let ops = forever.ops(id).await.unwrap();
         assert_eq!(ops[0].state, OpState::Started);
-        forever.resolve_op(&ops[0].id, Resolution::Failed("it was not done".into())).await.unwrap();
+        forever.resolve_op(&ops[0].id, OpResolution::Failed("it was not done".into())).await.unwrap();
     }
     a_minute_later(&forever, &clock).await;
     a_minute_later(&forever, &clock).await;
@@ -205,14 +207,14 @@ async fn an_effect_is_not_made_again_under_a_key_whose_fiber_was_deleted() {
     let said = gone(&second).await;
     let beginning = format!("there is no fiber with id `{id}` any more: it ended on ");
     assert!(said.starts_with(&beginning) && said.ends_with(" UTC as completed, and its result is no longer kept"), "{said}");
-    let by_key = forever.by_key::<charging>("order-1").await.unwrap();
+    let by_key = forever.fiber_by_key::<charging>("order-1").await.unwrap();
     assert_eq!(gone(&by_key).await, said);
     assert_eq!(bank.calls(), 1);
 
     for (refused, why) in [
         (forever.spawn(charging(6)).key("order-1").await.map(drop), "key `order-1` belongs to a fiber `charging` with other arguments"),
         (forever.spawn(child(5)).key("order-1").await.map(drop), "key `order-1` belongs to a fiber `charging`"),
-        (forever.by_key::<child>("order-1").await.map(drop), "key `order-1` belongs to a fiber `charging`, not `child`"),
+        (forever.fiber_by_key::<child>("order-1").await.map(drop), "key `order-1` belongs to a fiber `charging`, not `child`"),
     ] {
         let refused = refused.unwrap_err();
         assert!(refused.is_conflict() && refused.to_string().ends_with(why), "{refused}");
@@ -221,7 +223,7 @@ async fn an_effect_is_not_made_again_under_a_key_whose_fiber_was_deleted() {
     for _ in 0..61 {
         a_minute_later(&forever, &clock).await;
     }
-    assert!(forever.by_key::<charging>("order-1").await.unwrap_err().is_not_found());
+    assert!(forever.fiber_by_key::<charging>("order-1").await.unwrap_err().is_not_found());
     assert!(forever.spawn(charging(5)).key("order-1").await.unwrap().accepted());
 }
 

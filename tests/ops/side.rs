@@ -1,9 +1,10 @@
 //! Branches of `steps!` that are effects, have retries and catch their errors: killed at every write, parked, resolved.
 use std::time::Duration;
 
+use forever::fiber::{Fiber, FiberErrorKind, StepError};
+use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::testing::{Fuse, VirtualClock};
-use forever::{Fiber, FiberErrorKind, Resolution, StepError};
 
 use crate::support::{Bank, Place, Plan, soon, words};
 
@@ -107,7 +108,7 @@ async fn a_branch_in_doubt_parks_the_fiber_and_the_others_keep_their_results() {
 
         for _ in 0..2 {
             let forever = place.builder(&bank).fiber::<parking>().open().await.unwrap();
-            let error = soon(forever.handle::<parking>(ID).wait()).await.unwrap_err();
+            let error = soon(forever.fiber::<parking>(ID).wait()).await.unwrap_err();
             let ops = forever.ops(ID).await.unwrap();
             let law = ops.iter().find(|op| op.step == "orders[law]").unwrap();
             let why = format!("operation `{}` may have executed; verify before retrying: step `orders[law]` was interrupted", law.id);
@@ -117,14 +118,14 @@ async fn a_branch_in_doubt_parks_the_fiber_and_the_others_keep_their_results() {
         }
 
         let forever = place.builder(&bank).fiber::<parking>().open().await.unwrap();
-        let handle = forever.handle::<parking>(ID);
+        let handle = forever.fiber::<parking>(ID);
         soon(handle.wait()).await.unwrap_err();
         let law = forever.ops(ID).await.unwrap().into_iter().find(|op| op.step == "orders[law]").unwrap();
         // A value of another type is refused at once.
-        let text = Resolution::completed("paid").unwrap();
+        let text = OpResolution::completed("paid").unwrap();
         assert!(forever.resolve_op(&law.id, text).await.unwrap_err().is_conflict());
-        let found = bank.find(&law.id).map_or(Resolution::NotExecuted, |receipt| Resolution::completed(&receipt).unwrap());
-        let again = usize::from(found == Resolution::NotExecuted);
+        let found = bank.find(&law.id).map_or(OpResolution::NotExecuted, |receipt| OpResolution::completed(&receipt).unwrap());
+        let again = usize::from(found == OpResolution::NotExecuted);
         forever.resolve_op(&law.id, found).await.unwrap();
         let (law, sales, plain) = soon(handle.wait()).await.unwrap();
         assert!(law != sales && sales != plain && plain != law);
@@ -147,13 +148,13 @@ async fn an_item_in_doubt_comes_before_those_that_wait_for_it() {
     soon(bank.called(2)).await;
     drop(forever);
     let forever = place.builder(&bank).fiber::<parking_items>().open().await.unwrap();
-    let handle = forever.handle::<parking_items>(ID);
+    let handle = forever.fiber::<parking_items>(ID);
     assert_eq!(soon(handle.wait()).await.unwrap_err().kind(), FiberErrorKind::Parked);
     // They changed in the same millisecond, perhaps.
     let mut ops = forever.ops(ID).await.unwrap();
     ops.sort_by(|a, b| a.step.cmp(&b.step));
     assert_eq!(words(&ops), ["charge[1] completed 1000", "charge[2] started"]);
-    forever.resolve_op(&ops[1].id, Resolution::completed(&77).unwrap()).await.unwrap();
+    forever.resolve_op(&ops[1].id, OpResolution::completed(&77).unwrap()).await.unwrap();
     assert_eq!(soon(handle.wait()).await.unwrap(), [1000, 77, 1002]);
     assert_eq!(bank.calls(), 3);
 }
@@ -210,7 +211,7 @@ async fn the_attempts_of_a_branch_go_on_where_the_process_died() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     clock.advance(LONG);
-    assert_eq!(soon(forever.handle::<slow_branch>(ID).wait()).await.unwrap(), (3, 7), "the third attempt");
+    assert_eq!(soon(forever.fiber::<slow_branch>(ID).wait()).await.unwrap(), (3, 7), "the third attempt");
 }
 
 #[fiber]
@@ -242,7 +243,7 @@ async fn caught<F: Fiber<Output = String>>(call: F, dies: bool) -> (String, Vec<
     soon(bank.called(1)).await;
     drop((handle, forever));
     let forever = place.builder(&bank).fiber::<F>().open().await.unwrap();
-    let value = soon(forever.handle::<F>(ID).wait()).await.unwrap();
+    let value = soon(forever.fiber::<F>(ID).wait()).await.unwrap();
     (value, words(&forever.ops(ID).await.unwrap()))
 }
 

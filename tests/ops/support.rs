@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use forever::{Builder, Durability, Forever, OpStatus, Retention};
+use forever::ops::OpStatus;
+use forever::{Builder, Durability, Forever, Retention};
 use tokio::sync::watch;
 
 /// The other side: takes charges, knows them by their ids, and answers questions about them. It outlives every process.

@@ -3,10 +3,12 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use forever::fiber::{Fiber, FiberErrorKind, FiberState};
+use forever::ops::Tx;
 use forever::prelude::*;
 use forever::rusqlite::OptionalExtension;
-use forever::testing::{From, Fuse, Outcome, Stage};
-use forever::{BoxError, Builder, Error, ErrorKind, Fiber, FiberErrorKind, FiberState, Tx};
+use forever::testing::{Fuse, Outcome, Stage, StartFrom};
+use forever::{BoxError, Builder, Error, ErrorKind};
 use futures_util::future::{BoxFuture, join_all};
 
 use crate::support::{Bank, Place, soon};
@@ -232,7 +234,7 @@ async fn what_the_handler_of_an_error_did_is_not_taken_for_what_the_callee_does(
 
     // Now there is no error to handle.
     let forever = open().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<handles>(ID).wait()).await.unwrap(), 2);
+    assert_eq!(soon(forever.fiber::<handles>(ID).wait()).await.unwrap(), 2);
     assert_eq!(entries(&place), ["by the callee", "by the handler"]);
     forever.close().await.unwrap();
 }
@@ -244,7 +246,7 @@ async fn a_failed_fiber_that_is_resumed_does_not_do_it_again() {
     let handle = forever.spawn(risky(7)).id(ID).await.unwrap();
     assert_eq!(soon(handle.wait()).await.unwrap_err().kind(), FiberErrorKind::Failed);
     forever.resume(ID).await.unwrap();
-    assert_eq!(soon(forever.handle::<risky>(ID).wait()).await.unwrap(), 1);
+    assert_eq!(soon(forever.fiber::<risky>(ID).wait()).await.unwrap(), 1);
     assert_eq!(entries(&place), ["item 7"]);
 }
 
@@ -363,12 +365,12 @@ async fn a_transaction_put_before_a_committed_one_does_not_take_its_result() {
 
     let place = killed_behind_its_commit(gives_a_number_by_key()).await;
     let forever = builder(&place).fiber::<notes_before_it_by_key>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<notes_before_it_by_key>(ID).wait()).await.unwrap(), 1);
+    assert_eq!(soon(forever.fiber::<notes_before_it_by_key>(ID).wait()).await.unwrap(), 1);
     assert_eq!(entries(&place), ["before", "once"]);
 }
 
 /// A fiber that was killed when its transaction was committed, and the checkpoint of its step was not stored.
-async fn killed_behind_its_commit<F: forever::Fiber<Output: std::fmt::Debug>>(call: F) -> Place {
+async fn killed_behind_its_commit<F: forever::fiber::Fiber<Output: std::fmt::Debug>>(call: F) -> Place {
     let place = Place::new();
     let fuse = Fuse::after(OPENING + 2);
     let forever = builder(&place).fiber::<F>().fuse(fuse.clone()).open().await.unwrap();
@@ -379,10 +381,10 @@ async fn killed_behind_its_commit<F: forever::Fiber<Output: std::fmt::Debug>>(ca
 }
 
 /// Under the code `F` the fiber is parked at each of five opens, and nothing is written.
-async fn parks<F: forever::Fiber<Output: std::fmt::Debug>>(place: &Place, why: &str) {
+async fn parks<F: forever::fiber::Fiber<Output: std::fmt::Debug>>(place: &Place, why: &str) {
     for _ in 0..5 {
         let forever = builder(place).fiber::<F>().open().await.unwrap();
-        let error = soon(forever.handle::<F>(ID).wait()).await.unwrap_err();
+        let error = soon(forever.fiber::<F>(ID).wait()).await.unwrap_err();
         assert!(error.kind() == FiberErrorKind::Parked && error.reason().contains(why), "{error}");
         assert_eq!(entries(place), ["once"]);
         forever.close().await.unwrap();
@@ -432,7 +434,7 @@ async fn is_told_from_one_before_it<Once: Fiber<Output = i64>, Both: Fiber<Outpu
     let place = killed_behind_its_commit(once).await;
     parks::<Both>(&place, "in step `book` is committed, and the code has changed").await;
     let forever = builder(&place).fiber::<Once>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<Once>(ID).wait()).await.unwrap(), 1);
+    assert_eq!(soon(forever.fiber::<Once>(ID).wait()).await.unwrap(), 1);
     assert_eq!(entries(&place), ["once"]);
     forever.close().await.unwrap();
 }
@@ -452,7 +454,7 @@ async fn a_step_renamed_behind_a_commit_parks_and_with_was_finds_it() {
     let place = killed_behind_its_commit(gives_a_number()).await;
     parks::<is_renamed_without_was>(&place, "comes to step `reserve` before step `book` of `typed`, which began it").await;
     let forever = builder(&place).fiber::<is_called_otherwise>().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<is_called_otherwise>(ID).wait()).await.unwrap(), 1);
+    assert_eq!(soon(forever.fiber::<is_called_otherwise>(ID).wait()).await.unwrap(), 1);
     assert_eq!(entries(&place), ["once"]);
     forever.close().await.unwrap();
 }
@@ -607,7 +609,7 @@ async fn what_is_forbidden_is_named_and_takes_the_transaction_back() {
     assert!(soon(cached).await.unwrap_err().to_string().contains("`COMMIT` is not allowed"));
     assert_eq!(entries(&place), [""; 0]);
     assert_eq!(place.number("PRAGMA user_version"), version);
-    soon(forever.run_fiber("alive", async |_| Ok::<_, Error>(1))).await.unwrap();
+    soon(forever.spawn_closure("alive", async |_| Ok::<_, Error>(1))).await.unwrap();
 }
 
 #[tokio::test]
@@ -629,7 +631,7 @@ async fn numbers_of_the_programs_own_tables_may_be_set() {
 async fn a_text_of_the_stores_own_is_looked_at_when_the_program_has_it() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
-    soon(forever.run_fiber("enters", async |_| Ok::<_, Error>(1))).await.unwrap();
+    soon(forever.spawn_closure("enters", async |_| Ok::<_, Error>(1))).await.unwrap();
     // What the store prepares and keeps: were it taken from there, nothing would be asked.
     let done = forever.transaction(|tx| tx.prepare_cached("ROLLBACK /* forever */")?.execute(()).map_err(BoxError::from));
     assert!(soon(done).await.unwrap_err().to_string().contains("`ROLLBACK` is not allowed"));
@@ -661,14 +663,14 @@ async fn everything_may_be_read_and_what_is_the_programs_own_be_made_and_unmade(
     .await
     .unwrap();
     assert_eq!(fibers, 0);
-    soon(forever.run_fiber("alive", async |_| Ok::<_, Error>(1))).await.unwrap();
+    soon(forever.spawn_closure("alive", async |_| Ok::<_, Error>(1))).await.unwrap();
 }
 
 #[tokio::test]
 async fn in_a_closure_fiber_each_call_is_a_new_one_unless_it_has_a_key() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
-    let open = soon(forever.run_fiber("notes", async |ctx: FiberContext| {
+    let open = soon(forever.spawn_closure("notes", async |ctx: FiberContext| {
         for _ in 0..2 {
             note(&ctx, "each time").await?;
         }
@@ -723,7 +725,7 @@ async fn a_panic_outside_a_fiber_is_the_callers() {
 
 #[tokio::test]
 async fn without_a_database_there_are_none() {
-    let played = Stage::new().play(From::Start(looped()), None).await;
+    let played = Stage::new().run(StartFrom::Start(looped()), None).await;
     let Outcome::Failed(why) = played.outcome else { panic!("{:?}", played.outcome) };
     assert!(why.starts_with("a transaction needs a database"), "{why}");
 }

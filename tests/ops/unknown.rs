@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use forever::Builder;
+use forever::fiber::FiberErrorKind;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Builder, FiberErrorKind};
 
 use crate::support::{Bank, Place, Plan, soon, words};
 
@@ -56,7 +57,7 @@ async fn a_check_that_fails_parks_the_fiber_and_is_asked_again_when_it_is_resume
     let (place, bank, checks, clock) = died(Plan::Silent).await;
     checks.plan(1);
     let forever = builder(&place, &bank, &checks, &clock).open().await.unwrap();
-    let handle = forever.handle::<checked>(ID);
+    let handle = forever.fiber::<checked>(ID);
     let error = soon(handle.wait()).await.unwrap_err();
     let id = forever.ops(ID).await.unwrap().remove(0).id;
     let why = "step `charge` was interrupted, and its check failed: the bank cannot be asked: no route";
@@ -75,7 +76,7 @@ async fn a_check_that_hangs_parks_the_fiber_after_its_timeout() {
     let (place, bank, checks, clock) = died(Plan::Lost).await;
     checks.plan(2);
     let forever = builder(&place, &bank, &checks, &clock).check_timeout(Duration::from_secs(7)).open().await.unwrap();
-    let handle = forever.handle::<checked>(ID);
+    let handle = forever.fiber::<checked>(ID);
     let waiting = soon(handle.wait());
     let time = async {
         // It waits for nothing but the limit of the check.
@@ -84,7 +85,7 @@ async fn a_check_that_hangs_parks_the_fiber_after_its_timeout() {
         }
         clock.advance(Duration::from_millis(6999));
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(forever.fibers().state(forever::FiberState::Parked).await.unwrap().fibers.len(), 0, "too soon");
+        assert_eq!(forever.fibers().state(forever::fiber::FiberState::Parked).await.unwrap().fibers.len(), 0, "too soon");
         clock.advance(Duration::from_millis(1));
     };
     let (ended, ()) = tokio::join!(waiting, soon(time));
@@ -102,12 +103,12 @@ async fn a_check_that_panics_fails_the_fiber_and_leaves_the_operation_unknown() 
     let (place, bank, checks, clock) = died(Plan::Silent).await;
     checks.plan(3);
     let forever = builder(&place, &bank, &checks, &clock).open().await.unwrap();
-    let error = soon(forever.handle::<checked>(ID).wait()).await.unwrap_err();
+    let error = soon(forever.fiber::<checked>(ID).wait()).await.unwrap_err();
     assert_eq!(error.reason(), "panicked: the check is broken");
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge started"]);
     checks.plan(0);
     forever.resume(ID).await.unwrap();
-    assert_eq!(soon(forever.handle::<checked>(ID).wait()).await.unwrap(), 1000);
+    assert_eq!(soon(forever.fiber::<checked>(ID).wait()).await.unwrap(), 1000);
     assert_eq!(bank.calls(), 1);
 }
 
@@ -163,7 +164,7 @@ async fn retries_go_on_where_the_process_died_between_them() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     clock.advance(LONG);
-    assert_eq!(soon(forever.handle::<slow_retry>(ID).wait()).await.unwrap(), 3, "the third attempt");
+    assert_eq!(soon(forever.fiber::<slow_retry>(ID).wait()).await.unwrap(), 3, "the third attempt");
 }
 
 #[fiber]
@@ -191,7 +192,10 @@ timing_out!(asks_late, bank, OnUnknown::check(async |op| bank.find(op.id())), Re
 timing_out!(fails_late, bank, OnUnknown::Fail, Retry::times(5).backoff(Backoff::none()));
 
 /// Runs a fiber whose calls never come back until they time out.
-async fn late<F: forever::Fiber<Output = u64>>(call: F, plans: &[Plan]) -> (Result<u64, (FiberErrorKind, String)>, Bank, Vec<String>) {
+async fn late<F: forever::fiber::Fiber<Output = u64>>(
+    call: F,
+    plans: &[Plan],
+) -> (Result<u64, (FiberErrorKind, String)>, Bank, Vec<String>) {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     bank.plan(plans.iter().cloned());
     let forever = place.builder(&bank).fiber::<F>().clock(clock.clone()).open().await.unwrap();
@@ -280,7 +284,7 @@ async fn a_program_that_comes_again_to_an_unknown_operation_finds_it_as_unknown_
     soon(bank.called(1)).await;
     drop(forever);
     let forever = builder().open().await.unwrap();
-    assert_eq!(soon(forever.handle::<stubborn>(ID).wait()).await.unwrap(), 3);
+    assert_eq!(soon(forever.fiber::<stubborn>(ID).wait()).await.unwrap(), 3);
     assert_eq!(bank.calls(), 1);
 }
 
@@ -389,7 +393,10 @@ unsure!(retries_once, bank, OnUnknown::Retry);
 unsure!(asks_once, bank, OnUnknown::check(async |op| bank.find(op.id())));
 unsure!(fails_once, bank, OnUnknown::Fail);
 
-async fn unsure<F: forever::Fiber<Output = u64>>(call: F, plans: &[Plan]) -> (Result<u64, (FiberErrorKind, String)>, Bank, Vec<String>) {
+async fn unsure<F: forever::fiber::Fiber<Output = u64>>(
+    call: F,
+    plans: &[Plan],
+) -> (Result<u64, (FiberErrorKind, String)>, Bank, Vec<String>) {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan(plans.iter().cloned());
     let forever = place.builder(&bank).fiber::<F>().open().await.unwrap();

@@ -2,9 +2,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use forever::agent::{Agent, AgentHandle};
 use forever::prelude::*;
 use forever::serve::{Rejection, Server};
-use forever::{Agent, AgentHandle};
 use forever_testkit::gates::Gates;
 use serde_json::{Value, json};
 

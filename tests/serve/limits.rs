@@ -201,7 +201,7 @@ async fn a_client_waits_for_so_many_calls_and_no_more() {
     let gates = place.gates.clone();
     let up = place
         .up_with(move |server| {
-            server.max_rate(1_000, 1_000).callable("slow", move |_: forever::AgentHandle<crate::support::scripted::Scripted>, _| {
+            server.max_rate(1_000, 1_000).callable("slow", move |_: forever::agent::AgentHandle<crate::support::scripted::Scripted>, _| {
                 let gates = gates.clone();
                 async move {
                     gates.pass("go").await;

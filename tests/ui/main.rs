@@ -53,7 +53,7 @@ const INTERNAL: &[&str] = &[
 /// It has no way to leave them out. Each is listed by its function.
 const BOUNDS: &[&str] = &[
     "forever_runtime::frame::iter::AnySource::<I>::rest",
-    "forever::Fiber::Output",
+    "forever::fiber::Fiber::Output",
     "forever::__private::collected",
     "forever::__private::timeout",
     "forever::__private::Attempts::<E>::run_within",

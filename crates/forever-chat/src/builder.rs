@@ -2,8 +2,9 @@
 use std::time::Duration;
 
 use forever_runtime::__layers::{engine_link, layer};
+use forever_runtime::agent::AgentHandle;
 use forever_runtime::store::InteractionQuery;
-use forever_runtime::{AgentHandle, Builder, Forever};
+use forever_runtime::{Builder, Forever};
 
 use crate::agent_loop::AgentLoop;
 use crate::chat_agent::ChatAgent;

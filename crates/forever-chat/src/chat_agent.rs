@@ -2,7 +2,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use forever_runtime::{Agent, BoxError, Error};
+use forever_runtime::agent::Agent;
+use forever_runtime::{BoxError, Error};
 
 use crate::message::{Part, Repair};
 use crate::model::{ModelError, ModelErrorKind};
@@ -21,7 +22,8 @@ use crate::user_code;
 /// use forever::chat::message::{Chunk, UiMessage};
 /// use forever::chat::{ChatAgent, Turn};
 /// use forever::prelude::*;
-/// use forever::{Agent, BoxError};
+/// use forever::BoxError;
+/// use forever::agent::Agent;
 ///
 /// struct Echo;
 ///

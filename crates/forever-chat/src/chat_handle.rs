@@ -3,8 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forever_runtime::__layers::{HandleOfLayer, race};
+use forever_runtime::agent::AgentHandle;
 use forever_runtime::store::{InteractionQuery, TurnFilter, TurnKind, TurnState};
-use forever_runtime::{AgentHandle, Error, ErrorKind, Result};
+use forever_runtime::{Error, ErrorKind, Result};
 
 use crate::answer::{cancel_fiber, read_messages};
 use crate::chat_agent::ChatAgent;

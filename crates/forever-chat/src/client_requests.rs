@@ -2,8 +2,9 @@
 use std::sync::Arc;
 
 use forever_runtime::__layers::{HandleOfLayer, engine_link};
+use forever_runtime::agent::AgentHandle;
 use forever_runtime::store::{TurnFilter, TurnSeq, TurnState};
-use forever_runtime::{AgentHandle, Error, ErrorKind, Forever, Result};
+use forever_runtime::{Error, ErrorKind, Forever, Result};
 use tokio::sync::Notify;
 
 use crate::chat_agent::ChatAgent;

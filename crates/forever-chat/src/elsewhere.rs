@@ -10,7 +10,7 @@ use forever_runtime::store::{AgentId, BoxFuture, Changes, MessageRow, TurnFilter
 use tracing::warn;
 
 use crate::answer::read_message;
-use crate::feed::{ChatEvent, Told};
+use crate::feed::{AlreadySent, ChatEvent};
 use crate::log::TurnEnd;
 use crate::registry::ChatRegistry;
 use crate::status::TurnStatus;
@@ -116,7 +116,7 @@ impl ChatWatcher {
         Ok(())
     }
 
-    fn tell_of_messages(&self, chat: &AgentId, before: &SeenChat, now: &SeenChat, rows: &[MessageRow], told: &Told) {
+    fn tell_of_messages(&self, chat: &AgentId, before: &SeenChat, now: &SeenChat, rows: &[MessageRow], told: &AlreadySent) {
         if told.replaced {
             return;
         }

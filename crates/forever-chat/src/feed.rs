@@ -39,7 +39,7 @@ pub enum ChatEvent {
     /// All messages were deleted.
     Cleared,
     /// Number of events that this listener missed because it was too slow.
-    Missed(u64),
+    Lagged(u64),
 }
 
 /// Listeners by chat. A chat has an entry for as long as it has a listener.
@@ -49,15 +49,15 @@ pub(super) struct Feeds(Arc<Mutex<HashMap<AgentId, Feed>>>);
 #[derive(Debug)]
 struct Feed {
     sender: fanout::Sender<Arc<ChatEvent>>,
-    told: Told,
+    told: AlreadySent,
 }
 
-/// Most turns that are remembered in a [`Told`].
+/// Most turns that are remembered in a [`AlreadySent`].
 const REMEMBERED: usize = 256;
 
 /// Events that this process has sent, so that they are not sent again when they are read back.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Told {
+pub(super) struct AlreadySent {
     pub(super) accepted: BTreeSet<TurnSeq>,
     pub(super) began: BTreeSet<TurnSeq>,
     /// Ids of messages that were updated since the last look at the database.
@@ -66,7 +66,7 @@ pub(super) struct Told {
     pub(super) replaced: bool,
 }
 
-impl Told {
+impl AlreadySent {
     fn note(&mut self, event: &ChatEvent) {
         let turns = match event {
             ChatEvent::Accepted(turn) => (&mut self.accepted, turn.seq()),
@@ -79,7 +79,7 @@ impl Told {
                 self.replaced = true;
                 return;
             }
-            ChatEvent::Recovering { .. } | ChatEvent::Missed(_) => return,
+            ChatEvent::Recovering { .. } | ChatEvent::Lagged(_) => return,
         };
         turns.0.insert(turns.1);
         if turns.0.len() > REMEMBERED {
@@ -108,7 +108,7 @@ impl Feeds {
     }
 
     /// Events that listeners of a chat were sent; of messages, since the last call.
-    pub(super) fn take_told(&self, chat: &AgentId) -> Option<Told> {
+    pub(super) fn take_told(&self, chat: &AgentId) -> Option<AlreadySent> {
         let mut feeds = self.feeds();
         let told = &mut feeds.get_mut(chat)?.told;
         let taken = told.clone();
@@ -119,7 +119,7 @@ impl Feeds {
 
     pub(super) fn listen(&self, link: EngineLink, chat: &AgentId) -> ChatEvents {
         let mut feeds = self.feeds();
-        let new = || Feed { sender: fanout::Sender::new(KEPT), told: Told::default() };
+        let new = || Feed { sender: fanout::Sender::new(KEPT), told: AlreadySent::default() };
         let feed = feeds.entry(chat.clone()).or_insert_with(new);
         ChatEvents { link, heard: Some(feed.sender.subscribe()), feeds: self.clone(), chat: chat.clone() }
     }
@@ -164,7 +164,7 @@ impl ChatEvents {
         let Some(heard) = &mut self.heard else { return Ok(None) };
         Ok(match race(heard.recv(), engine.closing()).await {
             Some(Taken::Value(event)) => Some(Arc::unwrap_or_clone(event)),
-            Some(Taken::Lost(missed)) => Some(ChatEvent::Missed(missed)),
+            Some(Taken::Lost(missed)) => Some(ChatEvent::Lagged(missed)),
             None => None,
         })
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forever_runtime::__layers::{Engine, EngineLink, HandleOfLayer, check_name, race, unreadable};
+use forever_runtime::agent::AgentHandle;
 use forever_runtime::store::{
     AcceptTurnResult, AgentId, MessageRow, MessageUpdate, NewFiber, NewTurnRow, QueuePolicy, TurnKind, TurnRow, UpdateRefused,
 };
-use forever_runtime::{AgentHandle, Error, ErrorKind, Result};
+use forever_runtime::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use forever_runtime::__layers::{ContextOfLayer, Engine, EngineAgents};
+use forever_runtime::fiber::FiberContext;
 use forever_runtime::store::{AgentId, TurnRow, TurnSeq};
-use forever_runtime::{Error, ErrorKind, FiberContext, Result};
+use forever_runtime::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 
 use crate::feed::{ChatEvent, Feeds};
@@ -41,7 +42,7 @@ pub(crate) struct ChatRegistry {
     pub(crate) settings: Settings,
     pub(crate) logs: Logs,
     pub(super) feeds: Feeds,
-    under_way: Mutex<HashMap<TurnSeq, Told>>,
+    under_way: Mutex<HashMap<TurnSeq, RunningTurn>>,
     answering: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
     /// Notified when a turn begins to be answered, is released, or ends.
     changed: watch::Sender<()>,
@@ -62,7 +63,7 @@ pub(crate) fn registry_of(ctx: &FiberContext) -> Result<Arc<ChatRegistry>> {
 
 /// A turn under way, as other code reaches it.
 #[derive(Debug)]
-struct Told {
+struct RunningTurn {
     cancelled: watch::Sender<Option<Arc<str>>>,
     turn: Option<(AgentId, Turn)>,
 }
@@ -92,7 +93,7 @@ impl ChatRegistry {
         })
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashMap<TurnSeq, Told>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<TurnSeq, RunningTurn>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,7 +101,7 @@ impl ChatRegistry {
     pub(super) fn enter(self: &Arc<Self>, turn: TurnSeq) -> UnderWay {
         let cancelled = watch::Sender::new(None);
         let asked = cancelled.subscribe();
-        self.under_way().insert(turn, Told { cancelled, turn: None });
+        self.under_way().insert(turn, RunningTurn { cancelled, turn: None });
         UnderWay { chats: Arc::clone(self), turn, asked }
     }
 

@@ -12,8 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forever_runtime::__layers::{Exit, FrameOfLayer, Save, exit_of};
 use forever_runtime::__private::Frame;
+use forever_runtime::fiber::{Fiber, FiberContext};
 use forever_runtime::store::{AgentId, BoxFuture};
-use forever_runtime::{Error, ErrorKind, Fiber, FiberContext, Result};
+use forever_runtime::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 

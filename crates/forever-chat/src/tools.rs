@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forever_runtime::__layers::{Engine, HandleOfLayer, race};
+use forever_runtime::agent::AgentHandle;
 use forever_runtime::store::{AgentId, FiberState, MessageUpdate, TurnState, UpdateRefused};
-use forever_runtime::{AgentHandle, Error, ErrorKind, Result};
+use forever_runtime::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

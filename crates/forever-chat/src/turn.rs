@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_runtime::__layers::{Engine, Fence, not_started, save_arguments, text_to_keep, unreadable};
+use forever_runtime::fiber::{Fiber, FiberError};
 use forever_runtime::store::{AgentId, FiberRef, TurnKind, TurnRow, TurnWrite};
-use forever_runtime::{Error, ErrorKind, Fiber, FiberError, Result};
+use forever_runtime::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use forever::{FiberFilter, FiberState, Forever, Retry};
+use forever::Forever;
+use forever::fiber::{FiberFilter, FiberState, Retry};
 use forever_inspect::{Inspector, socket_path};
 use forever_macros::fiber;
 
@@ -152,8 +153,8 @@ async fn a_file_without_an_owner_is_read_and_repaired() {
 
     // The program goes on with what was decided.
     let forever = shop.open().await;
-    assert_eq!(forever.by_key::<approval>("waits").await.unwrap().wait().await.unwrap(), 42);
-    assert_eq!(forever.by_key::<paying>("pays").await.unwrap().wait().await.unwrap(), "paid");
+    assert_eq!(forever.fiber_by_key::<approval>("waits").await.unwrap().wait().await.unwrap(), 42);
+    assert_eq!(forever.fiber_by_key::<paying>("pays").await.unwrap().wait().await.unwrap(), "paid");
     forever.close().await.unwrap();
     assert!(done(&shop.folder.path().join("copy.db"), &["ls"]).await.contains("waits"));
 }
@@ -181,8 +182,8 @@ async fn a_live_owner_answers_over_its_socket() {
     let op = json(&file, &["ops"]).await["ops"][0]["op"]["id"].as_str().unwrap().to_owned();
     done(&file, &["resolve-op", &op, "--completed", "\"paid\""]).await;
     done(&file, &["send", "waits", "approval", "2", "--message-id", "m-1"]).await;
-    assert_eq!(forever.by_key::<approval>("waits").await.unwrap().wait().await.unwrap(), 14);
-    assert_eq!(forever.by_key::<paying>("pays").await.unwrap().wait().await.unwrap(), "paid");
+    assert_eq!(forever.fiber_by_key::<approval>("waits").await.unwrap().wait().await.unwrap(), 14);
+    assert_eq!(forever.fiber_by_key::<paying>("pays").await.unwrap().wait().await.unwrap(), "paid");
     assert!(done(&file, &["watch", "waits"]).await.starts_with("completed"));
     assert!(done(&file, &["functions"]).await.contains("approval"));
     done(&file, &["status"]).await;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use forever_runtime::{Cursor, Recovery, Resolution};
+use forever_runtime::fiber::{Cursor, Resolution};
+use forever_runtime::ops::OpResolution;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -48,8 +49,8 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path((id, action)):
         "cancel" => forever.cancel(&id, command.reason.as_deref().unwrap_or("cancelled by a person")).await?,
         "resolve" => {
             let how = match command.how.as_deref() {
-                Some("complete") => Recovery::Complete(command.value.unwrap_or(Value::Null)),
-                Some("fail") => Recovery::Fail(command.reason.unwrap_or_else(|| "failed by a person".to_owned())),
+                Some("complete") => Resolution::Completed(command.value.unwrap_or(Value::Null)),
+                Some("fail") => Resolution::Failed(command.reason.unwrap_or_else(|| "failed by a person".to_owned())),
                 _ => return Err(Failure::bad("`how` is `complete`, with a `value`, or `fail`, with a `reason`")),
             };
             forever.resolve(&id, how).await?;
@@ -81,9 +82,9 @@ struct Outcome {
 pub(crate) async fn op(State(shared): State<Arc<Shared>>, Path(id): Path<String>, body: Bytes) -> Answer {
     let outcome: Outcome = read(&body)?;
     let how = match &*outcome.how {
-        "completed" => Resolution::Completed(outcome.value.unwrap_or(Value::Null)),
-        "not_executed" => Resolution::NotExecuted,
-        "failed" => Resolution::Failed(outcome.error.unwrap_or_else(|| "failed, as a person has found".to_owned())),
+        "completed" => OpResolution::Completed(outcome.value.unwrap_or(Value::Null)),
+        "not_executed" => OpResolution::NotExecuted,
+        "failed" => OpResolution::Failed(outcome.error.unwrap_or_else(|| "failed, as a person has found".to_owned())),
         _ => return Err(Failure::bad("`how` is `completed`, with a `value`, `not_executed`, or `failed`, with an `error`")),
     };
     shared.forever.resolve_op(&id, how).await?;

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use forever_runtime::{Cursor, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry, OpState};
+use forever_runtime::fiber::{Cursor, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry};
+use forever_runtime::ops::OpState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -30,7 +30,9 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use cached::Cached;
-use forever_runtime::{FiberCount, Forever, PositionView};
+use forever_runtime::Forever;
+use forever_runtime::fiber::FiberCount;
+use forever_runtime::view::PositionView;
 use live::Watchers;
 use tokio::net::TcpListener;
 

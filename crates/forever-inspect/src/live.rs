@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::sse::{Event as Line, KeepAlive, Sse};
-use forever_runtime::{EventKind, Events, Told};
+use forever_runtime::fiber::{EventItem, EventKind, Events};
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use serde_json::json;
@@ -62,7 +62,7 @@ async fn next(events: &mut Events) -> Option<Line> {
     let (mut fibers, mut states, mut steps, mut missed) = (BTreeSet::new(), 0_u64, 0_u64, 0_u64);
     loop {
         match told.take() {
-            Some(Told::Event(event)) => {
+            Some(EventItem::Event(event)) => {
                 match event.kind {
                     EventKind::StepStarted { .. } | EventKind::StepFinished { .. } | EventKind::Stashed => steps += 1,
                     _ => states += 1,
@@ -73,7 +73,7 @@ async fn next(events: &mut Events) -> Option<Line> {
                     missed += 1;
                 }
             }
-            Some(Told::Missed(count)) => missed += count,
+            Some(EventItem::Lagged(count)) => missed += count,
             None => {}
         }
         match timeout_at(until, events.next()).await {

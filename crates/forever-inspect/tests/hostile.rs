@@ -1,7 +1,8 @@
 //! Strangers, pages of others, and clients that send what they please.
 use std::time::Duration;
 
-use forever::{FiberState, Forever};
+use forever::Forever;
+use forever::fiber::FiberState;
 use forever_inspect::{Inspector, Verdict};
 use forever_macros::fiber;
 use forever_testkit::prng::Prng;

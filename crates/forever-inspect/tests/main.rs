@@ -11,7 +11,8 @@ mod shows;
 
 use std::net::SocketAddr;
 
-use forever::{FiberState, Forever};
+use forever::Forever;
+use forever::fiber::FiberState;
 use forever_inspect::Inspector;
 use tokio::net::TcpListener;
 

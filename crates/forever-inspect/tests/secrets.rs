@@ -3,7 +3,8 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use forever::{FiberState, Forever, Retry};
+use forever::Forever;
+use forever::fiber::{FiberState, Retry};
 use forever_inspect::Inspector;
 use forever_macros::fiber;
 use tracing::field::{Field, Visit};

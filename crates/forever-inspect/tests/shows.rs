@@ -1,5 +1,6 @@
 //! What the views are made of: sources with places, values, lists page by page, commands.
-use forever::{FiberState, Forever, History};
+use forever::Forever;
+use forever::fiber::{FiberState, History};
 use forever_inspect::Inspector;
 use forever_macros::fiber;
 use serde_json::Value;

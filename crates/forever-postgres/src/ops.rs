@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use forever_store::{
-    Claim, CommandResult, FiberRef, FiberState, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpsDelta, ResolveOpResult, Seq,
+    Claim, CommandResult, FiberRef, FiberState, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpsDelta, ResolveOpResult, ResolvedOp, Seq,
     StreamAppend, op_stream,
 };
 
@@ -167,7 +167,7 @@ pub(crate) async fn delete(tx: &Tx, fibers: &[Seq]) -> Done<()> {
     tx.run("DELETE FROM @ops WHERE fiber = ANY ($1)", args![fibers]).await.map(drop)
 }
 
-pub(crate) async fn resolve(tx: &Tx, seq: Seq, how: &OpResolution, now_ms: i64) -> Done<CommandResult<ResolveOpResult>> {
+pub(crate) async fn resolve(tx: &Tx, seq: Seq, how: &ResolvedOp, now_ms: i64) -> Done<CommandResult<ResolveOpResult>> {
     let Some(fiber) = fibers::find_locked(tx, &FiberRef::Seq(seq)).await? else { return Ok(CommandResult::NotFound) };
     if matches!(fiber.state, FiberState::Pending | FiberState::Running) {
         return Ok(CommandResult::InvalidState(fiber.state));

@@ -8,8 +8,8 @@ use forever_store::{
     ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberCount,
     FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery,
     InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow,
-    NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage, Publication, PublishedPage,
-    PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, Restart, RestartResult, Result, RunResult, Runnable,
+    NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, Publication, PublishedPage, PublishedQuery,
+    ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult, Result, RunResult, Runnable,
     ScheduleRow, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
     TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
@@ -470,7 +470,7 @@ impl OpStore for PostgresStore {
         self.read("find an operation", id, |tx, id| Box::pin(ops::find(tx, id)))
     }
 
-    fn resolve_op(&self, seq: Seq, resolution: OpResolution, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>> {
+    fn resolve_op(&self, seq: Seq, resolution: ResolvedOp, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>> {
         self.write("store how an operation ended", (seq, resolution, now_ms), |tx, args| {
             Box::pin(ops::resolve(tx, args.0, &args.1, args.2))
         })

@@ -7,7 +7,8 @@ use std::collections::{HashMap, HashSet};
 use forever_chat::message::{Part, Role, UiMessage};
 use forever_chat::{ChatHandle, ToolCallRef, TurnState};
 use forever_runtime::__layers::check_name;
-use forever_runtime::{AgentHandle, Result};
+use forever_runtime::Result;
+use forever_runtime::agent::AgentHandle;
 use serde_json::{Map, Value};
 
 use super::erased::Erased;

@@ -1,6 +1,7 @@
 //! An agent whose class is known only by its name in a URL.
 use forever_chat::{ChatAgent, Turn};
-use forever_runtime::{Agent, BoxError};
+use forever_runtime::BoxError;
+use forever_runtime::agent::Agent;
 
 /// Type of such an agent; it has no values.
 pub(super) enum Erased {}

@@ -185,13 +185,13 @@ pub(crate) async fn claimed(store: &impl Store, fiber: Seq, by: WorkerId) -> Cla
 }
 
 /// Fibers that the store has sent as ready.
-pub(crate) struct Told(tokio::sync::mpsc::UnboundedReceiver<Runnable>);
+pub(crate) struct ReadyReceiver(tokio::sync::mpsc::UnboundedReceiver<Runnable>);
 
-impl Told {
+impl ReadyReceiver {
     pub(crate) fn by(store: &impl Store) -> Self {
         let (tell, told) = tokio::sync::mpsc::unbounded_channel();
         store.on_ready(ReadySender::new(move |fiber| drop(tell.send(fiber))));
-        Told(told)
+        ReadyReceiver(told)
     }
 
     /// The id of the next one.
@@ -432,7 +432,7 @@ pub(crate) fn message(to: &str, topic: &str, data: &str) -> NewMessage {
 }
 
 /// Sends, and gives the ids of the fibers that became ready.
-async fn sent(store: &impl Store, told: &mut Told, to: &str, topic: &str, data: &str) -> Vec<String> {
+async fn sent(store: &impl Store, told: &mut ReadyReceiver, to: &str, topic: &str, data: &str) -> Vec<String> {
     assert!(matches!(store.send(message(to, topic, data)).await.unwrap(), CommandResult::Done(())));
     told.ids()
 }
@@ -469,7 +469,7 @@ async fn groups_unfinished_fibers_and_wakes_those_that_wait(store: &impl Store) 
         assert!(store.unfinished_of(group, Seq::MIN, 0).await.unwrap().is_empty());
     }
 
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     store.wake(vec![a, b, c, 99], 30).await.unwrap();
     assert_eq!(told.ids(), ["b"]);
     assert_eq!((row(store, "a").await.state, row(store, "b").await.state), (FiberState::Running, FiberState::Pending));
@@ -478,7 +478,7 @@ async fn groups_unfinished_fibers_and_wakes_those_that_wait(store: &impl Store) 
 
 async fn keeps_messages_until_they_are_received(store: &impl Store) {
     let claim = accept(store, "a").await;
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     let on = |topic: &str| Wait { topics: vec![topic.to_owned()], ..Wait::default() };
     assert_eq!(sent(store, &mut told, "a", "yes", "1").await, [""; 0]);
     assert_eq!(store.wait(claim, on("yes"), 10).await.unwrap(), WaitResult::Ready);
@@ -513,7 +513,7 @@ async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
     let (parent, one, two) = (accept(store, "p").await, accept(store, "1").await, accept(store, "2").await);
     let both = Wait { fibers: vec!["1".into(), "2".into(), "unknown".into()], ..Wait::default() };
     assert_eq!(store.wait(parent, both.clone(), 10).await.unwrap(), WaitResult::Waiting);
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     store.end(two, End::Completed("2".into()), Vec::new(), 20).await.unwrap();
     assert_eq!(told.ids(), [""; 0]);
     store.end(one, End::Failed("1".into()), Vec::new(), 30).await.unwrap();
@@ -535,7 +535,7 @@ async fn wakes_a_fiber_at_the_first_of_several_things(store: &impl Store) {
         let claim = claimed(store, parent.fiber, FIRST).await;
         assert_eq!(store.wait(claim, first.clone(), 10).await.unwrap(), WaitResult::Waiting);
     };
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     assert_eq!(store.wait(parent, first.clone(), 10).await.unwrap(), WaitResult::Waiting);
     assert_eq!(sent(store, &mut told, "p", "maybe", "0").await, [""; 0]);
     assert_eq!(sent(store, &mut told, "p", "no", "1").await, ["p"]);
@@ -594,7 +594,7 @@ async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     store.wait(aside, Wait { due_ms: Some(99), ..Wait::default() }, 10).await.unwrap();
     store.wait(done, Wait { fibers: vec!["low".into()], ..Wait::default() }, 10).await.unwrap();
 
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     let CommandResult::Done(cancelled) = store.cancel("top".into(), "enough".into(), 20).await.unwrap() else { panic!() };
     assert_eq!(ids(&cancelled), ["top", "mid", "low"]);
     assert_eq!(cancelled[2].state, FiberState::Waiting);
@@ -621,7 +621,7 @@ async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
     ));
     store.checkpoint(claim, snapshot(1)).await.unwrap();
     store.end(claim, End::Failed("no".into()), Vec::new(), 20).await.unwrap();
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     let again = store.restart("a".into(), Restart::FromSnapshot, 30).await.unwrap();
     assert!(matches!(again, CommandResult::Done(RestartResult::Ready)));
     assert_eq!(told.ids(), ["a"]);

@@ -52,7 +52,7 @@ pub use fibers::{
 };
 pub use future::BoxFuture;
 pub use interactions::{InteractionKind, has_pending_interaction};
-pub use ops::{OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult};
+pub use ops::{OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult, ResolvedOp};
 pub use snapshot::{SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};

@@ -192,7 +192,7 @@ pub struct OpRow {
 
 /// Resolution of an operation by a person.
 #[derive(Debug, Clone)]
-pub struct OpResolution {
+pub struct ResolvedOp {
     /// Operation id.
     pub id: String,
     /// New state.
@@ -201,7 +201,7 @@ pub struct OpResolution {
     pub outcome: Option<String>,
 }
 
-/// Result of an [`OpResolution`].
+/// Result of an [`ResolvedOp`].
 #[derive(Debug)]
 pub enum ResolveOpResult {
     /// The outcome is stored.
@@ -241,5 +241,5 @@ pub trait OpStore {
     /// Refused while its fiber is pending or running. A parked fiber becomes ready; of any other
     /// the epoch is raised. The stash and log stay only if the operation was not executed, and so
     /// runs again. [`NotFound`](CommandResult::NotFound) where there is no such fiber or operation.
-    fn resolve_op(&self, seq: Seq, resolution: OpResolution, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>>;
+    fn resolve_op(&self, seq: Seq, resolution: ResolvedOp, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>>;
 }

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Ident, Macro, Pat, Token, Type, token};
 
 use super::waits::{Recv, take_name};
-use super::{CutKind, Names, Written};
+use super::{CutKind, MacroCall, Names};
 use crate::report::Report;
 use crate::scan::as_cut;
 use crate::text::compact;
@@ -54,7 +54,7 @@ const NO_GUARD: &str = "an arm of `select!` has no `if`: put the `select!` that 
 const COMMA: &str = "expected a comma between the arms of `select!`";
 
 /// Parses the arms; errors go to `report`.
-pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
+pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Names)> {
     let parse = |input: ParseStream<'_>| {
         let names = take_name(input)?;
         let mut arms = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(Written, Names)
             complete.push(Arm { pat, ty, wait, question, span, body });
         }
     }
-    (complete.len() == count).then_some((Written::Select(Select { arms: complete }), names))
+    (complete.len() == count).then_some((MacroCall::Select(Select { arms: complete }), names))
 }
 
 type Parts = (Pat, Option<Type>, Expr, Expr);
@@ -131,10 +131,10 @@ fn waited_for(source: &Expr, report: &mut Report) -> Option<(Wait, Option<Span>,
         report.at(text.span(), NO_NAME);
     }
     let wait = match written {
-        Written::Recv(recv) => Wait::Recv(recv),
-        Written::Sleep(duration) => Wait::Sleep(duration),
-        Written::SleepUntil(time) => Wait::SleepUntil(time),
-        Written::Wait(handle) => Wait::End(handle),
+        MacroCall::Recv(recv) => Wait::Recv(recv),
+        MacroCall::Sleep(duration) => Wait::Sleep(duration),
+        MacroCall::SleepUntil(time) => Wait::SleepUntil(time),
+        MacroCall::Wait(handle) => Wait::End(handle),
         _ => return None,
     };
     Some((wait, question, span))

@@ -3,7 +3,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, Macro, Token};
 
 use super::select::option_follows;
-use super::{CutKind, Names, Written};
+use super::{CutKind, MacroCall, Names};
 use crate::report::Report;
 
 /// What a `recv!` waits for, as the user wrote it.
@@ -141,7 +141,7 @@ const NO_TOPIC: &str = "`recv!` of no topic would wait for ever: name one, `recv
 const RECV_OPTIONS: &str = "`timeout`, `name`, `was`";
 
 /// `recv!("topic", timeout = duration, name = "name", was = "old")`.
-pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
+pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Names)> {
     if mac.tokens.is_empty() {
         report.over(&mac.path, RECV);
         return None;
@@ -181,7 +181,7 @@ pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<(Written, Names)>
         }
     }
     check_name(&names, report);
-    Some((Written::Recv(Recv { topic: topic?, timeout }), names))
+    Some((MacroCall::Recv(Recv { topic: topic?, timeout }), names))
 }
 
 /// Parses one topic or a list of them. Literal topics are known at compile time.

@@ -12,7 +12,7 @@ use syn::{Expr, Pat};
 
 use super::Emit;
 use crate::ids::{PointId, VarId};
-use crate::names::Again;
+use crate::names::Reborrow;
 use crate::pattern;
 use crate::plan::Storage;
 
@@ -76,7 +76,7 @@ impl Emit<'_> {
     }
 
     /// The statement that borrows again, at `point`.
-    pub(super) fn again(&self, again: &Again, point: PointId) -> TokenStream {
+    pub(super) fn again(&self, again: &Reborrow, point: PointId) -> TokenStream {
         let Some(pat) = &again.pat else { return TokenStream::new() };
         let mut init = again.init.clone();
         Bases { emit: self, again }.visit_expr_mut(&mut init);
@@ -108,7 +108,7 @@ impl Emit<'_> {
 /// Replaces what a borrow is taken from by its alias where it may be hidden.
 struct Bases<'a> {
     emit: &'a Emit<'a>,
-    again: &'a Again,
+    again: &'a Reborrow,
 }
 
 impl VisitMut for Bases<'_> {

@@ -4,12 +4,12 @@ use quote::{ToTokens, format_ident, quote_spanned};
 use syn::{Pat, PatType as Typed};
 
 use super::{Emit, Start, number};
+use crate::hir::{Arm, Bind, Block, Branch, Control, Head, Stmt, StmtKind};
 use crate::ids::VarId;
 use crate::lower::ends::breaks_in;
 use crate::pattern;
 use crate::place;
 use crate::plan::{Storage, diverges, flow_of};
-use crate::tree::{Arm, Bind, Block, Branch, Control, Head, Stmt, StmtKind};
 
 impl Emit<'_> {
     pub(super) fn start_branch(&mut self, plain: &[Stmt], stmt: &Stmt, bind: &Bind, branch: &Branch, later_cuts: bool) -> Start {
@@ -386,7 +386,7 @@ fn breaks_with_value(block: &Block) -> bool {
         StmtKind::Control { control, .. } => match control {
             Control::Branch(branch) => branch.arms.iter().any(|arm| breaks_with_value(&arm.block)),
             Control::Loop { body, .. } | Control::Scope { body, .. } => breaks_with_value(body),
-            Control::For(looped) => breaks_with_value(&looped.body),
+            Control::For(for_loop) => breaks_with_value(&for_loop.body),
         },
     })
 }

@@ -7,10 +7,10 @@ use super::sealed::Seal;
 use super::step::{On, is_repeated};
 use super::{Emit, Start, number};
 use crate::cut::{CutBody, Step};
+use crate::hir::{Bind, Stmt};
 use crate::ids::{CutId, VarId};
 use crate::names::is_ours;
 use crate::plan::Storage;
-use crate::tree::{Bind, Stmt};
 
 impl Emit<'_> {
     /// Emits plain statements, a cut point's body, and the checkpoint after it.

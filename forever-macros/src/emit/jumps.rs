@@ -6,7 +6,7 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Lifetime};
 
 use super::Emit;
-use crate::tree::Stmt;
+use crate::hir::Stmt;
 
 impl Emit<'_> {
     pub(super) fn rewrite_stmt(&self, stmt: &syn::Stmt) -> TokenStream {

@@ -11,10 +11,10 @@ use super::savable;
 use crate::kept::Role;
 
 use crate::cut::{AwaitedEvent, Branch, CutBody, Steps, Topics};
+use crate::hir::Body;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::signature::Signature;
-use crate::tree::Body;
 
 /// What replaces the function.
 pub(crate) struct Machine<'a> {
@@ -343,7 +343,7 @@ fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStr
 }
 
 /// The runtime's name of a kind of cut point.
-fn kind(cut: &crate::tree::Cut) -> TokenStream {
+fn kind(cut: &crate::hir::Cut) -> TokenStream {
     match &cut.body {
         CutBody::Step(_) => emit!(Step),
         CutBody::Call { .. } => emit!(Call),

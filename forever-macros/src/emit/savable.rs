@@ -15,11 +15,11 @@ use super::Emit;
 use super::stored::StoredBy;
 use crate::cut::CutBody;
 use crate::fact;
+use crate::hir::{LEFT, Stmt};
 use crate::ids::{CutId, VarId};
-use crate::messages as say;
+use crate::messages;
 use crate::names::{VarKind, VarOrigin};
 use crate::signature::Signature;
-use crate::tree::{LEFT, Stmt};
 use crate::values::MadeBy;
 
 const RESULT: &str = "where the step gives a `Result`, put `?` behind what it does: `step!(fetch().await?)`; to keep the error as a value, `step!(catch, fetch().await?)`";
@@ -150,7 +150,7 @@ impl Emit<'_> {
             // The message is a format string of the compiler's, so braces in a step's name are
             // doubled.
             let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0).replace('{', "{{").replace('}', "}}");
-            let message = say::held(&self.ident(var).to_string(), &step);
+            let message = messages::held(&self.ident(var).to_string(), &step);
             let label = format!("would be dropped at `{step}`, not where its block ends");
             let released = self.fact(var, "can_be_saved");
             quote_spanned!(span=> #private::hold! { #module: #released, #message, #label })
@@ -188,7 +188,7 @@ impl Emit<'_> {
             let owner = crate::text::compact(&self.cx.table.var(var).text_of.as_ref()?.1);
             let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0);
             let braces = |text: String| text.replace('{', "{{").replace('}', "}}");
-            let message = braces(say::borrowed_from(&self.what(var), &step, &owner));
+            let message = braces(messages::borrowed_from(&self.what(var), &step, &owner));
             let label = braces(format!("borrows from `{owner}`"));
             let kept = self.fact(var, "is_constant_text");
             Some(quote_spanned!(span=> #private::text_owner! { #module: #kept, #message, #label }))
@@ -266,7 +266,7 @@ impl Emit<'_> {
         let (what, name) = (self.what(var), self.ident(var).to_string());
         let shown = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0);
         if self.cx.plan.guards.contains(&var) {
-            return say::held(&name, &shown);
+            return messages::held(&name, &shown);
         }
         let cannot = if self.is_rest(var) { "its items `{Self}` cannot be saved" } else { "its type `{Self}` cannot be saved" };
         format!("{what} is kept across `{shown}`, but {cannot}")

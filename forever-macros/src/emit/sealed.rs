@@ -13,9 +13,9 @@ use syn::visit::{self, Visit};
 use syn::{Expr, Member};
 
 use super::Emit;
+use crate::hir::Stmt;
 use crate::ids::{CutId, VarId};
 use crate::names::VarKind;
-use crate::tree::Stmt;
 
 /// Code around sealed bodies.
 #[derive(Default)]
@@ -75,8 +75,8 @@ impl Emit<'_> {
 
     /// What a variable that is an exclusive borrow borrows from.
     fn exclusively_borrowed(&self, var: VarId) -> &[VarId] {
-        let VarKind::Again(again) = self.cx.table.var(var).kind else { return &[] };
-        let again = &self.cx.table.agains[again.0];
+        let VarKind::Reborrow(again) = self.cx.table.var(var).kind else { return &[] };
+        let again = &self.cx.table.reborrows[again.0];
         if again.mutable { &again.bases } else { &[] }
     }
 
@@ -96,8 +96,7 @@ impl Emit<'_> {
     fn is_borrowed(&self, cut: CutId, stmt: &Stmt, var: VarId) -> bool {
         let mut mentioned = BTreeSet::new();
         stmt.flow.mentioned(&mut mentioned);
-        let borrows =
-            |v: &VarId| matches!(self.cx.table.var(*v).kind, VarKind::Again(again) if self.cx.table.agains[again.0].bases.contains(&var));
+        let borrows = |v: &VarId| matches!(self.cx.table.var(*v).kind, VarKind::Reborrow(again) if self.cx.table.reborrows[again.0].bases.contains(&var));
         self.cx.table.forced[cut].contains(&var) || mentioned.iter().any(borrows)
     }
 }

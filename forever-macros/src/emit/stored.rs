@@ -12,9 +12,9 @@ use syn::Pat;
 use super::Emit;
 use crate::cut::{Awaited, AwaitedEvent, CutBody, Steps, Topics};
 use crate::fact;
+use crate::hir::{Bind, Block, Body, Control, StmtKind};
 use crate::ids::{CutId, VarId};
-use crate::messages as say;
-use crate::tree::{Bind, Block, Body, Control, StmtKind};
+use crate::messages;
 
 /// How a variable is stored by the cut point that gives it its value.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ pub(super) fn stored_by(body: &Body) -> BTreeMap<VarId, StoredBy> {
                 StmtKind::Control { control, .. } => match control {
                     Control::Branch(branch) => branch.arms.iter().for_each(|arm| walk(&arm.block, body, found)),
                     Control::Loop { body: inner, .. } | Control::Scope { body: inner, .. } => walk(inner, body, found),
-                    Control::For(looped) => walk(&looped.body, body, found),
+                    Control::For(for_loop) => walk(&for_loop.body, body, found),
                 },
             }
         }
@@ -71,11 +71,11 @@ impl Emit<'_> {
             // The message is a format string of the compiler's.
             let shown = kind.shown(&self.cx.plan.names[cut].0).replace('{', "{{").replace('}', "}}");
             let (makes, message, way) = match &kind.body {
-                CutBody::Step(step) if step.effect.is_some() => ("store", say::effect_stored(&shown), say::EFFECT_STORED),
-                CutBody::Steps(_) => ("store", say::branch_stored(&shown), say::BRANCH_STORED),
-                CutBody::Recv { .. } => ("receive", say::message_stored(&shown), say::MESSAGE_STORED),
+                CutBody::Step(step) if step.effect.is_some() => ("store", messages::effect_stored(&shown), messages::EFFECT_STORED),
+                CutBody::Steps(_) => ("store", messages::branch_stored(&shown), messages::BRANCH_STORED),
+                CutBody::Recv { .. } => ("receive", messages::message_stored(&shown), messages::MESSAGE_STORED),
                 CutBody::Select(arms) if arms.iter().any(Awaited::is_message) => {
-                    ("receive", say::message_stored(&shown), say::MESSAGE_STORED)
+                    ("receive", messages::message_stored(&shown), messages::MESSAGE_STORED)
                 }
                 _ => return None,
             };

@@ -7,10 +7,10 @@ use quote::{ToTokens, quote_spanned};
 
 use super::{Emit, Start};
 use crate::flow::Live;
+use crate::hir::{Control, Stmt, StmtKind};
 use crate::ids::{PointId, VarId};
-use crate::names::{AgainId, VarKind};
+use crate::names::{ReborrowId, VarKind};
 use crate::plan::Storage;
-use crate::tree::{Control, Stmt, StmtKind};
 
 impl Emit<'_> {
     /// Variables that the start of a statement mentions, and those that they are made from.
@@ -49,9 +49,9 @@ impl Emit<'_> {
         for var in values {
             tokens.extend(self.take(var, &live, start));
         }
-        let mut made: BTreeSet<AgainId> = BTreeSet::new();
+        let mut made: BTreeSet<ReborrowId> = BTreeSet::new();
         for var in again {
-            self.make_again(var, start, &mut made, &mut tokens);
+            self.make_reborrow(var, start, &mut made, &mut tokens);
         }
         tokens
     }
@@ -82,14 +82,14 @@ impl Emit<'_> {
         emit!(#taken #aliases)
     }
 
-    fn make_again(&mut self, var: VarId, point: PointId, made: &mut BTreeSet<AgainId>, tokens: &mut TokenStream) {
-        let VarKind::Again(id) = self.cx.table.var(var).kind else { return };
+    fn make_reborrow(&mut self, var: VarId, point: PointId, made: &mut BTreeSet<ReborrowId>, tokens: &mut TokenStream) {
+        let VarKind::Reborrow(id) = self.cx.table.var(var).kind else { return };
         if self.open.contains(&var) || !made.insert(id) {
             return;
         }
-        let again = &self.cx.table.agains[id.0];
+        let again = &self.cx.table.reborrows[id.0];
         for &base in &again.bases {
-            self.make_again(base, point, made, tokens);
+            self.make_reborrow(base, point, made, tokens);
         }
         tokens.extend(self.again(again, point));
         tokens.extend(self.typed(&again.makes));
@@ -100,7 +100,7 @@ impl Emit<'_> {
     fn typed(&self, declares: &[VarId]) -> TokenStream {
         let (private, error) = (self.cx.private, self.cx.error);
         let is_policy =
-            |v: &&VarId| matches!(self.cx.table.var(**v).kind, VarKind::Again(again) if self.cx.table.policies.contains(&again));
+            |v: &&VarId| matches!(self.cx.table.var(**v).kind, VarKind::Reborrow(again) if self.cx.table.policies.contains(&again));
         let policies = declares.iter().filter(is_policy).map(|v| {
             let (ident, span) = (self.ident(*v), self.place_of(*v));
             quote_spanned!(span=> #private::policy::<#error, _>(&#ident);)
@@ -412,7 +412,7 @@ impl Emit<'_> {
     /// Makes a `#[fresh]` variable again, if the cut point of the resume needs it.
     fn make_fresh(&mut self, var: VarId, restored: &[VarId]) -> TokenStream {
         let VarKind::Fresh(id) = self.cx.table.var(var).kind else { return TokenStream::new() };
-        let again = &self.cx.table.agains[id.0];
+        let again = &self.cx.table.reborrows[id.0];
         let (init, fiber) = (again.init.clone(), self.fiber.clone());
         let bases: BTreeSet<VarId> = again.bases.iter().copied().collect();
         let (taken, open) = (self.taken.len(), self.open.clone());
@@ -426,7 +426,7 @@ impl Emit<'_> {
         }
         let mut made = BTreeSet::new();
         for base in bases {
-            self.make_again(base, PointId::UNSET, &mut made, &mut opening);
+            self.make_reborrow(base, PointId::UNSET, &mut made, &mut opening);
         }
         let put_back = self.put_back(taken, &all);
         self.taken.truncate(taken);

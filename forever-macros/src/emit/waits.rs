@@ -7,8 +7,8 @@ use syn::spanned::Spanned;
 
 use super::Emit;
 use crate::cut::{Awaited, AwaitedEvent, CutBody, End, Pending, Topics};
+use crate::hir::Stmt;
 use crate::ids::CutId;
-use crate::tree::Stmt;
 
 impl Emit<'_> {
     /// The body of a cut point as an expression; empty if only the locals are kept.

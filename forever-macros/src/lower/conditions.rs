@@ -4,8 +4,8 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Stmt as SynStmt, parse_quote};
 
 use super::{Lower, strip};
+use crate::hir::{Arm, Bind, Branch, Control, Head, Stmt};
 use crate::scan::{block_has_cut, has_cut};
-use crate::tree::{Arm, Bind, Branch, Control, Head, Stmt};
 
 impl Lower<'_> {
     pub(super) fn if_(&mut self, mut e: syn::ExprIf, bind: Bind, out: &mut Vec<Stmt>) {

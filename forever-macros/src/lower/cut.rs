@@ -6,12 +6,12 @@ use syn::spanned::Spanned;
 use syn::{Expr, Ident, Macro, Pat, parse_quote, parse_quote_spanned};
 
 use super::{Lower, parse_stmt, plain, stmt};
-use crate::cut::{self, CutBody, CutKind, Each, End, Items, Names, Pending, Recv, SideBySide, Steps, Topic, Topics, Written};
-use crate::messages as say;
+use crate::cut::{self, CutBody, CutKind, Each, End, Items, MacroCall, Names, Pending, Recv, SideBySide, Steps, Topic, Topics};
+use crate::hir::{Bind, Cut, PENDING, Stmt, StmtKind, pending_of, with_number};
+use crate::messages;
 use crate::place;
 use crate::scan::simple_name;
 use crate::text::whole;
-use crate::tree::{Bind, Cut, PENDING, Stmt, StmtKind, pending_of, with_number};
 
 /// What all cut points of one macro share.
 pub(super) struct Site {
@@ -39,7 +39,7 @@ impl Lower<'_> {
     ) {
         let span = mac.path.segments.last().map_or_else(Span::call_site, |s| s.ident.span());
         let Some((written, names)) = cut::parse(kind, mac, self.report) else { return };
-        if let (Written::Call(_), Bind::Let { pat, .. }) = (&written, &bind) {
+        if let (MacroCall::Call(_), Bind::Let { pat, .. }) = (&written, &bind) {
             // A callee's value is kept whole, under one name.
             if simple_name(pat).is_none() || matches!(pat, Pat::Type(_)) {
                 let value = self.operand(expr.clone(), out);
@@ -49,26 +49,26 @@ impl Lower<'_> {
         let base = names.name.as_ref().map_or_else(|| derived_name(&written, hint), syn::LitStr::value);
         let site = Site { kind, base, names, text: text(&written, mac), span, end: mac.delimiter.span().close() };
         match written {
-            Written::Step(step) => self.point(&site, CutBody::Step(step), bind, out),
-            Written::Call(invocation) => {
+            MacroCall::Step(step) => self.point(&site, CutBody::Step(step), bind, out),
+            MacroCall::Call(invocation) => {
                 let invocation = self.operand(invocation, out);
                 self.point(&site, CutBody::Call { invocation, question }, bind, out);
             }
-            Written::Spawn(invocation) => {
+            MacroCall::Spawn(invocation) => {
                 let invocation = self.operand(invocation, out);
                 self.point(&site, CutBody::Spawn(invocation), bind, out);
             }
-            Written::Sleep(duration) => {
+            MacroCall::Sleep(duration) => {
                 let end = End::In(self.operand(duration, out));
                 self.sleep(&site, end, bind, out);
             }
-            Written::SleepUntil(time) => {
+            MacroCall::SleepUntil(time) => {
                 let end = End::At(self.operand(time, out));
                 self.sleep(&site, end, bind, out);
             }
-            Written::Recv(Recv { mut topic, mut timeout }) => {
+            MacroCall::Recv(Recv { mut topic, mut timeout }) => {
                 if let Bind::Discard | Bind::Let { pat: Pat::Wild(_), .. } = bind {
-                    self.report.at(span, say::received_nowhere(&topic.shown()));
+                    self.report.at(span, messages::received_nowhere(&topic.shown()));
                 }
                 let computed = if let Topic::Computed(topic) = &mut topic { Some(topic) } else { None };
                 self.operands(computed.into_iter().chain(&mut timeout).collect(), out);
@@ -82,22 +82,22 @@ impl Lower<'_> {
                 };
                 self.point(&site, CutBody::Recv { topics, until }, bind, out);
             }
-            Written::Select(select) => self.select(&site, select, bind, out),
-            Written::Wait(handle) => {
+            MacroCall::Select(select) => self.select(&site, select, bind, out),
+            MacroCall::Wait(handle) => {
                 let handle = self.operand(handle, out);
                 let awaited = self.pending(&site, Pending::Handle(handle), "handle", out);
                 self.point(&site, CutBody::Wait { awaited, question }, bind, out);
             }
-            Written::WaitAll(handles) => {
+            MacroCall::WaitAll(handles) => {
                 let handles = self.operand(handles, out);
                 let awaited = self.pending(&site, Pending::Handles(handles), "handles", out);
                 self.point(&site, CutBody::WaitAll { awaited }, bind, out);
             }
-            Written::Steps(SideBySide::Branches(branches)) => {
+            MacroCall::Steps(SideBySide::Branches(branches)) => {
                 self.pending_nothing(&site, out);
                 self.point(&site, CutBody::Steps(Box::new(Steps::Branches(branches))), bind, out);
             }
-            Written::Steps(SideBySide::Each { pat, items, limit, step }) => {
+            MacroCall::Steps(SideBySide::Each { pat, items, limit, step }) => {
                 let mut items = self.operand(items, out);
                 let items = match place::items(&items, &|name| self.is_borrow(name)) {
                     place::Items::Borrowed if !self.takes_copies(&mut items) => {
@@ -106,8 +106,8 @@ impl Lower<'_> {
                         Items::Borrowed(items)
                     }
                     place::Items::Owned | place::Items::Borrowed => Items::Kept(self.pending(&site, Pending::Items(items), "items", out)),
-                    place::Items::Mutable => return self.report.over(&items, say::STEPS_MUTABLE),
-                    place::Items::WithClosure => return self.report.over(&items, say::STEPS_CLOSURE),
+                    place::Items::Mutable => return self.report.over(&items, messages::STEPS_MUTABLE),
+                    place::Items::WithClosure => return self.report.over(&items, messages::STEPS_CLOSURE),
                 };
                 let each = Each { pat, items, limit, step };
                 self.point(&site, CutBody::Steps(Box::new(Steps::Each(Box::new(each)))), bind, out);
@@ -208,34 +208,34 @@ pub(super) fn on_the_frame(mut expr: Expr) -> Expr {
 }
 
 /// Text that distinguishes a cut point from others of the same derived name.
-fn text(written: &Written, mac: &Macro) -> String {
+fn text(written: &MacroCall, mac: &Macro) -> String {
     match written {
         // The bodies of the arms are code after the cut point.
-        Written::Select(select) => select.arms.iter().map(|arm| arm.wait.name()).collect::<Vec<_>>().join(", "),
+        MacroCall::Select(select) => select.arms.iter().map(|arm| arm.wait.name()).collect::<Vec<_>>().join(", "),
         _ => whole(&mac.tokens),
     }
 }
 
 /// Derived name of a cut point: the variable that it initialises, the function that it calls, or
 /// its macro.
-fn derived_name(written: &Written, hint: Option<String>) -> String {
+fn derived_name(written: &MacroCall, hint: Option<String>) -> String {
     let called = match written {
-        Written::Step(step) => cut::callee(&step.body),
-        Written::Call(invocation) | Written::Spawn(invocation) => cut::callee(invocation),
-        Written::Recv(recv) => recv.topic.name(),
-        Written::Steps(SideBySide::Each { step, .. }) => cut::callee(&step.body),
+        MacroCall::Step(step) => cut::callee(&step.body),
+        MacroCall::Call(invocation) | MacroCall::Spawn(invocation) => cut::callee(invocation),
+        MacroCall::Recv(recv) => recv.topic.name(),
+        MacroCall::Steps(SideBySide::Each { step, .. }) => cut::callee(&step.body),
         _ => None,
     };
     let (by_variable, kind) = match written {
-        Written::Step(_) => (true, "step"),
-        Written::Call(_) => (true, "call"),
-        Written::Spawn(_) => (true, "spawn"),
-        Written::Sleep(_) | Written::SleepUntil(_) => (false, "sleep"),
-        Written::Recv(_) => (true, "recv"),
-        Written::Wait(_) => (true, "wait"),
-        Written::WaitAll(_) => (true, "wait_all"),
-        Written::Steps(_) => (true, "steps"),
-        Written::Select(_) => (true, "select"),
+        MacroCall::Step(_) => (true, "step"),
+        MacroCall::Call(_) => (true, "call"),
+        MacroCall::Spawn(_) => (true, "spawn"),
+        MacroCall::Sleep(_) | MacroCall::SleepUntil(_) => (false, "sleep"),
+        MacroCall::Recv(_) => (true, "recv"),
+        MacroCall::Wait(_) => (true, "wait"),
+        MacroCall::WaitAll(_) => (true, "wait_all"),
+        MacroCall::Steps(_) => (true, "steps"),
+        MacroCall::Select(_) => (true, "select"),
     };
     hint.filter(|_| by_variable).or(called).unwrap_or_else(|| kind.to_owned())
 }

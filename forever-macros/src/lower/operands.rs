@@ -6,11 +6,11 @@ use syn::spanned::Spanned;
 use syn::{Expr, Local, Stmt as SynStmt, parse_quote, parse_quote_spanned};
 
 use super::{Lower, parse_stmt, plain, strip};
-use crate::messages as say;
+use crate::hir::{Bind, Stmt, StmtKind, with_number};
+use crate::messages;
 use crate::place;
 use crate::scan::{as_cut, has_cut};
 use crate::text::compact;
-use crate::tree::{Bind, Stmt, StmtKind, with_number};
 
 impl Lower<'_> {
     /// Lowers an operand: returns it without cut points, and adds to `out` in order what it needs
@@ -105,7 +105,7 @@ impl Lower<'_> {
                 }
                 op if place::is_assignment(op) => {
                     if has_cut(&e.left) || !place::is_place(&e.left) {
-                        self.report.over(&e.left, say::ASSIGN_PLACE);
+                        self.report.over(&e.left, messages::ASSIGN_PLACE);
                     }
                     *e.right = self.operand(*e.right.clone(), out);
                 }
@@ -114,7 +114,7 @@ impl Lower<'_> {
             Expr::Assign(e) => {
                 // An assignment evaluates its right side first, then the place.
                 if has_cut(&e.left) {
-                    self.report.over(&e.left, say::ASSIGN_PLACE);
+                    self.report.over(&e.left, messages::ASSIGN_PLACE);
                 } else {
                     *e.right = self.operand(*e.right.clone(), out);
                 }
@@ -180,7 +180,7 @@ impl Lower<'_> {
                     e.expr = Some(Box::new(self.operand(*value, out)));
                 }
             }
-            other => self.report.over(&*other, say::UNKNOWN_PLACE),
+            other => self.report.over(&*other, messages::UNKNOWN_PLACE),
         }
         expr
     }

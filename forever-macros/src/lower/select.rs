@@ -12,8 +12,8 @@ use super::cut::{Site, on_the_frame};
 use super::{Lower, parse_stmt};
 use crate::cut::select::{Arm, Select, Wait};
 use crate::cut::{Awaited, AwaitedEvent, CutBody, Recv, Topic};
-use crate::messages as say;
-use crate::tree::{Bind, Stmt};
+use crate::hir::{Bind, Stmt};
+use crate::messages;
 
 impl Lower<'_> {
     pub(super) fn select(&mut self, site: &Site, mut select: Select, bind: Bind, out: &mut Vec<Stmt>) {
@@ -25,7 +25,7 @@ impl Lower<'_> {
         for (place, (arm, name)) in select.arms.into_iter().zip(names).enumerate() {
             let Arm { pat, ty, wait, question, span, body } = arm;
             if let (Wait::Recv(recv), Pat::Wild(_), None) = (&wait, &pat, &ty) {
-                self.report.at(span, say::received_nowhere_in_an_arm(&recv.topic.shown()));
+                self.report.at(span, messages::received_nowhere_in_an_arm(&recv.topic.shown()));
             }
             let awaited_here = Awaited { what: self.awaited(site, wait, &name, span, out), name, span };
             let is_message = awaited_here.is_message();

@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Expr, Pat};
 
-use super::{Again, AgainId, Names, VarKind, assign_all, key_of};
+use super::{Names, Reborrow, ReborrowId, VarKind, assign_all, key_of};
 use crate::flow::Flow;
 use crate::ids::VarId;
 use crate::pattern;
@@ -47,7 +47,7 @@ impl Names<'_> {
         }
         let mutable = place::plain_borrow(init).is_some_and(|r| r.mutability.is_some()) || bindings.iter().any(|b| b.by_ref_mut);
         makes.iter().for_each(|id| self.table.vars[id.0].borrowed.clone_from(&borrowed));
-        self.make_again(pat, init, mutable, bases, makes);
+        self.make_reborrow(pat, init, mutable, bases, makes);
         declares
     }
 
@@ -58,7 +58,7 @@ impl Names<'_> {
         let mut id = self.lookup(&place::root(place)?.to_string())?;
         let mut path = None;
         // A borrow has its text from its source; one without a source is a constant.
-        while let VarKind::Again(_) | VarKind::Item(_) = self.table.var(id).kind {
+        while let VarKind::Reborrow(_) | VarKind::Item(_) = self.table.var(id).kind {
             let (base, members) = self.table.var(id).borrowed.clone()?;
             (id, path) = (base, Some(members));
         }
@@ -69,13 +69,21 @@ impl Names<'_> {
         is_visible.then(|| (id, syn::parse_quote!(#owner)))
     }
 
-    fn make_again(&mut self, pat: &Pat, init: &Expr, mutable: bool, bases: Vec<VarId>, makes: Vec<VarId>) -> AgainId {
-        let again = AgainId(self.table.agains.len());
+    fn make_reborrow(&mut self, pat: &Pat, init: &Expr, mutable: bool, bases: Vec<VarId>, makes: Vec<VarId>) -> ReborrowId {
+        let again = ReborrowId(self.table.reborrows.len());
         for id in &makes {
-            self.table.vars[id.0].kind = VarKind::Again(again);
+            self.table.vars[id.0].kind = VarKind::Reborrow(again);
         }
         let pattern = crate::scan::simple_name(pat).is_none();
-        self.table.agains.push(Again { pat: Some(pat.clone()), init: init.clone(), makes, bases, in_macros: Vec::new(), mutable, pattern });
+        self.table.reborrows.push(Reborrow {
+            pat: Some(pat.clone()),
+            init: init.clone(),
+            makes,
+            bases,
+            in_macros: Vec::new(),
+            mutable,
+            pattern,
+        });
         again
     }
 
@@ -101,7 +109,7 @@ impl Names<'_> {
         let declares = match (&local.init, fresh) {
             (Some(init), Some(_)) if values::closure(&init.expr).is_some() => {
                 let declares = self.local_bindings(local, &init.expr, &flow, first);
-                if declares.iter().any(|v| !matches!(self.table.var(*v).kind, VarKind::Again(_))) {
+                if declares.iter().any(|v| !matches!(self.table.var(*v).kind, VarKind::Reborrow(_))) {
                     self.report.over(&local.pat, FRESH_CLOSURE);
                 }
                 declares
@@ -109,8 +117,8 @@ impl Names<'_> {
             (Some(init), Some(_)) => {
                 let mut bases = BTreeSet::new();
                 flow.mentioned(&mut bases);
-                let again = AgainId(self.table.agains.len());
-                self.table.agains.push(Again {
+                let again = ReborrowId(self.table.reborrows.len());
+                self.table.reborrows.push(Reborrow {
                     pat: None,
                     init: (*init.expr).clone(),
                     makes: Vec::new(),
@@ -123,7 +131,7 @@ impl Names<'_> {
                 if declares.len() != 1 || pattern::bindings(&local.pat).len() != 1 || init.diverge.is_some() {
                     self.report.over(&local.pat, "`#[fresh]` makes one variable anew: `#[fresh] let client = connect();`");
                 }
-                self.table.agains[again.0].makes.clone_from(&declares);
+                self.table.reborrows[again.0].makes.clone_from(&declares);
                 declares
             }
             (None, Some(attr)) => {
@@ -175,9 +183,9 @@ impl Names<'_> {
         let Some(bases) = bases.filter(|_| is_plain_name) else { return self.bindings_of(&local.pat, init) };
         let declares = self.pattern(&local.pat, &VarKind::Value);
         let in_macros = if self.names_in_macros(init) { bases.clone() } else { Vec::new() };
-        let again = self.make_again(&local.pat, init, false, bases, declares.clone());
-        values::borrow_captures(&mut self.table.agains[again.0].init);
-        self.table.agains[again.0].in_macros = in_macros;
+        let again = self.make_reborrow(&local.pat, init, false, bases, declares.clone());
+        values::borrow_captures(&mut self.table.reborrows[again.0].init);
+        self.table.reborrows[again.0].in_macros = in_macros;
         self.captured_by(flow, again);
         if is_policy {
             self.table.policies.insert(again);
@@ -201,7 +209,7 @@ impl Names<'_> {
             && match var.kind {
                 // An item exists, with its value, wherever the body of its loop runs.
                 VarKind::Value | VarKind::Given | VarKind::Fresh(_) | VarKind::Item(_) => true,
-                VarKind::Again(again) => !self.table.agains[again.0].mutable && !self.may_change(id),
+                VarKind::Reborrow(again) => !self.table.reborrows[again.0].mutable && !self.may_change(id),
                 VarKind::Position => false,
             }
     }

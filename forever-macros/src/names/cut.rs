@@ -5,7 +5,7 @@ use super::{Names, VarKind};
 use crate::cut::{AwaitedEvent, CutBody, End, Items, Pending, Step, Steps, Topics};
 use crate::flow::Flow;
 use crate::ids::VarId;
-use crate::messages as say;
+use crate::messages;
 use crate::place;
 use crate::sealed::Sealed;
 
@@ -117,10 +117,10 @@ impl Names<'_> {
         let mut mentioned = std::collections::BTreeSet::new();
         flow.mentioned(&mut mentioned);
         for var in mentioned {
-            if matches!(self.table.var(var).kind, VarKind::Again(again) if self.table.agains[again.0].mutable) {
+            if matches!(self.table.var(var).kind, VarKind::Reborrow(again) if self.table.reborrows[again.0].mutable) {
                 let span = self.table.uses.iter().rev().find(|u| u.var == var).map(|u| u.span);
                 let ident = &self.table.var(var).ident;
-                self.report.at(span.unwrap_or_else(|| ident.span()), say::exclusive_in_sealed(&ident.to_string(), sealed));
+                self.report.at(span.unwrap_or_else(|| ident.span()), messages::exclusive_in_sealed(&ident.to_string(), sealed));
             }
         }
         flow
@@ -143,7 +143,7 @@ impl Names<'_> {
         let outer = self.lookup(&root.to_string()).filter(|id| *id < first);
         // A variable that is made again on a resume has no state to lose.
         if outer.is_some_and(|id| !matches!(self.table.var(id).kind, VarKind::Fresh(_))) {
-            self.report.at(root.span(), say::changed_in_sealed(&root.to_string(), sealed));
+            self.report.at(root.span(), messages::changed_in_sealed(&root.to_string(), sealed));
         }
     }
 }

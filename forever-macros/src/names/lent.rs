@@ -17,10 +17,10 @@ use quote::ToTokens;
 use syn::Expr;
 
 use super::{BlockValue, Names, Owner, VarKind};
+use crate::hir::{Bind, Control, For};
 use crate::ids::{JumpId, PointId, VarId};
 use crate::place;
 use crate::texts;
-use crate::tree::{Bind, Control, For};
 
 impl Names<'_> {
     /// Begins a control construct; `leave_value` takes what it returns.
@@ -106,16 +106,16 @@ impl Names<'_> {
     }
 
     /// Records which items of a borrowed loop are no references: places, characters, copies.
-    pub(super) fn note_items(&mut self, looped: &For) {
-        let (mut copies, mut places, mut items) = (false, false, &looped.items);
+    pub(super) fn note_items(&mut self, for_loop: &For) {
+        let (mut copies, mut places, mut items) = (false, false, &for_loop.items);
         while let Expr::MethodCall(call) = items {
             let method = call.method.to_string();
             copies |= ["copied", "cloned", "chars", "bytes", "char_indices"].contains(&&*method);
             places |= method == "enumerate";
             items = &call.receiver;
         }
-        let bindings = crate::pattern::bindings(&looped.pat);
-        for (place, (binding, &id)) in bindings.iter().zip(&looped.declares).enumerate() {
+        let bindings = crate::pattern::bindings(&for_loop.pat);
+        for (place, (binding, &id)) in bindings.iter().zip(&for_loop.declares).enumerate() {
             if copies || binding.copied || places && place == 0 {
                 self.lent.copies.insert(id);
             } else if bindings.len() > 1 {
@@ -214,7 +214,7 @@ impl Names<'_> {
 
     fn holds_a_borrow(&self, id: VarId) -> bool {
         match &self.table.var(id).kind {
-            VarKind::Again(again) => !self.table.agains[again.0].bases.is_empty(),
+            VarKind::Reborrow(again) => !self.table.reborrows[again.0].bases.is_empty(),
             VarKind::Item(bases) => !bases.is_empty() && !self.lent.copies.contains(&id),
             _ => false,
         }
@@ -230,8 +230,8 @@ impl Names<'_> {
     fn sources(&self, id: VarId, is_certain: bool, found: &mut BTreeSet<Owner>) {
         match &self.table.var(id).kind {
             VarKind::Value | VarKind::Fresh(_) => drop(found.insert(Owner { var: id, is_certain })),
-            VarKind::Again(again) => {
-                let again = &self.table.agains[again.0];
+            VarKind::Reborrow(again) => {
+                let again = &self.table.reborrows[again.0];
                 again.bases.iter().for_each(|base| self.sources(*base, is_certain, found));
                 // A list of constants is made again in each stretch.
                 if again.bases.is_empty() && matches!(again.init, Expr::Array(_) | Expr::Macro(_)) {

@@ -9,11 +9,11 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{BinOp, Expr, Macro, Member, Pat};
 
-use super::{AgainId, Names, VarKind};
+use super::{Names, ReborrowId, VarKind};
 use crate::flow::Flow;
+use crate::hir::Remainder;
 use crate::ids::VarId;
 use crate::pattern;
-use crate::tree::Remainder;
 
 /// A move or assignment of a field of a variable.
 pub(crate) struct Part {
@@ -21,7 +21,7 @@ pub(crate) struct Part {
     pub(crate) path: Vec<Member>,
     pub(crate) change: Change,
     /// The closure that captures the field, if it can be made again.
-    pub(crate) closure: Option<AgainId>,
+    pub(crate) closure: Option<ReborrowId>,
 }
 
 pub(crate) enum Change {
@@ -176,7 +176,7 @@ impl Names<'_> {
     }
 
     /// Notes that fields are captured by a closure that can be made again.
-    pub(super) fn captured_by(&mut self, flow: &Flow, closure: AgainId) {
+    pub(super) fn captured_by(&mut self, flow: &Flow, closure: ReborrowId) {
         match flow {
             Flow::Part(part) => self.table.parts[*part].closure = Some(closure),
             Flow::Seq(items) | Flow::Either(items) => items.iter().for_each(|f| self.captured_by(f, closure)),

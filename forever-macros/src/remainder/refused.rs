@@ -9,12 +9,12 @@ use syn::spanned::Spanned;
 
 use super::{Pass, by_value};
 use crate::flow::{Flow, Live};
+use crate::hir::{Block, Body, Control, StmtKind};
 use crate::ids::{CutId, JumpId, VarId};
 use crate::lower::stmt;
-use crate::messages as say;
+use crate::messages;
 use crate::names::{Change, Evidence, Part};
 use crate::plan::{self, Storage};
-use crate::tree::{Block, Body, Control, StmtKind};
 
 /// A field that is moved out of a variable which is needed whole.
 struct Refused {
@@ -87,9 +87,9 @@ impl Pass<'_> {
                     left(id);
                     inner.push(body);
                 }
-                Control::For(looped) => {
-                    left(&looped.id);
-                    inner.push(&looped.body);
+                Control::For(for_loop) => {
+                    left(&for_loop.id);
+                    inner.push(&for_loop.body);
                 }
             }
         }
@@ -118,7 +118,7 @@ impl Pass<'_> {
                 match control {
                     Control::Branch(branch) => branch.arms.iter_mut().for_each(|arm| self.refuse_in(&mut arm.block, refused)),
                     Control::Loop { body, .. } | Control::Scope { body, .. } => self.refuse_in(body, refused),
-                    Control::For(looped) => self.refuse_in(&mut looped.body, refused),
+                    Control::For(for_loop) => self.refuse_in(&mut for_loop.body, refused),
                 }
             }
             stmts.push(inner);
@@ -157,9 +157,9 @@ impl Pass<'_> {
         let name = self.table.var(part.var).ident.to_string();
         let path: Vec<String> = part.path.iter().map(|m| m.to_token_stream().to_string()).collect();
         let step = self.titles[refused.cut].replace('{', "{{").replace('}', "}}");
-        let say = if refused.is_beside { say::moved_beside_step } else { say::moved_before_step };
+        let say = if refused.is_beside { messages::moved_beside_step } else { messages::moved_before_step };
         let message = say(&name, &format!("{name}.{}", path.join(".")), &step);
-        let note = say::take_apart(&name, &path);
+        let note = messages::take_apart(&name, &path);
         let copied = crate::fact::name(&format!("{name}_{}", path.join("_")), "is_copied", part.change.span());
         quote_spanned! {Span::mixed_site()=>
             mod #module {

@@ -143,12 +143,12 @@ const WORDS: &[&str] = &[
 ];
 
 /// A handful of tokens and groups.
-pub(crate) fn soup(dice: &mut Dice<'_>, depth: usize) -> TokenStream {
+pub(crate) fn random_tokens(dice: &mut Dice<'_>, depth: usize) -> TokenStream {
     let mut out = TokenStream::new();
     for _ in 0..dice.below(8) {
         if depth > 0 && dice.below(4) == 0 {
             let delimiter = [Delimiter::Parenthesis, Delimiter::Brace, Delimiter::Bracket, Delimiter::None][dice.below(4)];
-            let inside = soup(dice, depth - 1);
+            let inside = random_tokens(dice, depth - 1);
             out.extend([TokenTree::Group(Group::new(delimiter, inside))]);
         } else {
             out.extend(dice.one_of(WORDS).parse::<TokenStream>().expect("a word is tokens"));
@@ -161,7 +161,7 @@ pub(crate) fn soup(dice: &mut Dice<'_>, depth: usize) -> TokenStream {
 pub(crate) fn changed(dice: &mut Dice<'_>, stream: &TokenStream, spare: &[TokenTree]) -> TokenStream {
     let mut all: Vec<TokenTree> = stream.clone().into_iter().collect();
     if all.is_empty() {
-        return soup(dice, 1);
+        return random_tokens(dice, 1);
     }
     let place = dice.below(all.len());
     if let (TokenTree::Group(group), true) = (&all[place], dice.below(8) > 0) {

@@ -10,8 +10,8 @@ mod held;
 mod names;
 mod places;
 mod plans;
+mod random_tokens;
 mod rulings;
-mod soup;
 mod written;
 
 use proc_macro2::TokenStream;

@@ -114,7 +114,7 @@ fn loops_keep_items_or_a_position() {
 fn policies_are_made_again_if_their_parts_are_fixed() {
     for again in [
         "Retry::times(3)",
-        "forever::Retry::times(n + 1).backoff(Backoff::none())",
+        "forever::fiber::Retry::times(n + 1).backoff(Backoff::none())",
         "Retry::<E>::times(LIMITS.retries).backoff(backoff).when(|e: &E| e.is_timeout())",
         "Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60) * 2).no_jitter()",
         "(Backoff::default())",

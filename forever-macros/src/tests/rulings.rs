@@ -24,22 +24,22 @@ fn expansion(body: &str) -> String {
 
 #[test]
 fn the_arguments_of_what_a_loop_goes_over_are_evaluated_once() {
-    for (looped, keeps) in [
+    for (for_loop, keeps) in [
         ("a.iter().take(n + 1)", "a, n, n+1, a.iter().take(n+1) at"),
         ("a.iter().take(n)", "a, n, n#2, a.iter().take(n) at"),
         ("&a[n..]", "a, n, n#2, a[n..] at"),
         ("a.chunks(size())", "a, n, size(), a.chunks(size()) at"),
         ("a.iter().take(3)", "a, n, a.iter().take(3) at"),
     ] {
-        assert_eq!(at_s(&format!("for x in {looped} {{ step!(\"s\", b(x)); n += 1; }}")), keeps, "{looped}");
+        assert_eq!(at_s(&format!("for x in {for_loop} {{ step!(\"s\", b(x)); n += 1; }}")), keeps, "{for_loop}");
     }
 }
 
 #[test]
 fn a_slice_of_what_has_no_name_is_taken_again_from_the_whole() {
-    let looped = |over: &str| at_s(&format!("for x in {over} {{ step!(\"s\", b(x)); n += 1; }}"));
-    assert_eq!(looped("&rows()[n..]"), "n, rows(), n#2, rows()[n..] at");
-    assert_eq!(looped("&[\"law\", \"tax\"][n..]"), "n, n#2, [\"law\",\"tax\"][n..] at");
+    let for_loop = |over: &str| at_s(&format!("for x in {over} {{ step!(\"s\", b(x)); n += 1; }}"));
+    assert_eq!(for_loop("&rows()[n..]"), "n, rows(), n#2, rows()[n..] at");
+    assert_eq!(for_loop("&[\"law\", \"tax\"][n..]"), "n, n#2, [\"law\",\"tax\"][n..] at");
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn a_lookup_by_a_key_that_changes_is_refused() {
 
 #[test]
 fn a_loop_that_borrows_exclusively_or_goes_through_a_closure_is_refused() {
-    let looped = |over: &str| refusal(&format!("for x in {over} {{ step!(\"s\", b(x)); }}"));
-    assert!(looped("&mut p.rows").starts_with("a `for` loop with a step in it cannot hold a mutable borrow"));
-    assert!(looped("a.iter().map(|x| x + 1)").starts_with("a borrowed iterator with a closure"));
-    assert!(looped("rest.by_ref()").starts_with("a `for` loop with a step in it keeps the items that are left"));
-    assert_eq!(looped("&p.rows"), "");
+    let for_loop = |over: &str| refusal(&format!("for x in {over} {{ step!(\"s\", b(x)); }}"));
+    assert!(for_loop("&mut p.rows").starts_with("a `for` loop with a step in it cannot hold a mutable borrow"));
+    assert!(for_loop("a.iter().map(|x| x + 1)").starts_with("a borrowed iterator with a closure"));
+    assert!(for_loop("rest.by_ref()").starts_with("a `for` loop with a step in it keeps the items that are left"));
+    assert_eq!(for_loop("&p.rows"), "");
 }
 
 #[test]
@@ -95,15 +95,15 @@ fn a_pattern_that_borrows_exclusively_over_a_step_is_refused() {
 
 #[test]
 fn a_borrowed_loop_asks_whether_what_it_goes_over_keeps_its_order() {
-    for looped in ["&p.rows", "p.rows.iter().rev()", "a.iter().zip(&p.rows)"] {
-        let text = expansion(&format!("for x in {looped} {{ step!(\"s\", b(x)); }}"));
+    for for_loop in ["&p.rows", "p.rows.iter().rev()", "a.iter().zip(&p.rows)"] {
+        let text = expansion(&format!("for x in {for_loop} {{ step!(\"s\", b(x)); }}"));
         assert!(text.contains("in_order(&p.rows)"), "{text}");
     }
 }
 
 #[test]
 fn a_position_over_what_no_snapshot_holds_has_a_fingerprint() {
-    let has_fingerprint = |looped: &str| expansion(&format!("{looped} {{ step!(\"s\", b(x)); }}")).contains("LoopCursor::new");
+    let has_fingerprint = |for_loop: &str| expansion(&format!("{for_loop} {{ step!(\"s\", b(x)); }}")).contains("LoopCursor::new");
     assert!(has_fingerprint("for x in [\"law\", \"sales\"]"));
     assert!(has_fingerprint("for x in TOPICS"));
     assert!(has_fingerprint("#[fresh] let list = made(); for x in &list"));
@@ -224,12 +224,12 @@ fn a_closure_is_made_again_from_what_it_captures() {
 #[test]
 fn the_items_of_a_list_of_literals_are_values() {
     // However it is broken into lines.
-    let looped = |items: &str| {
+    let for_loop = |items: &str| {
         let text = expansion(&format!("let w = [\"law\", \"tax\"]; for x in {items} {{ step!(\"s\", b(x)); }}"));
         text.split_whitespace().collect::<String>()
     };
-    assert!(looped("w.into_iter().enumerate()").contains("in_order_value(w).into_iter()"));
-    assert!(looped("w.iter().enumerate()").contains("in_order(&w).iter()"));
+    assert!(for_loop("w.into_iter().enumerate()").contains("in_order_value(w).into_iter()"));
+    assert!(for_loop("w.iter().enumerate()").contains("in_order(&w).iter()"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::method::CallFailure;
-use super::registry::{Agents, Woken};
+use super::registry::{Agents, AwakeAgent};
 use super::requests;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
@@ -160,7 +160,7 @@ impl Agents {
     }
 
     /// Calls a method of an agent that this worker holds.
-    async fn call_here(self: &Arc<Self>, runtime: &Arc<Runtime>, woken: Woken, call: Call, callers: Vec<AgentId>) -> Result<String> {
+    async fn call_here(self: &Arc<Self>, runtime: &Arc<Runtime>, woken: AwakeAgent, call: Call, callers: Vec<AgentId>) -> Result<String> {
         let begin = Arc::new(Begin::default());
         let caller = Caller(Arc::clone(&begin));
         let (answer, answered) = oneshot::channel();

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::due::Due;
-use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
+use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, RecoveryAction};
 
 /// Error of a hook of an [`Agent`]: any error, by `?`.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -25,7 +25,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// ```
 /// # use forever_runtime as forever;
-/// use forever::{Agent, AgentHandle, BoxError, Due, Forever};
+/// use forever::agent::{Agent, AgentHandle, Due};
+/// use forever::{BoxError, Forever};
 /// use serde::{Deserialize, Serialize};
 /// use std::time::Duration;
 ///
@@ -90,13 +91,13 @@ pub trait Agent: Send + Sync + Sized + 'static {
 
     /// Decides how to recover an interrupted fiber of this agent. Defaults to resuming it. A
     /// closure cannot be resumed, so it stays interrupted.
-    fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> impl Future<Output = Result<Recovery, BoxError>> + Send {
+    fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> impl Future<Output = Result<RecoveryAction, BoxError>> + Send {
         let recovery = if fiber.is_closure() {
             let why = "a closure fiber was interrupted, and `on_fiber_recovered` does not decide about it";
             warn!(agent.class = Self::CLASS, fiber.id = fiber.id(), fiber.name = fiber.name(), "{why}");
-            Recovery::Skip
+            RecoveryAction::Skip
         } else {
-            Recovery::Resume
+            RecoveryAction::Resume
         };
         async { Ok(recovery) }
     }

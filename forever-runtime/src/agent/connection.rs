@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::hooks::Hooks;
 use super::pushed::{Message, Pushed};
-use super::registry::{Agents, Hold};
+use super::registry::{AgentRef, Agents};
 use crate::error::{Error, Result};
 use crate::fanout;
 use crate::runtime::link::Link;
@@ -16,12 +16,12 @@ pub(super) const KEPT: usize = 256;
 /// Connection to an agent, which keeps it awake if it is in the memory of this worker.
 ///
 /// State and broadcasts arrive in the order in which they were set and sent. For a slow connection
-/// 256 messages are kept; beyond that the oldest are lost, and [`Pushed::Missed`] has their number.
+/// 256 messages are kept; beyond that the oldest are lost, and [`Pushed::Lagged`] has their number.
 /// An agent never waits for a connection.
 pub struct Connection {
     /// Keeps the runtime open, if the handle did.
     _link: Link<Agents>,
-    hold: Hold,
+    hold: AgentRef,
     /// The agent, unless another worker has it in memory.
     _agent: Option<Arc<dyn Hooks>>,
     first: Option<Pushed>,
@@ -29,7 +29,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(link: Link<Agents>, hold: Hold, agent: Option<Arc<dyn Hooks>>) -> Result<Self> {
+    pub(super) async fn open(link: Link<Agents>, hold: AgentRef, agent: Option<Arc<dyn Hooks>>) -> Result<Self> {
         let runtime = hold.runtime().ok_or_else(Error::closed)?;
         let slot = &hold.slot;
         // What other workers have broadcast until now is not for this connection.

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::cached::CachedState;
 use super::pushed::{Message, Pushed};
-use super::registry::{Agents, Woken};
+use super::registry::{Agents, AwakeAgent};
 use super::{keep_alive, schedule};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::future::BoxFuture;
@@ -44,7 +44,7 @@ impl Agents {
     /// # Errors
     /// As [`wake`](Agents::wake), and of kind [`ErrorKind::AgentElsewhere`] also for an agent of a
     /// chat class whose calls another worker carries out.
-    pub(super) async fn wake_for_calls(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<Woken> {
+    pub(super) async fn wake_for_calls(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<AwakeAgent> {
         let woken = self.wake(runtime, id).await?;
         if self.is_shared(id) && runtime.cluster().is_some() && !self.held_for_calls().contains(id) {
             let _alone = self.lock_of(id).lock().await;
@@ -181,7 +181,7 @@ impl Watcher for AgentWatcher {
                     slot.push(Pushed::Broadcast(Message(text.as_str().into())));
                 }
             }
-            Inbound::Missed(missed) => agents.push_to_all(&Pushed::Missed(*missed)),
+            Inbound::Lagged(missed) => agents.push_to_all(&Pushed::Lagged(*missed)),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::class::BoxError;
 use super::registry::Agents;
 use super::requests;
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::exec::agent_hooks::{AgentHooks, EndedFiber, RecoveredFiber, Recovery};
+use crate::exec::agent_hooks::{AgentHooks, EndedFiber, RecoveredFiber, RecoveryAction};
 use crate::future::BoxFuture;
 use crate::runtime::state::Runtime;
 use crate::store::AgentId;
@@ -39,7 +39,7 @@ impl AgentHooks for Agents {
         runtime: &'a Arc<Runtime>,
         agent: &'a AgentId,
         fiber: &'a RecoveredFiber,
-    ) -> BoxFuture<'a, Result<Recovery>> {
+    ) -> BoxFuture<'a, Result<RecoveryAction>> {
         Box::pin(async move {
             let woken = self.wake(runtime, agent).await?;
             woken.agent.recovered(fiber).await.map_err(|why| failed("on_fiber_recovered", agent, why))

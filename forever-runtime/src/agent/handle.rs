@@ -14,12 +14,12 @@ use super::class::Agent;
 use super::connection::Connection;
 use super::keep_alive::KeepAlive;
 use super::pushed::{Message, Pushed};
-use super::registry::{Agents, Woken, is_within_start};
+use super::registry::{Agents, AwakeAgent, is_within_start};
 use super::schedule::{NewSchedule, Schedule, When};
 use super::state;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
-use crate::exec::closure::RunFiber;
+use crate::exec::closure::SpawnClosure;
 use crate::exec::executor::Executor;
 use crate::exec::spawn::Spawn;
 use crate::frame::context::FiberContext;
@@ -104,7 +104,7 @@ impl<A: Agent> AgentHandle<A> {
 
     /// Wakes the agent for a caller. A runtime that is closing accepts no new requests, but work in
     /// flight may still use its agents.
-    async fn request(&self) -> Result<Woken> {
+    async fn request(&self) -> Result<AwakeAgent> {
         let agents = self.agents()?;
         let runtime = agents.runtime()?;
         if runtime.is_closing() {
@@ -189,7 +189,8 @@ impl<A: Agent> AgentHandle<A> {
     /// ```
     /// # use forever_runtime as forever;
     /// use std::sync::Arc;
-    /// use forever::{Agent, AgentHandle, BoxError, Forever};
+    /// use forever::agent::{Agent, AgentHandle};
+    /// use forever::{BoxError, Forever};
     ///
     /// struct Counter {
     ///     me: AgentHandle<Counter>,
@@ -281,15 +282,15 @@ impl<A: Agent> AgentHandle<A> {
 
     /// Runs a closure as a fiber of this agent.
     ///
-    /// As [`Forever::run_fiber`](crate::Forever::run_fiber) does.
-    pub fn run_fiber<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> RunFiber<C>
+    /// As [`Forever::spawn_closure`](crate::Forever::spawn_closure) does.
+    pub fn spawn_closure<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> SpawnClosure<C>
     where
         C: FnOnce(FiberContext) -> F + Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: Value,
         E: Failure + 'static,
     {
-        RunFiber::new(self.link.exec(), name.into(), closure).agent(&*self.id.class, &*self.id.name)
+        SpawnClosure::new(self.link.exec(), name.into(), closure).agent(&*self.id.class, &*self.id.name)
     }
 
     /// Schedules [`on_schedule`](Agent::on_schedule), once or by a cron pattern.
@@ -363,7 +364,7 @@ pub struct Awake<A> {
     /// Keeps the runtime open, if the handle did.
     _link: Link<Agents>,
     agent: Arc<A>,
-    woken: Woken,
+    woken: AwakeAgent,
 }
 
 impl<A> Deref for Awake<A> {

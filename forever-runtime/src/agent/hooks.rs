@@ -12,7 +12,7 @@ use super::due::Due;
 use super::method::Methods;
 use super::registry::Agents;
 use crate::error::{Result, chain};
-use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, Recovery};
+use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, RecoveryAction};
 use crate::future::BoxFuture;
 use crate::guard::{guarded, panic_text};
 use crate::runtime::link::Link;
@@ -23,7 +23,7 @@ pub(crate) trait Hooks: Send + Sync {
     fn any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     fn start(&self) -> BoxFuture<'_, Result<(), BoxError>>;
     fn order(&self, fibers: Vec<RecoveredFiber>) -> BoxFuture<'_, Result<Vec<RecoveredFiber>, BoxError>>;
-    fn recovered<'a>(&'a self, fiber: &'a RecoveredFiber) -> BoxFuture<'a, Result<Recovery, BoxError>>;
+    fn recovered<'a>(&'a self, fiber: &'a RecoveredFiber) -> BoxFuture<'a, Result<RecoveryAction, BoxError>>;
     fn ended<'a>(&'a self, fiber: &'a EndedFiber) -> BoxFuture<'a, Result<(), BoxError>>;
     fn due<'a>(&'a self, due: &'a Due) -> BoxFuture<'a, Result<(), BoxError>>;
 }
@@ -41,7 +41,7 @@ impl<A: Agent> Hooks for A {
         Box::pin(caught(|| self.on_fibers_recovered(fibers)))
     }
 
-    fn recovered<'a>(&'a self, fiber: &'a RecoveredFiber) -> BoxFuture<'a, Result<Recovery, BoxError>> {
+    fn recovered<'a>(&'a self, fiber: &'a RecoveredFiber) -> BoxFuture<'a, Result<RecoveryAction, BoxError>> {
         Box::pin(caught(|| self.on_fiber_recovered(fiber)))
     }
 

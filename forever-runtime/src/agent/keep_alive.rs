@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::cached::Heartbeat;
-use super::registry::{Agents, Hold, Kept, later};
+use super::registry::{AgentRef, Agents, Kept, later};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
@@ -44,7 +44,7 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    pub(super) async fn take(link: Link<Agents>, hold: Hold) -> Result<Self> {
+    pub(super) async fn take(link: Link<Agents>, hold: AgentRef) -> Result<Self> {
         let agents = hold.agents().ok_or_else(Error::closed)?;
         let runtime = agents.runtime()?;
         let now_ms = runtime.now_ms();
@@ -100,7 +100,7 @@ impl fmt::Debug for KeepAlive {
 }
 
 /// Releases a guard; returns what is needed to delete the heartbeat if it was the last.
-fn let_go(kept: Kept) -> Option<(Arc<Runtime>, Hold)> {
+fn let_go(kept: Kept) -> Option<(Arc<Runtime>, AgentRef)> {
     let agents = kept.hold.agents()?;
     let runtime = agents.runtime().ok()?;
     let hold = agents.hold(&runtime, &kept.hold.slot.id);
@@ -109,7 +109,7 @@ fn let_go(kept: Kept) -> Option<(Arc<Runtime>, Hold)> {
 }
 
 /// Deletes the heartbeat, unless another guard was made meanwhile.
-async fn rest(runtime: &Runtime, hold: Hold) -> Result<()> {
+async fn rest(runtime: &Runtime, hold: AgentRef) -> Result<()> {
     let slot = &hold.slot;
     let mut heart = slot.heart.lock().await;
     if slot.kept() == 0 && *heart != Heartbeat::Still {

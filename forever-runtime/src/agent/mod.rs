@@ -1,17 +1,16 @@
-//! Layer 1: agents. Named, addressable owners of state, fibers and schedules, which leave memory
-//! when they are idle.
-//!
-//! `hooks` puts all classes behind one trait. `registry` holds the agents in memory, wakes them and
-//! unloads them. `keep_alive`, `state` and `schedule` are the operations on an agent, in memory or
-//! not. `method` has the methods that are called by name, `call` calls them, and `requests` does so
-//! where another worker holds the agent. `schedule_runner` runs what is due, and `fiber_hooks` is
-//! the interface for fibers.
-//! Invariants: each class and name has at most one instance in memory, for which `elsewhere` cares
-//! where several workers share a database, and no other hook runs before its `on_start` has
-//! succeeded.
+//! Agents: named owners of state, fibers and schedules, which leave memory when they are idle.
+
+// `hooks` puts all classes behind one trait. `registry` holds the agents in memory, wakes them and
+// unloads them. `keep_alive`, `state` and `schedule` are the operations on an agent, in memory or
+// not. `method` has the methods that are called by name, `call` calls them, and `requests` does so
+// where another worker holds the agent. `schedule_runner` runs what is due, and `fiber_hooks` is
+// the interface for fibers.
+// Invariants: each class and name has at most one instance in memory, for which `elsewhere` cares
+// where several workers share a database, and no other hook runs before its `on_start` has
+// succeeded.
 mod cached;
 mod call;
-mod class;
+pub(crate) mod class;
 mod connection;
 mod cron;
 mod due;
@@ -29,13 +28,14 @@ mod schedule;
 mod schedule_runner;
 mod state;
 
+pub use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, RecoveryAction};
 pub use call::AgentCall;
-pub use class::{Agent, BoxError};
+pub use class::Agent;
 pub use connection::Connection;
 pub use due::Due;
 pub use handle::{AgentHandle, Awake};
 pub(crate) use hooks::Classes;
 pub use keep_alive::KeepAlive;
 pub use pushed::{Message, Pushed};
-pub(crate) use registry::{Agents, Settings, Woken};
+pub(crate) use registry::{Agents, AwakeAgent, Settings};
 pub use schedule::{NewSchedule, Schedule, ScheduleKind, When};

@@ -40,14 +40,14 @@ pub enum Pushed {
     Broadcast(Message),
     /// This many messages were lost because the connection was too slow; the following ones are
     /// newer.
-    Missed(u64),
+    Lagged(u64),
 }
 
 impl From<Taken<Pushed>> for Pushed {
     fn from(taken: Taken<Pushed>) -> Self {
         match taken {
             Taken::Value(pushed) => pushed,
-            Taken::Lost(lost) => Pushed::Missed(lost),
+            Taken::Lost(lost) => Pushed::Lagged(lost),
         }
     }
 }

@@ -212,12 +212,12 @@ impl Slot {
 
 /// Keeps a slot, and the agent in it if it is awake.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct AgentRef {
     agents: Weak<Agents>,
     pub(super) slot: Arc<Slot>,
 }
 
-impl Hold {
+impl AgentRef {
     /// The agents, if the runtime is still there.
     pub(super) fn agents(&self) -> Option<Arc<Agents>> {
         self.agents.upgrade()
@@ -229,7 +229,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for AgentRef {
     fn drop(&mut self) {
         if let Some(agents) = self.agents()
             && let Ok(runtime) = agents.runtime()
@@ -242,11 +242,11 @@ impl Drop for Hold {
 /// A hold for a keep-alive.
 #[derive(Debug)]
 pub(super) struct Kept {
-    pub(super) hold: Hold,
+    pub(super) hold: AgentRef,
 }
 
 impl Kept {
-    pub(super) fn new(hold: Hold) -> Self {
+    pub(super) fn new(hold: AgentRef) -> Self {
         hold.slot.inner().kept += 1;
         Kept { hold }
     }
@@ -259,9 +259,9 @@ impl Drop for Kept {
 }
 
 /// An agent that is awake, and stays awake while this is held.
-pub(crate) struct Woken {
+pub(crate) struct AwakeAgent {
     pub(crate) agent: Arc<dyn Hooks>,
-    pub(super) hold: Hold,
+    pub(super) hold: AgentRef,
 }
 
 tokio::task_local! {
@@ -409,7 +409,7 @@ impl Agents {
     }
 
     /// Holds the slot of an agent, whether it is in memory or not.
-    pub(super) fn hold(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Hold {
+    pub(super) fn hold(&self, runtime: &Arc<Runtime>, id: &AgentId) -> AgentRef {
         let (slot, surplus) = {
             let mut slots = self.slots();
             let slot = if let Some(slot) = slots.by_id.get(id) {
@@ -431,7 +431,7 @@ impl Agents {
             (slot, slots.take_surplus(runtime, self.settings.max_in_memory))
         };
         self.send_to_sleep(runtime, surplus);
-        Hold { agents: Weak::clone(&self.me), slot }
+        AgentRef { agents: Weak::clone(&self.me), slot }
     }
 
     /// Releases a hold on a slot.
@@ -501,7 +501,7 @@ impl Agents {
     }
 
     /// Wakes an agent unless it is awake, and keeps it so.
-    pub(crate) async fn wake(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<Woken> {
+    pub(crate) async fn wake(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<AwakeAgent> {
         let class = self.check(id)?;
         if is_within_start(id) {
             let why = format!("agent `{id}` cannot be woken by its own `on_start`, which would wait for itself");
@@ -515,7 +515,7 @@ impl Agents {
                     Phase::Awake(agent) => {
                         let agent = Arc::clone(agent);
                         drop(inner);
-                        return Ok(Woken { agent, hold });
+                        return Ok(AwakeAgent { agent, hold });
                     }
                     Phase::Waking(woke) => woke.clone(),
                     Phase::Asleep => {
@@ -560,7 +560,7 @@ impl Drop for Agents {
 
 /// Loads one agent into memory; continues even if the callers that wait for it are gone.
 struct Waking {
-    hold: Hold,
+    hold: AgentRef,
     /// Agents for which `on_start` must not wait.
     within: Vec<AgentId>,
     tell: watch::Sender<Option<Woke>>,

@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 
 use super::call::{Call, within};
 use super::method::CallFailure;
-use super::registry::{Agents, Woken};
+use super::registry::{Agents, AwakeAgent};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::agent_hooks::EndedFiber;
 use crate::runtime::race::race;
@@ -280,7 +280,7 @@ impl Agents {
         }
     }
 
-    async fn run_hook(&self, runtime: &Arc<Runtime>, woken: &Woken, request: AgentRequest) {
+    async fn run_hook(&self, runtime: &Arc<Runtime>, woken: &AwakeAgent, request: AgentRequest) {
         let id = &woken.hold.slot.id;
         let ran = match EndedFiber::from_json(&request.args) {
             Ok(fiber) => woken.agent.ended(&fiber).await.map_err(|why| chain(&*why)),

@@ -1,4 +1,4 @@
-//! Lists of fibers, and commands addressed to fibers by id: end, restart, resolve, delete.
+//! Lists of fibers, and their deletion.
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,15 +8,11 @@ use tracing::warn;
 
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::exec::agent_hooks::Recovery;
 use crate::exec::retention;
-use crate::runtime::commands::{done, in_doubt};
-use crate::runtime::detached::detached;
-use crate::runtime::exits;
 use crate::runtime::handle::FiberStatus;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::store::{End, FiberQuery, FiberRow, FiberState, Restart, RestartResult, Seq};
+use crate::store::{FiberQuery, FiberRow, FiberState, Seq};
 
 /// Default and maximum number of fibers of a page.
 const PAGE: (u32, u32) = (50, 1000);
@@ -28,7 +24,7 @@ pub(crate) const BATCH: u32 = 500;
 ///
 /// ```
 /// # use forever_runtime as forever;
-/// use forever::{FiberFilter, FiberState};
+/// use forever::fiber::{FiberFilter, FiberState};
 /// let old = FiberFilter::new().state(FiberState::Failed).name("research");
 /// # let _ = old;
 /// ```
@@ -262,46 +258,6 @@ impl IntoFuture for Fibers {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.read())
     }
-}
-
-/// Makes a stopped fiber run again.
-pub(crate) async fn restart(runtime: &Arc<Runtime>, id: &str, how: Restart) -> Result<()> {
-    let what = match how {
-        Restart::FromSnapshot => "resume",
-        Restart::FromStart => "restart",
-    };
-    let row = runtime.store.find(crate::store::FiberRef::Id(id.to_owned())).await?;
-    if let Some(row) = row.filter(|row| row.closure) {
-        return Err(Error::new(
-            ErrorKind::Conflict,
-            format!("failed to {what} fiber `{id}`: `{}` is a closure, of which nothing is left but its stash; resolve it", row.name),
-        ));
-    }
-    // The store notifies the dispatcher.
-    match done(runtime.store.restart(id.to_owned(), how, runtime.now_ms()).await?, id, what)? {
-        RestartResult::Ready => Ok(()),
-        RestartResult::InDoubt(op) => Err(Error::new(ErrorKind::InvalidState, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
-    }
-}
-
-/// Ends a fiber that is interrupted or parked, or makes it run again.
-pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Recovery) -> Result<()> {
-    let end = match how {
-        Recovery::Resume => return restart(runtime, id, Restart::FromSnapshot).await,
-        Recovery::Restart => return restart(runtime, id, Restart::FromStart).await,
-        Recovery::Skip => return Ok(()),
-        Recovery::Complete(value) => End::Completed(value.to_string()),
-        Recovery::Fail(why) => End::Failed(why),
-    };
-    let (of_task, id) = (Arc::clone(runtime), id.to_owned());
-    let resolved = async move {
-        let runtime = &of_task;
-        let (row, end) = done(runtime.store.resolve(id.clone(), end, runtime.now_ms()).await?, &id, "resolve")?;
-        exits::report(runtime, &row.id, &row.name, row.agent.as_ref(), end.into());
-        runtime.active.tell(&id);
-        Ok(())
-    };
-    detached(runtime, resolved).await
 }
 
 /// Deletes the ended fibers that match the filter; returns how many.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::agent::{Agent, AgentHandle, Agents, BoxError, Classes};
+use crate::agent::class::BoxError;
+use crate::agent::{Agent, AgentHandle, Agents, Classes};
 use crate::api::forever::Forever;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
@@ -135,7 +136,7 @@ impl Builder {
     ///
     /// Features that only SQLite has return an error of kind [`Setup`](ErrorKind::Setup) with such
     /// a store, even if it wraps a [`Sqlite`]:
-    /// [`FiberContext::transaction`](crate::FiberContext::transaction), [`Forever::transaction`],
+    /// [`FiberContext::transaction`](crate::fiber::FiberContext::transaction), [`Forever::transaction`],
     /// [`migration`](Builder::migration) and [`Forever::backup`].
     /// [`durability`](Builder::durability) and [`wait_for_lock`](Builder::wait_for_lock) have no
     /// effect: the store was opened with its own.
@@ -164,7 +165,7 @@ impl Builder {
     /// At open, before any fiber runs, the missing migrations are applied, each in a transaction of
     /// its own. Never change, move or remove a migration that was applied: add a new one. A
     /// migration that fails leaves no changes. It may do what a transaction may
-    /// ([`Tx`](crate::Tx)); the names of its tables must not be Forever's. Foreign keys are checked
+    /// ([`Tx`](crate::ops::Tx)); the names of its tables must not be Forever's. Foreign keys are checked
     /// at its end.
     ///
     /// ```
@@ -291,7 +292,7 @@ impl Builder {
 
     /// Grace of a cancelled fiber before it is dropped where it is. Defaults to 5 s.
     ///
-    /// It counts from its next look at [`Op::cancelled`](crate::Op::cancelled).
+    /// It counts from its next look at [`Op::cancelled`](crate::ops::Op::cancelled).
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.settings.cancel_grace = grace;
         self
@@ -303,7 +304,7 @@ impl Builder {
         self
     }
 
-    /// Longest run of an [`OnUnknown::check`](crate::OnUnknown::check). Defaults to 30 s.
+    /// Longest run of an [`OnUnknown::check`](crate::ops::OnUnknown::check). Defaults to 30 s.
     ///
     /// A check that takes longer parks the fiber.
     pub fn check_timeout(mut self, timeout: Duration) -> Self {
@@ -356,7 +357,7 @@ impl Builder {
     ///
     /// ```no_run
     /// # use forever_runtime as forever;
-    /// # async fn check<F: forever::Fiber>() -> forever::Result<()> {
+    /// # async fn check<F: forever::fiber::Fiber>() -> forever::Result<()> {
     /// let found = forever::Forever::builder().sqlite("backup.db").fiber::<F>().check().await?;
     /// println!("{found}");
     /// std::process::exit(i32::from(!found.is_ok()));

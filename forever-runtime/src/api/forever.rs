@@ -19,17 +19,16 @@ use crate::api::view::{AgentView, FiberView, FunctionView, PositionView, Schedul
 use crate::api::workers;
 use crate::api::workers::WorkerStatus;
 use crate::error::{Error, ErrorKind, Result};
-use crate::exec::agent_hooks::Recovery;
-use crate::exec::closure::RunFiber;
+use crate::exec::closure::SpawnClosure;
 use crate::exec::compatibility::Compatibility;
 use crate::exec::executor::Executor;
 use crate::exec::spawn;
 use crate::exec::spawn::Spawn;
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::{Failure, Fiber, Value};
-use crate::ops::resolve::{OpStatus, Resolution};
+use crate::ops::resolve::{OpResolution, OpStatus};
 use crate::ops::{resolve, transaction};
-use crate::runtime::commands;
+use crate::runtime::commands::{self, Resolution};
 use crate::runtime::events::Events;
 use crate::runtime::handle::{FiberError, FiberHandle, FiberStatus};
 use crate::runtime::link::{Link, RuntimeGuard};
@@ -98,7 +97,7 @@ impl Forever {
     /// Handle of a fiber by its id.
     ///
     /// If there is no such fiber, `wait` and `status` of the handle return errors.
-    pub fn handle<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
+    pub fn fiber<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
         FiberHandle::new(self.runtime_link(), id, F::MACHINE.name, false)
     }
 
@@ -106,7 +105,7 @@ impl Forever {
     ///
     /// # Errors
     /// When there is no such fiber, or the store cannot be read.
-    pub async fn find<T>(&self, id: &str) -> Result<FiberHandle<T>> {
+    pub async fn find_fiber<T>(&self, id: &str) -> Result<FiberHandle<T>> {
         let row = self.runtime().store.find(FiberRef::Id(id.to_owned())).await?;
         let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
         Ok(FiberHandle::new(self.runtime_link(), row.id, row.name, false))
@@ -116,7 +115,7 @@ impl Forever {
     ///
     /// # Errors
     /// When there is no such fiber, it runs another function, or the store cannot be read.
-    pub async fn by_key<F: Fiber>(&self, key: &str) -> Result<FiberHandle<F::Output>> {
+    pub async fn fiber_by_key<F: Fiber>(&self, key: &str) -> Result<FiberHandle<F::Output>> {
         spawn::by_key::<F>(&self.runtime_link(), key).await
     }
 
@@ -167,32 +166,31 @@ impl Forever {
         commands::cancel(self.runtime(), id, reason).await
     }
 
-    /// Resumes a failed, parked or interrupted fiber from its last checkpoint.
+    /// Resumes a failed, parked or interrupted fiber from its last checkpoint; see
+    /// [`FiberHandle::resume`].
     ///
     /// # Errors
     /// When there is no such fiber, it is in another state, it is a closure, or the store fails.
     pub async fn resume(&self, id: &str) -> Result<()> {
-        admin::restart(self.runtime(), id, Restart::FromSnapshot).await
+        commands::restart(self.runtime(), id, Restart::FromSnapshot).await
     }
 
-    /// Restarts a failed, cancelled, parked or interrupted fiber with its arguments.
-    ///
-    /// Its snapshot is deleted.
+    /// Restarts a failed, cancelled, parked or interrupted fiber with its arguments; see
+    /// [`FiberHandle::restart`].
     ///
     /// # Errors
     /// When there is no such fiber, it is in another state, it is a closure, or the store fails.
     pub async fn restart(&self, id: &str) -> Result<()> {
-        admin::restart(self.runtime(), id, Restart::FromStart).await
+        commands::restart(self.runtime(), id, Restart::FromStart).await
     }
 
-    /// Resolves an interrupted or parked fiber.
-    ///
-    /// `forever.resolve(id, Recovery::complete(&report)?)`
+    /// Ends an interrupted or parked fiber as a person decides:
+    /// `forever.resolve(id, Resolution::completed(&report)?)`.
     ///
     /// # Errors
     /// When there is no such fiber, it is in another state, or the store fails.
-    pub async fn resolve(&self, id: &str, how: Recovery) -> Result<()> {
-        admin::resolve(self.runtime(), id, how).await
+    pub async fn resolve(&self, id: &str, how: Resolution) -> Result<()> {
+        commands::resolve(self.runtime(), id, how).await
     }
 
     /// Ledger of a fiber: its effects and manual operations, in the order in which they began.
@@ -214,7 +212,7 @@ impl Forever {
     /// [`Conflict`](ErrorKind::Conflict) when the value does not have the type of its step; when
     /// the store fails. The type is known once this process has run the step; a value that turns
     /// out to have another type parks the fiber again.
-    pub async fn resolve_op(&self, id: &str, how: Resolution) -> Result<()> {
+    pub async fn resolve_op(&self, id: &str, how: OpResolution) -> Result<()> {
         resolve::resolve(self.runtime(), id, how).await
     }
 
@@ -263,7 +261,7 @@ impl Forever {
     /// The closure runs on the thread that writes the database, and all other writes wait for it.
     /// It may run more than once; the changes of an earlier run are then rolled back. [`Tx`] lists
     /// what it must not do. If the future is dropped, the transaction may be committed all the
-    /// same. In a fiber, [`FiberContext::transaction`](crate::FiberContext::transaction) is carried
+    /// same. In a fiber, [`FiberContext::transaction`](crate::fiber::FiberContext::transaction) is carried
     /// out once.
     ///
     /// # Errors
@@ -428,7 +426,7 @@ impl Forever {
 
     /// Runs a closure as a fiber: no macro, no arguments, no resume in the middle.
     ///
-    /// Its [`FiberContext::stash`](crate::FiberContext::stash) outlives the process, and reaches the recovery
+    /// Its [`FiberContext::stash`](crate::fiber::FiberContext::stash) outlives the process, and reaches the recovery
     /// hook of its agent.
     ///
     /// ```
@@ -437,7 +435,7 @@ impl Forever {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let forever = forever::Forever::builder().in_memory().open().await?;
     /// let imported: u64 = forever
-    ///     .run_fiber("import", |ctx| async move {
+    ///     .spawn_closure("import", |ctx| async move {
     ///         let mut done = 0;
     ///         while done < 3 {
     ///             done += 1;
@@ -450,14 +448,14 @@ impl Forever {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn run_fiber<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> RunFiber<C>
+    pub fn spawn_closure<C, F, T, E>(&self, name: impl Into<String>, closure: C) -> SpawnClosure<C>
     where
         C: FnOnce(FiberContext) -> F + Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: Value,
         E: Failure + 'static,
     {
-        RunFiber::new(self.exec_link(), name.into(), closure)
+        SpawnClosure::new(self.exec_link(), name.into(), closure)
     }
 
     pub(crate) fn exec_link(&self) -> Link<Executor> {

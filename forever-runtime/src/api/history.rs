@@ -33,7 +33,7 @@ impl Forever {
     /// The locals of a fiber behind checkpoint `number` of its [history](Self::history): those of
     /// each function on its call stack, outermost first.
     ///
-    /// Values that are marked `#[secret]` are left out. The items of a [`Log`](crate::Log) are those
+    /// Values that are marked `#[secret]` are left out. The items of a [`Log`](crate::fiber::Log) are those
     /// that are still stored: of a fiber that has completed, or whose log was replaced since, a
     /// reference to the log stands in their place.
     ///

@@ -48,8 +48,12 @@ pub(crate) trait AgentHooks: Any + Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<Vec<RecoveredFiber>>>;
 
     /// Wakes the agent and calls its recovery hook for an interrupted fiber.
-    fn recovered<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: &'a RecoveredFiber)
-    -> BoxFuture<'a, Result<Recovery>>;
+    fn recovered<'a>(
+        &'a self,
+        runtime: &'a Arc<Runtime>,
+        agent: &'a AgentId,
+        fiber: &'a RecoveredFiber,
+    ) -> BoxFuture<'a, Result<RecoveryAction>>;
 
     /// Notifies the agent that a fiber of it has ended.
     fn ended<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: EndedFiber) -> BoxFuture<'a, ()>;
@@ -76,7 +80,7 @@ pub struct RecoveredFiber {
 impl RecoveredFiber {
     /// Runs an operation of the fiber once, in the fiber's own ledger.
     ///
-    /// For an operation that [`FiberContext::op`](crate::FiberContext::op) did not reach, or left
+    /// For an operation that [`FiberContext::op`](crate::fiber::FiberContext::op) did not reach, or left
     /// in doubt. One that has completed returns its result and is not carried out again.
     ///
     /// A hook cannot be parked. If the outcome is unknown and there is no [`OpCall::on_unknown`],
@@ -84,7 +88,7 @@ impl RecoveredFiber {
     /// this error leaves the fiber interrupted, and is called again later.
     ///
     /// # Errors
-    /// As [`FiberContext::op`](crate::FiberContext::op).
+    /// As [`FiberContext::op`](crate::fiber::FiberContext::op).
     pub fn op<'a, F, B, T, E>(&self, kind: impl Into<String>, key: impl Serialize, body: F) -> OpCall<'a, F, T, E>
     where
         F: FnOnce(Op) -> B,
@@ -138,7 +142,7 @@ impl RecoveredFiber {
         self.created
     }
 
-    /// The last stash of a closure fiber; for a `#[fiber]`, its [`Snapshot`](crate::Snapshot).
+    /// The last stash of a closure fiber; for a `#[fiber]`, its [`Snapshot`](crate::fiber::Snapshot).
     ///
     /// # Errors
     /// When the stored value cannot be read as a `V`.
@@ -153,7 +157,7 @@ impl RecoveredFiber {
 /// Decision about an interrupted fiber.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Recovery {
+pub enum RecoveryAction {
     /// It resumes from its snapshot: the default for every `#[fiber]`.
     Resume,
     /// It restarts with its arguments.
@@ -167,18 +171,18 @@ pub enum Recovery {
     Fail(String),
 }
 
-impl Recovery {
+impl RecoveryAction {
     /// Completes the fiber with `result`.
     ///
     /// # Errors
     /// When `result` cannot be saved.
     pub fn complete<T: Serialize + ?Sized>(result: &T) -> Result<Self> {
-        result_as_json(result).map(Recovery::Complete)
+        result_as_json(result).map(RecoveryAction::Complete)
     }
 
     /// Fails the fiber with `error`.
     pub fn fail(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Recovery::Fail(chain(&*error.into()))
+        RecoveryAction::Fail(chain(&*error.into()))
     }
 }
 

@@ -77,20 +77,20 @@ impl FiberContext {
     }
 }
 
-/// Closure fiber, run by `.await` or [`start`](RunFiber::start).
+/// Closure fiber, run by `.await` or [`start`](SpawnClosure::start).
 ///
-/// Made by [`Forever::run_fiber`](crate::Forever::run_fiber). `.await` gives its result, `start` its handle.
+/// Made by [`Forever::spawn_closure`](crate::Forever::spawn_closure). `.await` gives its result, `start` its handle.
 #[must_use = "a fiber is run when this is awaited"]
-pub struct RunFiber<C> {
+pub struct SpawnClosure<C> {
     link: Link<Executor>,
     name: String,
     closure: C,
     given: Given,
 }
 
-impl<C> std::fmt::Debug for RunFiber<C> {
+impl<C> std::fmt::Debug for SpawnClosure<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunFiber")
+        f.debug_struct("SpawnClosure")
             .field("name", &self.name)
             .field("id", &self.given.id)
             .field("key", &self.given.key)
@@ -98,9 +98,9 @@ impl<C> std::fmt::Debug for RunFiber<C> {
     }
 }
 
-impl<C> RunFiber<C> {
+impl<C> SpawnClosure<C> {
     pub(crate) fn new(link: Link<Executor>, name: String, closure: C) -> Self {
-        RunFiber { link, name, closure, given: Given::default() }
+        SpawnClosure { link, name, closure, given: Given::default() }
     }
 
     /// Sets the id of the fiber. Defaults to a generated one.
@@ -144,7 +144,7 @@ impl<C> RunFiber<C> {
         T: Value,
         E: Failure + 'static,
     {
-        let RunFiber { link, name, closure, given } = self;
+        let SpawnClosure { link, name, closure, given } = self;
         if name.trim().is_empty() {
             let why = format!("failed to start fiber `{name}`: its name must not be empty or blank");
             return Err(Error::new(ErrorKind::Value, why));
@@ -157,7 +157,7 @@ impl<C> RunFiber<C> {
     }
 }
 
-impl<C, F, T, E> IntoFuture for RunFiber<C>
+impl<C, F, T, E> IntoFuture for SpawnClosure<C>
 where
     C: FnOnce(FiberContext) -> F + Send + 'static,
     F: Future<Output = Result<T, E>> + Send + 'static,

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::activation::{FiberTask, MAX_RECOVERIES, Turn};
-use crate::exec::agent_hooks::{RecoveredFiber, Recovery};
+use crate::exec::agent_hooks::{RecoveredFiber, RecoveryAction};
 use crate::exec::executor::Executor;
 use crate::exec::{activation, dispatch};
 use crate::frame::backend::RunBackend;
@@ -343,9 +343,9 @@ async fn decide(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, recover
     }
 }
 
-fn possible_for_closure(answer: Recovery) -> Result<Recovery> {
+fn possible_for_closure(answer: RecoveryAction) -> Result<RecoveryAction> {
     match answer {
-        Recovery::Resume | Recovery::Restart => {
+        RecoveryAction::Resume | RecoveryAction::Restart => {
             let why = "its agent's recovery hook said that it goes on, but of a closure nothing is left but its stash";
             Err(Error::new(ErrorKind::Agent, why))
         }
@@ -362,12 +362,12 @@ struct Decided<'a> {
 }
 
 impl Decided<'_> {
-    async fn apply(&self, recovered: &RecoveredFiber, answer: Recovery) {
+    async fn apply(&self, recovered: &RecoveredFiber, answer: RecoveryAction) {
         let exec = self.exec;
         match answer {
             // It is this worker's: its activation goes on under a claim of its own.
-            Recovery::Resume => drop(dispatch::start(exec, self.fiber, None)),
-            Recovery::Restart => {
+            RecoveryAction::Resume => drop(dispatch::start(exec, self.fiber, None)),
+            RecoveryAction::Restart => {
                 let restarted = self.stored(|| exec.runtime.store.restart_claimed(self.claim, exec.runtime.now_ms())).await;
                 if let Some(RestartResult::InDoubt(op)) = restarted {
                     let why = format!("it is to be restarted, but {}", in_doubt(&op));
@@ -375,11 +375,11 @@ impl Decided<'_> {
                     self.suspend(Suspension::Interrupted(why)).await;
                 }
             }
-            Recovery::Skip => {
+            RecoveryAction::Skip => {
                 self.suspend(Suspension::Interrupted(recovered.reason.clone())).await;
             }
-            Recovery::Complete(value) => self.end(End::Completed(value.to_string())).await,
-            Recovery::Fail(why) => self.end(End::Failed(why)).await,
+            RecoveryAction::Complete(value) => self.end(End::Completed(value.to_string())).await,
+            RecoveryAction::Fail(why) => self.end(End::Failed(why)).await,
         }
     }
 

@@ -43,7 +43,7 @@ use std::{array, option, path, result, slice, str, string, vec};
 /// }
 ///
 /// # use forever_runtime as forever;
-/// impl forever::EagerIterator for Cards {}
+/// impl forever::fiber::EagerIterator for Cards {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a loop over `{Self}` cannot be resumed: it is neither a container nor an iterator that only walks one",

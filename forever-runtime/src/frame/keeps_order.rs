@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// }
 ///
 /// # use forever_runtime as forever;
-/// impl forever::KeepsOrder for Playlist {}
+/// impl forever::fiber::KeepsOrder for Playlist {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a `for` loop over a borrowed `{Self}` cannot be resumed",

@@ -21,7 +21,7 @@ use crate::frame::keeps_order::KeepsOrder;
 /// message as at the tenth.
 ///
 /// ```
-/// use forever_runtime::Log;
+/// use forever_runtime::fiber::Log;
 ///
 /// let mut notes = Log::new();
 /// notes.push("checkpoints replace a row".to_owned());

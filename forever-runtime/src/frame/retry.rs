@@ -12,7 +12,7 @@ use std::time::Duration;
 ///
 /// ```
 /// # use forever_runtime as forever;
-/// use forever::{Backoff, Retry};
+/// use forever::fiber::{Backoff, Retry};
 /// use std::io::{Error, ErrorKind};
 /// use std::time::Duration;
 ///

@@ -86,7 +86,7 @@ impl StepError {
     }
 
     /// Whether the step is an `effect` in doubt: it may have been carried out, and its `on_unknown`
-    /// is [`OnUnknown::Fail`](crate::OnUnknown::Fail).
+    /// is [`OnUnknown::Fail`](crate::ops::OnUnknown::Fail).
     pub fn is_op_unknown(&self) -> bool {
         self.reason == Reason::OpUnknown
     }

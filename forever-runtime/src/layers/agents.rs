@@ -3,7 +3,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::agent::{AgentHandle, Agents, Woken};
+use crate::agent::{AgentHandle, Agents, AwakeAgent};
 use crate::error::Result;
 use crate::layers::engine::{Engine, EngineLink};
 use crate::runtime::link::Link;
@@ -36,7 +36,7 @@ impl EngineAgents {
 }
 
 /// An agent in memory; it stays there for as long as this guard lives.
-pub struct HeldAgent(Woken);
+pub struct HeldAgent(AwakeAgent);
 
 impl HeldAgent {
     /// The agent, of the type with which its class was registered.

@@ -17,3 +17,8 @@ pub(crate) mod spec;
 
 #[doc(inline)]
 pub use crate::__forever_layout_check as check;
+pub use crate::exec::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
+pub use drift::Drift;
+pub use of_fiber::of;
+pub use problem::Problem;
+pub use spec::Layout;

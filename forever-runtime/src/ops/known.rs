@@ -360,7 +360,7 @@ impl Ops {
         *self.stop.borrow()
     }
 
-    /// Makes the fiber stop: every [`Op::cancelled`](crate::Op::cancelled) becomes ready.
+    /// Makes the fiber stop: every [`Op::cancelled`](crate::ops::Op::cancelled) becomes ready.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.send_replace(true);
     }

@@ -22,7 +22,7 @@ use crate::ops::op::{Op, Shared, interrupt};
 /// # use forever_runtime as forever;
 /// # async fn model(_: &[String]) -> Option<String> { None }
 /// // step!("answer", |op| answer(op).await?)
-/// async fn answer(op: &forever::Op) -> forever::Result<String> {
+/// async fn answer(op: &forever::ops::Op) -> forever::Result<String> {
 ///     let log = op.log::<String>();
 ///     let mut chunks = log.items().await?;
 ///     while let Some(chunk) = model(&chunks).await {

@@ -22,7 +22,7 @@ use crate::runtime::exit::Exit;
 use crate::store::{OpRecord, OpState};
 
 /// Builder of a manual operation; made by [`FiberContext::op`] and
-/// [`RecoveredFiber::op`](crate::RecoveredFiber::op). `.await` runs it, or returns its stored
+/// [`RecoveredFiber::op`](crate::agent::RecoveredFiber::op). `.await` runs it, or returns its stored
 /// result.
 #[must_use = "an operation is carried out when this is awaited"]
 pub struct OpCall<'a, F, T, E> {
@@ -48,7 +48,7 @@ impl FiberContext {
     /// ```
     /// # use forever_runtime as forever;
     /// # async fn pay(_: &str, _: u64) -> forever::Result<String> { Ok("receipt".into()) }
-    /// async fn checkout(ctx: &forever::FiberContext, order: u32) -> forever::Result<String> {
+    /// async fn checkout(ctx: &forever::fiber::FiberContext, order: u32) -> forever::Result<String> {
     ///     ctx.op("charge", order, |op| async move { pay(op.idempotency_key(), 100).await }).await
     /// }
     /// # let _ = checkout;
@@ -56,7 +56,7 @@ impl FiberContext {
     ///
     /// [`OpCall::on_unknown`] decides what happens when the outcome is unknown; by default the
     /// fiber is parked. A closure fiber cannot resume after a crash: its agent's recovery hook uses
-    /// the same ledger, through [`RecoveredFiber::op`](crate::RecoveredFiber::op).
+    /// the same ledger, through [`RecoveredFiber::op`](crate::agent::RecoveredFiber::op).
     ///
     /// # Errors
     /// The body's, which is stored with the operation. Those of the library, converted to an `E`:

@@ -1,4 +1,5 @@
-//! Operations: the state of a step between its attempts, and the ledger of effects.
+//! Operations: effects on the outside world and their ledger, transactions, and what a step keeps
+//! between its attempts.
 
 pub(crate) mod effect;
 pub(crate) mod known;
@@ -13,3 +14,11 @@ pub(crate) mod resolve;
 pub(crate) mod stored_ledger;
 pub(crate) mod transaction;
 pub(crate) mod tx_position;
+
+pub use crate::store::{OpState, Tx};
+pub use log::OpLog;
+pub use manual::OpCall;
+pub use on_unknown::{Answer, OnUnknown};
+pub use op::Op;
+pub use resolve::{OpResolution, OpStatus};
+pub use transaction::TransactionCall;

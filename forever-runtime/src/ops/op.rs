@@ -31,7 +31,7 @@ use crate::store::{OpKind, OpRecord, OpRetry};
 /// # use forever_runtime as forever;
 /// # async fn charge(_: &str) -> forever::Result<u64> { Ok(1) }
 /// // step!("import", |op| import(op).await?)
-/// async fn import(op: &forever::Op) -> forever::Result<u64> {
+/// async fn import(op: &forever::ops::Op) -> forever::Result<u64> {
 ///     let mut done: u64 = op.stashed()?.unwrap_or_default();
 ///     while done < 10 {
 ///         done += charge(&format!("{}-{done}", op.id())).await?;
@@ -132,7 +132,7 @@ impl Op {
     ///
     /// For an error that leaves open whether the effect was executed: a connection that broke after
     /// the request was sent, an answer that cannot be read. Any other error through `?` means that
-    /// the effect was not executed. After this one [`OnUnknown`](crate::OnUnknown) decides, as
+    /// the effect was not executed. After this one [`OnUnknown`](crate::ops::OnUnknown) decides, as
     /// after a crash. In a step that is no effect it is an error like any other.
     ///
     /// ```ignore

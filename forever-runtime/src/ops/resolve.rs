@@ -10,7 +10,7 @@ use crate::frame::branch_names::parts_of_branch;
 use crate::frame::saved::result_as_json;
 use crate::runtime::handle::as_ms;
 use crate::runtime::state::Runtime;
-use crate::store::{CommandResult, FiberRef, FiberState, OpRecord, OpResolution, OpRow, OpState, ResolveOpResult};
+use crate::store::{CommandResult, FiberRef, FiberState, OpRecord, OpRow, OpState, ResolveOpResult, ResolvedOp};
 
 /// Operation of a fiber, as it is in the ledger.
 ///
@@ -72,7 +72,7 @@ impl OpStatus {
 /// Outcome of an operation, for [`Forever::resolve_op`](crate::Forever::resolve_op).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Resolution {
+pub enum OpResolution {
     /// It was executed, with this result.
     Completed(serde_json::Value),
     /// It was not executed: the body runs again, under the same id.
@@ -82,13 +82,13 @@ pub enum Resolution {
     Failed(String),
 }
 
-impl Resolution {
+impl OpResolution {
     /// It was executed, with the result `result`.
     ///
     /// # Errors
     /// When `result` cannot be saved.
     pub fn completed<T: Serialize + ?Sized>(result: &T) -> Result<Self> {
-        result_as_json(result).map(Resolution::Completed)
+        result_as_json(result).map(OpResolution::Completed)
     }
 }
 
@@ -105,16 +105,16 @@ pub(crate) async fn list(runtime: &Arc<Runtime>, fiber: &str) -> Result<Vec<OpSt
 }
 
 /// Stores the outcome of an operation, and makes its fiber ready.
-pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Resolution) -> Result<()> {
+pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: OpResolution) -> Result<()> {
     let refused = |kind, why: String| Error::new(kind, format!("failed to resolve operation `{id}`: {why}"));
     let unknown = || refused(ErrorKind::NotFound, "there is no such operation".to_owned());
     let conflict = |why: String| refused(ErrorKind::Conflict, why);
     let (seq, op) = runtime.store.find_op(id.to_owned()).await?.ok_or_else(unknown)?;
     let fiber = runtime.store.find(FiberRef::Seq(seq)).await?.ok_or_else(unknown)?;
     let (state, outcome) = match how {
-        Resolution::Completed(value) => (OpState::Completed, Some(value.to_string())),
-        Resolution::NotExecuted => (OpState::NotExecuted, None),
-        Resolution::Failed(error) => (OpState::Failed, Some(error)),
+        OpResolution::Completed(value) => (OpState::Completed, Some(value.to_string())),
+        OpResolution::NotExecuted => (OpState::NotExecuted, None),
+        OpResolution::Failed(error) => (OpState::Failed, Some(error)),
     };
     if let (OpState::Started, OpState::Completed, Some(value)) = (op.state, state, &outcome) {
         // All items of a `steps!` have one type, so the type of a branch is that of its `steps!`.
@@ -125,7 +125,7 @@ pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Resolution) -
     let mut looks = LOOKS;
     let resolved = loop {
         // If the fiber was parked, the store hands it to the dispatcher.
-        let resolution = OpResolution { id: id.to_owned(), state, outcome: outcome.clone() };
+        let resolution = ResolvedOp { id: id.to_owned(), state, outcome: outcome.clone() };
         match runtime.store.resolve_op(seq, resolution, runtime.now_ms()).await? {
             CommandResult::InvalidState(FiberState::Running) if looks > 0 => looks -= 1,
             result => break result,

@@ -57,7 +57,9 @@ impl FiberContext {
     ///
     /// ```
     /// # use forever_runtime as forever;
-    /// use forever::{BoxError, FiberContext, Tx};
+    /// use forever::BoxError;
+    /// use forever::fiber::FiberContext;
+    /// use forever::ops::Tx;
     ///
     /// // step!(book(ctx, &order).await?)
     /// async fn book(ctx: &FiberContext, order: &str) -> Result<i64, BoxError> {

@@ -1,12 +1,40 @@
 //! Commands that are addressed to a stored fiber, and the errors of refused ones.
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Result};
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::frame::saved::result_as_json;
 use crate::runtime::detached::detached;
 use crate::runtime::exit::Exit;
 use crate::runtime::exits;
 use crate::runtime::state::Runtime;
-use crate::store::{CommandResult, FiberState};
+use crate::store::{CommandResult, End, FiberRef, FiberState, Restart, RestartResult};
+
+/// End of a fiber that a person decides: [`FiberHandle::resolve`](crate::fiber::FiberHandle::resolve).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Resolution {
+    /// It has completed, with this result.
+    Completed(serde_json::Value),
+    /// It has failed, for this reason.
+    Failed(String),
+}
+
+impl Resolution {
+    /// It has completed, with the result `result`.
+    ///
+    /// # Errors
+    /// When `result` cannot be saved.
+    pub fn completed<T: Serialize + ?Sized>(result: &T) -> Result<Self> {
+        result_as_json(result).map(Resolution::Completed)
+    }
+
+    /// It has failed, with `error` and its causes.
+    pub fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Resolution::Failed(chain(&*error.into()))
+    }
+}
 
 /// Cancels a fiber and its descendants.
 pub(crate) async fn cancel(runtime: &Arc<Runtime>, id: &str, reason: &str) -> Result<()> {
@@ -27,6 +55,43 @@ async fn cancel_here(runtime: &Arc<Runtime>, id: &str, reason: &str) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Makes a stopped fiber run again.
+pub(crate) async fn restart(runtime: &Arc<Runtime>, id: &str, how: Restart) -> Result<()> {
+    let what = match how {
+        Restart::FromSnapshot => "resume",
+        Restart::FromStart => "restart",
+    };
+    let row = runtime.store.find(FiberRef::Id(id.to_owned())).await?;
+    if let Some(row) = row.filter(|row| row.closure) {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            format!("failed to {what} fiber `{id}`: `{}` is a closure, of which nothing is left but its stash; resolve it", row.name),
+        ));
+    }
+    // The store notifies the dispatcher.
+    match done(runtime.store.restart(id.to_owned(), how, runtime.now_ms()).await?, id, what)? {
+        RestartResult::Ready => Ok(()),
+        RestartResult::InDoubt(op) => Err(Error::new(ErrorKind::InvalidState, format!("failed to {what} fiber `{id}`: {}", in_doubt(&op)))),
+    }
+}
+
+/// Ends a fiber that is interrupted or parked.
+pub(crate) async fn resolve(runtime: &Arc<Runtime>, id: &str, how: Resolution) -> Result<()> {
+    let end = match how {
+        Resolution::Completed(value) => End::Completed(value.to_string()),
+        Resolution::Failed(why) => End::Failed(why),
+    };
+    let (of_task, id) = (Arc::clone(runtime), id.to_owned());
+    let resolved = async move {
+        let runtime = &of_task;
+        let (row, end) = done(runtime.store.resolve(id.clone(), end, runtime.now_ms()).await?, &id, "resolve")?;
+        exits::report(runtime, &row.id, &row.name, row.agent.as_ref(), end.into());
+        runtime.active.tell(&id);
+        Ok(())
+    };
+    detached(runtime, resolved).await
 }
 
 /// Why a fiber cannot be restarted.

@@ -92,15 +92,15 @@ pub enum EventKind {
     },
 }
 
-/// Item of the event stream.
+/// Item of the stream of [`Events`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum EventItem {
     /// An event.
     Event(Event),
     /// Number of events that were dropped because the listener was too slow, or that another
     /// worker could not pass on. For a worker that is gone it is 1: what it had not passed on is
     /// not known.
-    Missed(u64),
+    Lagged(u64),
 }
 
 /// Passes events on to other workers.
@@ -174,12 +174,12 @@ impl Listeners {
             relay(&event);
         }
         for listener in all.queues.iter().filter_map(Weak::upgrade) {
-            listener.push(Told::Event(event.clone()));
+            listener.push(EventItem::Event(event.clone()));
         }
     }
 
     /// Sends what another worker has passed on to all listeners.
-    pub(crate) fn tell_of_others(&self, told: &Told) {
+    pub(crate) fn tell_of_others(&self, told: &EventItem) {
         for listener in self.all().queues.iter().filter_map(Weak::upgrade) {
             listener.push(told.clone());
         }
@@ -208,11 +208,11 @@ struct State {
 }
 
 impl Queue {
-    fn push(&self, told: Told) {
+    fn push(&self, told: EventItem) {
         let mut state = self.state();
         let event = match told {
-            Told::Event(event) => event,
-            Told::Missed(missed) => {
+            EventItem::Event(event) => event,
+            EventItem::Lagged(missed) => {
                 state.missed = state.missed.saturating_add(missed);
                 return wake(state);
             }
@@ -251,29 +251,29 @@ fn wake(mut state: MutexGuard<'_, State>) {
 /// later than those of this process, in the order of each worker.
 ///
 /// It is a [`Stream`], and has [`next`](Events::next). For a slow listener it keeps 1024 events;
-/// beyond that the oldest are dropped and counted ([`Told::Missed`]). A fiber never waits for a
-/// listener. The stream ends when the runtime closes.
+/// beyond that the oldest are dropped and counted ([`EventItem::Lagged`]). A fiber never waits for
+/// a listener. The stream ends when the runtime closes.
 pub struct Events {
     queue: Arc<Queue>,
 }
 
 impl Events {
     /// The next event; `None` when the runtime has closed.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<EventItem> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 }
 
 impl Stream for Events {
-    type Item = Told;
+    type Item = EventItem;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<EventItem>> {
         let mut state = self.queue.state();
         if state.missed > 0 {
-            return Poll::Ready(Some(Told::Missed(std::mem::take(&mut state.missed))));
+            return Poll::Ready(Some(EventItem::Lagged(std::mem::take(&mut state.missed))));
         }
         match state.events.pop_front() {
-            Some(event) => Poll::Ready(Some(Told::Event(event))),
+            Some(event) => Poll::Ready(Some(EventItem::Event(event))),
             None if state.ended => Poll::Ready(None),
             None => {
                 state.waker = Some(cx.waker().clone());
@@ -305,9 +305,9 @@ mod tests {
             listeners.tell(|| event(n));
         }
         listeners.close();
-        assert_eq!(slow.next().await, Some(Told::Missed(5)));
+        assert_eq!(slow.next().await, Some(EventItem::Lagged(5)));
         for n in 5..CAPACITY + 5 {
-            assert_eq!(slow.next().await, Some(Told::Event(event(n))));
+            assert_eq!(slow.next().await, Some(EventItem::Event(event(n))));
         }
         assert_eq!(slow.next().await, None);
     }

@@ -13,11 +13,11 @@ use crate::error::{Error, chain};
 use crate::frame::current;
 use crate::frame::saved::{ReturnValue, unreadable};
 use crate::runtime::active::{ActiveFibers, RunState};
-use crate::runtime::commands;
+use crate::runtime::commands::{self, Resolution};
 use crate::runtime::exit::Exit;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry, Wait};
+use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry, Restart, Wait};
 
 /// Handle of a fiber with a result of type `T`, running or ended.
 ///
@@ -68,14 +68,40 @@ impl<T> FiberHandle<T> {
     ///
     /// When this returns the request is stored: the fiber will be `cancelled`, whatever happens to
     /// the process. A fiber that is not running has ended by then. A running one is asked to stop
-    /// ([`Op::cancelled`](crate::Op::cancelled),
-    /// [`FiberContext::cancelled`](crate::FiberContext::cancelled)), stops at its next checkpoint,
+    /// ([`Op::cancelled`](crate::ops::Op::cancelled),
+    /// [`FiberContext::cancelled`](crate::fiber::FiberContext::cancelled)), stops at its next checkpoint,
     /// and is dropped where it is after the [grace](crate::Builder::cancel_grace).
     ///
     /// # Errors
     /// When there is no such fiber, it has ended, or the store fails.
     pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
         commands::cancel(&self.link.get()?, &self.id, reason).await
+    }
+
+    /// Resumes the fiber from its last checkpoint, if it is failed, parked or interrupted.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it is in another state, it is a closure, or the store fails.
+    pub async fn resume(&self) -> Result<(), Error> {
+        commands::restart(&self.link.get()?, &self.id, Restart::FromSnapshot).await
+    }
+
+    /// Restarts the fiber with its arguments, if it is failed, cancelled, parked or interrupted.
+    ///
+    /// Its snapshot is deleted.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it is in another state, it is a closure, or the store fails.
+    pub async fn restart(&self) -> Result<(), Error> {
+        commands::restart(&self.link.get()?, &self.id, Restart::FromStart).await
+    }
+
+    /// Ends the fiber as a person decides, if it is interrupted or parked.
+    ///
+    /// # Errors
+    /// When there is no such fiber, it is in another state, or the store fails.
+    pub async fn resolve(&self, how: Resolution) -> Result<(), Error> {
+        commands::resolve(&self.link.get()?, &self.id, how).await
     }
 
     async fn find(&self) -> Result<FiberRow, FiberError> {

@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::error::{Result, chain};
 use crate::runtime::event_json;
-use crate::runtime::events::{Event, Told};
+use crate::runtime::events::{Event, EventItem};
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::sync::{Mutex, MutexGuard, sleep};
@@ -101,7 +101,7 @@ pub(crate) enum Inbound {
     /// A broadcast of an agent, JSON.
     Broadcast(AgentId, String),
     /// So many broadcasts, at most, were missed.
-    Missed(u64),
+    Lagged(u64),
 }
 
 impl Published {
@@ -152,7 +152,7 @@ impl Published {
             for (worker, cursor) in &mut *read {
                 let gone = page.workers.iter().all(|(alive, _)| alive != worker);
                 if gone && !std::mem::replace(&mut cursor.gone, gone) && events {
-                    runtime.listeners.tell_of_others(&Told::Missed(1));
+                    runtime.listeners.tell_of_others(&EventItem::Lagged(1));
                 }
             }
             if read.len() > CURSORS {
@@ -171,17 +171,17 @@ fn take_in(runtime: &Runtime, read: &mut BTreeMap<WorkerId, Cursor>, item: &Publ
     let missed = item.number.saturating_sub(cursor.last).saturating_sub(1);
     cursor.last = cursor.last.max(item.number);
     if missed > 0 {
-        inbound.push(Inbound::Missed(missed));
+        inbound.push(Inbound::Lagged(missed));
         if events {
-            runtime.listeners.tell_of_others(&Told::Missed(missed));
+            runtime.listeners.tell_of_others(&EventItem::Lagged(missed));
         }
     }
     match (&item.agent, &item.data) {
         (Some(agent), Some(data)) => inbound.push(Inbound::Broadcast(agent.clone(), data.clone())),
         (None, Some(data)) if events => match event_json::read(data) {
-            Some(event) => runtime.listeners.tell_of_others(&Told::Event(event)),
+            Some(event) => runtime.listeners.tell_of_others(&EventItem::Event(event)),
             // It is of a kind that this version does not know.
-            None => runtime.listeners.tell_of_others(&Told::Missed(1)),
+            None => runtime.listeners.tell_of_others(&EventItem::Lagged(1)),
         },
         _ => {}
     }

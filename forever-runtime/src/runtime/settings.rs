@@ -53,7 +53,7 @@ impl Retention {
     ///
     /// During that time a spawn with the same key or id joins the deleted fiber. It starts no
     /// fiber, so no effect is carried out under another operation id, and the handle's `wait`
-    /// returns an error of kind [`NotFound`](crate::FiberErrorKind::NotFound) that tells when and
+    /// returns an error of kind [`NotFound`](crate::fiber::FiberErrorKind::NotFound) that tells when and
     /// how the fiber ended. Other arguments, or another function, are refused as before. A row
     /// takes about 150 bytes. With [`Duration::ZERO`] no keys are kept.
     pub fn keys(mut self, keep: Duration) -> Self {

@@ -11,4 +11,4 @@ pub use clock::VirtualClock;
 pub use crash::{CrashEverywhere, CrashFailure, Survived, World, crash_everywhere};
 pub use fuse::Fuse;
 pub use memory::entries_in_memory;
-pub use stage::{From, Kill, Outcome, Played, Stage};
+pub use stage::{Kill, Outcome, Stage, StageRun, StartFrom};

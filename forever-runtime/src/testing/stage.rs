@@ -1,6 +1,6 @@
 //! Runs a fiber without a database, to a chosen checkpoint.
 //!
-//! A [`Stage`] holds the resources. [`Stage::play`] runs a fiber on it until it ends, or until a
+//! A [`Stage`] holds the resources. [`Stage::run`] runs a fiber on it until it ends, or until a
 //! given checkpoint, where it is dropped as by a killed process. The snapshots are the texts that a
 //! database would hold.
 use std::any::{Any, TypeId};
@@ -52,7 +52,7 @@ impl fmt::Debug for Children {
     }
 }
 
-/// State that outlives a play.
+/// State that outlives a run.
 #[derive(Debug, Default)]
 struct Kept {
     /// Stored data of each snapshot.
@@ -78,18 +78,18 @@ struct Made {
 /// Minimum length of a part: short, so that tests cover many.
 const PART: usize = 24;
 
-/// Starting point of a play.
+/// Starting point of a run.
 #[derive(Debug)]
-pub enum From<F> {
+pub enum StartFrom<F> {
     /// From the start, with these arguments.
     Start(F),
-    /// From the start again, after an earlier play that was killed before its first checkpoint.
+    /// From the start again, after an earlier run that was killed before its first checkpoint.
     Restart(F),
     /// From the text of a snapshot.
     Snapshot(String),
 }
 
-/// End of a play. Its checkpoints count from 1.
+/// End of a run. Its checkpoints count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kill {
     /// Runs to its end.
@@ -100,16 +100,16 @@ pub enum Kill {
     Before(usize),
 }
 
-/// Result of a play.
+/// Result of a run.
 #[derive(Debug)]
-pub struct Played<T> {
+pub struct StageRun<T> {
     /// The snapshots made, in order.
     pub snapshots: Vec<String>,
     /// How it ended.
     pub outcome: Outcome<T>,
 }
 
-/// Outcome of a play.
+/// Outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
     /// The function returned `Ok`.
@@ -145,7 +145,7 @@ impl Stage {
         let run = |stage: Stage, call: Box<dyn Any + Send>| -> BoxFuture<'static, Exit> {
             Box::pin(async move {
                 let call = call.downcast::<F>().expect("a child is found by its type");
-                match stage.play(From::Start(*call), None).await.outcome {
+                match stage.run(StartFrom::Start(*call), None).await.outcome {
                     Outcome::Completed(value) => Exit::Completed(value.__saved().save().expect("a result can be saved").into()),
                     Outcome::Failed(why) => Exit::failed(why),
                     Outcome::Parked(why) => Exit::parked(why),
@@ -159,7 +159,7 @@ impl Stage {
 
     /// Sends a message, as `forever.send` does.
     ///
-    /// It is pending for all later plays, until one has received it.
+    /// It is pending for all later runs, until one has received it.
     ///
     /// # Panics
     /// When the value cannot be saved.
@@ -172,30 +172,30 @@ impl Stage {
 
     /// Runs a fiber until it ends, or until a chosen checkpoint is stored.
     ///
-    /// With `kill_after = Some(k)` that is the `k`-th checkpoint of this play, from 1.
+    /// With `kill_after = Some(k)` that is the `k`-th checkpoint of this run, from 1.
     ///
     /// # Panics
     /// When the fiber needs a resource that the stage lacks, or the snapshot is not JSON.
-    pub async fn play<F: Fiber>(&self, from: From<F>, kill_after: Option<usize>) -> Played<F::Output> {
-        self.play_until(from, kill_after.map_or(Kill::Never, Kill::After)).await
+    pub async fn run<F: Fiber>(&self, from: StartFrom<F>, kill_after: Option<usize>) -> StageRun<F::Output> {
+        self.run_until(from, kill_after.map_or(Kill::Never, Kill::After)).await
     }
 
     /// Runs a fiber until it ends or is killed.
     ///
     /// # Panics
     /// When the fiber needs a resource that the stage lacks, or the snapshot is not JSON.
-    pub async fn play_until<F: Fiber>(&self, from: From<F>, kill: Kill) -> Played<F::Output> {
+    pub async fn run_until<F: Fiber>(&self, from: StartFrom<F>, kill: Kill) -> StageRun<F::Output> {
         let mut needs = Needs::new(&self.resources);
         F::needs(&mut needs);
         assert!(needs.missing.is_empty(), "missing resources: {:?}", needs.missing);
         let made = match &from {
-            From::Start(_) => {
+            StartFrom::Start(_) => {
                 let messages = std::mem::take(&mut locked(&self.kept).messages);
                 *locked(&self.kept) = Kept { messages, ..Kept::default() };
                 None
             }
-            From::Restart(_) => None,
-            From::Snapshot(text) => {
+            StartFrom::Restart(_) => None,
+            StartFrom::Snapshot(text) => {
                 let made = locked(&self.kept).made.get(text).cloned();
                 Some(made.unwrap_or_else(|| Made { number: 0, text: text.clone(), beside: SnapshotRows::default() }))
             }
@@ -204,7 +204,7 @@ impl Stage {
         let ledger = Arc::clone(&locked(&self.kept).ledger);
         let (resources, children) = (self.resources.clone(), self.children.clone());
         let tape = Arc::new(Tape { kill, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept), ledger, resources, children });
-        let run = if let From::Start(_) = &from {
+        let run = if let StartFrom::Start(_) = &from {
             Run::first("test", tape.clone())
         } else {
             let checkpoints = made.as_ref().map_or(0, |made| made.number);
@@ -218,14 +218,16 @@ impl Stage {
         run.kept().part_from(PART);
         let ctx = FiberContext::new("test".to_owned(), self.resources.clone(), &run);
         let (start, frame) = match (from, made) {
-            (From::Snapshot(_), Some(made)) => {
+            (StartFrom::Snapshot(_), Some(made)) => {
                 let mut snapshot: Snapshot = serde_json::from_str(&made.text).expect("a snapshot is JSON");
                 let whole = snapshot.put_back(&made.beside);
                 run.kept().resume(&made.text, made.beside);
                 (None, whole.and_then(|()| Frame::resume(F::MACHINE, run.clone(), snapshot)))
             }
-            (From::Snapshot(_), None) => unreachable!("what was made of a snapshot is known"),
-            (From::Start(invocation) | From::Restart(invocation), _) => (Some(invocation), Ok(Frame::start(F::MACHINE, run.clone()))),
+            (StartFrom::Snapshot(_), None) => unreachable!("what was made of a snapshot is known"),
+            (StartFrom::Start(invocation) | StartFrom::Restart(invocation), _) => {
+                (Some(invocation), Ok(Frame::start(F::MACHINE, run.clone())))
+            }
         };
         let outcome = match frame {
             Err(why) => Outcome::Parked(why),
@@ -240,11 +242,11 @@ impl Stage {
             },
         };
         let snapshots = std::mem::take(&mut *locked(&tape.snapshots));
-        Played { snapshots, outcome }
+        StageRun { snapshots, outcome }
     }
 }
 
-/// Stores the snapshots of a play, and ends it at the chosen checkpoint.
+/// Stores the snapshots of a run, and ends it at the chosen checkpoint.
 struct Tape {
     kill: Kill,
     snapshots: Mutex<Vec<String>>,

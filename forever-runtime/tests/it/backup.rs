@@ -1,7 +1,8 @@
 //! Copies of a database that is in use.
 use std::path::PathBuf;
 
-use forever_runtime::{ErrorKind, FiberState, Forever};
+use forever_runtime::fiber::FiberState;
+use forever_runtime::{ErrorKind, Forever};
 
 use crate::fibers::{Three, three};
 use crate::support::{Place, Probe, usual};
@@ -29,10 +30,10 @@ async fn copy_goes_on_by_itself(forever: Forever, probe: &Probe, elsewhere: &Pla
 
     let of_copy = Probe::default();
     let copy = usual(&of_copy).sqlite(copy_of(elsewhere)).open().await.unwrap();
-    assert_eq!(copy.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
-    assert_eq!(copy.by_key::<Three>("ended").await.unwrap().status().await.unwrap().state, FiberState::Completed);
+    assert_eq!(copy.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+    assert_eq!(copy.fiber_by_key::<Three>("ended").await.unwrap().status().await.unwrap().state, FiberState::Completed);
     assert_eq!(of_copy.log(), ["a.two", "a.three", "a.end"]);
-    assert_eq!(copy.by_key::<Three>("after").await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(copy.fiber_by_key::<Three>("after").await.unwrap_err().kind(), ErrorKind::NotFound);
 
     assert_eq!(original.status().await.unwrap().state, FiberState::Running);
     gate.add_permits(1);

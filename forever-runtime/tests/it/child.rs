@@ -52,7 +52,7 @@ fn role() {
                 say(format!("spawn: {}", told(&forever.spawn(three(&large)).id("large").await.unwrap_err())));
                 forever.spawn(three("small")).id("small").await.unwrap().wait().await.unwrap();
                 let noted = probe.clone();
-                let stashes = forever.run_fiber("stashes", |ctx| async move {
+                let stashes = forever.spawn_closure("stashes", |ctx| async move {
                     ctx.stash("short").await?;
                     noted.note(told(&ctx.stash(&large).await.unwrap_err()));
                     std::future::pending::<Result<(), Error>>().await

@@ -1,7 +1,8 @@
 //! Closing a runtime, and dropping it without.
 use std::time::Duration;
 
-use forever_runtime::{FiberErrorKind, FiberState, Forever};
+use forever_runtime::Forever;
+use forever_runtime::fiber::{FiberErrorKind, FiberState};
 
 use crate::fibers::{Three, three};
 use crate::support::{Place, Probe};
@@ -29,7 +30,7 @@ async fn closing_lets_the_step_in_flight_finish_and_stops_at_its_checkpoint() {
     probe.clear();
     drop((forever, handle));
     let forever = place.open(&probe).await;
-    assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+    assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
     assert!(!probe.log().contains(&"a.two".to_owned()), "its step was finished");
 }
 
@@ -47,7 +48,7 @@ async fn closing_drops_what_has_not_come_to_a_checkpoint_by_the_deadline() {
     probe.clear();
     drop((forever, handle));
     let forever = place.open(&probe).await;
-    assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+    assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
     assert_eq!(probe.log(), ["a.two", "a.three", "a.end"]);
 }
 
@@ -65,7 +66,7 @@ async fn a_clean_close_is_no_death() {
         probe.hold("a.two");
         let forever = place.open(&probe).await;
         probe.reached("a.two").await;
-        let status = forever.by_key::<Three>("k").await.unwrap().status().await.unwrap();
+        let status = forever.fiber_by_key::<Three>("k").await.unwrap().status().await.unwrap();
         assert_eq!((status.state, status.deaths), (FiberState::Running, 0));
         forever.close().deadline(Duration::ZERO).await.unwrap();
     }
@@ -83,7 +84,7 @@ async fn a_closed_runtime_says_so() {
     assert!(forever.run(three("b")).await.unwrap_err().is_closed());
     assert!(handle.wait().await.unwrap_err().is_closed());
     assert!(handle.status().await.unwrap_err().is_closed());
-    assert!(forever.by_key::<Three>("k").await.unwrap_err().is_closed());
+    assert!(forever.fiber_by_key::<Three>("k").await.unwrap_err().is_closed());
 }
 
 #[tokio::test]
@@ -115,7 +116,7 @@ async fn dropping_the_runtime_is_like_a_crash() {
 
     probe.clear();
     let forever = place.open(&probe).await;
-    let handle = forever.handle::<Three>(&id);
+    let handle = forever.fiber::<Three>(&id);
     assert_eq!(handle.wait().await.unwrap(), 17);
     assert_eq!(probe.log(), ["a.two", "a.three", "a.end"], "the dropped run did not go on");
 }
@@ -134,12 +135,12 @@ fn an_async_runtime_that_ends_first_loses_nothing() {
     });
     drop(first);
     start().block_on(async {
-        let handle = forever.by_key::<Three>("k").await.unwrap();
+        let handle = forever.fiber_by_key::<Three>("k").await.unwrap();
         assert!(handle.wait().await.unwrap_err().is_closed());
         drop((forever, handle));
         probe.clear();
         let forever = place.open(&probe).await;
-        assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+        assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
     });
 }
 
@@ -163,7 +164,7 @@ async fn nobody_opens_it_before_the_blocked_step_is_gone(close: impl AsyncFnOnce
     free.send(()).unwrap();
     let forever = waiting.await.unwrap().unwrap();
     assert_eq!(probe.log().last().unwrap(), "a.two is no longer blocked", "the step was over by then, and nothing came after it");
-    assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+    assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
     assert_eq!(second.log(), ["a.two", "a.three", "a.end"]);
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use forever_runtime::fiber::{FiberFilter, FiberState, Resolution, stash};
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{Error, FiberFilter, FiberState, Forever, Recovery, stash};
+use forever_runtime::{Error, Forever};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::support::{Place, Probe};
@@ -17,7 +18,7 @@ async fn memory() -> Forever {
 #[tokio::test]
 async fn case_01_runs_a_fiber_and_gives_its_result() {
     let forever = memory().await;
-    let result: u32 = forever.run_fiber("work", |_| async { Ok::<_, Error>(41 + 1) }).await.unwrap();
+    let result: u32 = forever.spawn_closure("work", |_| async { Ok::<_, Error>(41 + 1) }).await.unwrap();
     assert_eq!(result, 42);
 }
 
@@ -25,11 +26,11 @@ async fn case_01_runs_a_fiber_and_gives_its_result() {
 async fn case_02_a_completed_fiber_keeps_its_result_and_no_snapshot() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
-    forever.run_fiber("work", |ctx| async move { ctx.stash(&1).await }).id("a").await.unwrap();
+    forever.spawn_closure("work", |ctx| async move { ctx.stash(&1).await }).id("a").await.unwrap();
     assert_eq!(place.number("SELECT count(*) FROM snapshots"), 0);
     assert_eq!(place.text("SELECT state FROM fibers").as_deref(), Some("completed"));
     // What upstream deletes at once is kept for as long as the retention says, and can be deleted by hand.
-    forever.find::<()>("a").await.unwrap().wait().await.unwrap();
+    forever.find_fiber::<()>("a").await.unwrap().wait().await.unwrap();
     assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 1);
     assert_eq!(place.number("SELECT count(*) FROM fibers"), 0);
 }
@@ -37,13 +38,13 @@ async fn case_02_a_completed_fiber_keeps_its_result_and_no_snapshot() {
 #[tokio::test]
 async fn case_03_and_30_an_error_ends_the_fiber_with_its_text() {
     let forever = memory().await;
-    let failing = forever.run_fiber("work", |_| async { Err::<(), _>("no network") }).id("a").start().await.unwrap();
+    let failing = forever.spawn_closure("work", |_| async { Err::<(), _>("no network") }).id("a").start().await.unwrap();
     let error = failing.wait().await.unwrap_err();
     assert!(error.is_failed());
     assert_eq!(error.reason(), "no network");
     let status = failing.status().await.unwrap();
     assert_eq!((status.state, status.reason.as_deref(), status.is_closure), (FiberState::Failed, Some("no network"), true));
-    let panics = forever.run_fiber("work", |_| async { if true { panic!("at the wall") } else { Ok::<_, Error>(()) } }).await;
+    let panics = forever.spawn_closure("work", |_| async { if true { panic!("at the wall") } else { Ok::<_, Error>(()) } }).await;
     assert_eq!(panics.unwrap_err().reason(), "panicked: at the wall");
 }
 
@@ -54,7 +55,7 @@ async fn case_05_a_stash_is_in_the_snapshot_while_the_fiber_runs() {
     let (stashed, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (tell, wait) = (Arc::clone(&stashed), Arc::clone(&go));
     let handle = forever
-        .run_fiber("work", |ctx| async move {
+        .spawn_closure("work", |ctx| async move {
             ctx.stash(&vec![1, 2]).await?;
             assert_eq!(ctx.stashed::<Vec<u32>>()?, Some(vec![1, 2]));
             tell.notify_one();
@@ -88,7 +89,7 @@ async fn case_06_and_07_the_ambient_stash_goes_to_the_fiber_that_runs() {
             gate.acquire().await.unwrap().forget();
             Ok::<_, Error>(())
         };
-        handles.push(forever.run_fiber("work", work).id(name).start().await.unwrap());
+        handles.push(forever.spawn_closure("work", work).id(name).start().await.unwrap());
     }
     both.wait().await;
     for name in ["a", "b"] {
@@ -105,7 +106,8 @@ async fn case_06_and_07_the_ambient_stash_goes_to_the_fiber_that_runs() {
 async fn case_11_the_ambient_stash_is_an_error_outside_a_fiber() {
     assert!(stash(&1).await.unwrap_err().to_string().starts_with("`stash` can be used only in a fiber"));
     let forever = memory().await;
-    let spawned = forever.run_fiber("work", |_| async { Ok::<_, Error>(tokio::spawn(async { stash(&1).await.is_err() }).await.unwrap()) });
+    let spawned =
+        forever.spawn_closure("work", |_| async { Ok::<_, Error>(tokio::spawn(async { stash(&1).await.is_err() }).await.unwrap()) });
     assert!(spawned.await.unwrap(), "what a fiber spawns is outside");
 }
 
@@ -116,12 +118,12 @@ async fn case_12_to_16_a_closure_without_an_agent_stays_interrupted_with_its_sta
     let ready = Arc::new(tokio::sync::Barrier::new(4));
     for n in 0..3 {
         let ready = Arc::clone(&ready);
-        let work = move |ctx: forever_runtime::FiberContext| async move {
+        let work = move |ctx: forever_runtime::fiber::FiberContext| async move {
             ctx.stash(&n).await?;
             ready.wait().await;
             std::future::pending::<Result<(), Error>>().await
         };
-        forever.run_fiber("work", work).id(n.to_string()).metadata("m").start().await.unwrap();
+        forever.spawn_closure("work", work).id(n.to_string()).metadata("m").start().await.unwrap();
     }
     ready.wait().await;
     drop(forever);
@@ -129,15 +131,15 @@ async fn case_12_to_16_a_closure_without_an_agent_stays_interrupted_with_its_sta
     let left = forever.fibers().state(FiberState::Interrupted).await.unwrap().fibers;
     assert_eq!(left.len(), 3);
     assert_eq!((left[2].id.as_str(), left[2].deaths, left[2].reason.as_deref()), ("2", 1, Some("the process died")));
-    let handle = forever.find::<()>("1").await.unwrap();
+    let handle = forever.find_fiber::<()>("1").await.unwrap();
     assert!(handle.wait().await.unwrap_err().is_interrupted());
     assert!(forever.resume("1").await.unwrap_err().to_string().contains("is a closure"));
 
     // Case 41: resolved outside recovery. Case 36: nothing deletes it by itself.
     assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 0);
-    forever.resolve("1", Recovery::complete(&()).unwrap()).await.unwrap();
+    forever.resolve("1", Resolution::completed(&()).unwrap()).await.unwrap();
     handle.wait().await.unwrap();
-    assert!(forever.resolve("1", Recovery::complete(&()).unwrap()).await.unwrap_err().is_invalid_state());
+    assert!(forever.resolve("1", Resolution::completed(&()).unwrap()).await.unwrap_err().is_invalid_state());
 }
 
 #[tokio::test]
@@ -151,7 +153,7 @@ async fn case_25_many_fibers_that_nobody_waits_for_run_side_by_side() {
             all.wait().await;
             Ok::<_, Error>(())
         };
-        drop(forever.run_fiber("work", work).start().await.unwrap());
+        drop(forever.spawn_closure("work", work).start().await.unwrap());
     }
     all.wait().await;
     assert_eq!(ran.load(Ordering::Relaxed), 50);
@@ -165,19 +167,19 @@ async fn case_26_to_28_a_key_or_id_is_accepted_once_and_joined_after() {
         let ran = Arc::clone(&ran);
         move |_| async move { Ok::<_, Error>(ran.fetch_add(1, Ordering::Relaxed) + 7) }
     };
-    let first = forever.run_fiber("work", work()).key("k").id("i").start().await.unwrap();
+    let first = forever.spawn_closure("work", work()).key("k").id("i").start().await.unwrap();
     assert!(first.accepted());
     assert_eq!(first.wait().await.unwrap(), 7);
-    let by_key = forever.run_fiber("work", work()).key("k").start().await.unwrap();
-    let by_id = forever.run_fiber("work", work()).id("i").start().await.unwrap();
+    let by_key = forever.spawn_closure("work", work()).key("k").start().await.unwrap();
+    let by_id = forever.spawn_closure("work", work()).id("i").start().await.unwrap();
     assert_eq!((by_key.accepted(), by_key.id(), by_id.accepted()), (false, "i", false));
     assert_eq!((by_key.wait().await.unwrap(), by_id.wait().await.unwrap()), (7, 7));
     assert_eq!(ran.load(Ordering::Relaxed), 1);
 
     for other in [
-        forever.run_fiber("other", work()).key("k").start().await,
-        forever.run_fiber("work", work()).key("k").id("j").start().await,
-        forever.run_fiber("work", work()).key("l").id("i").start().await,
+        forever.spawn_closure("other", work()).key("k").start().await,
+        forever.spawn_closure("work", work()).key("k").id("j").start().await,
+        forever.spawn_closure("work", work()).key("l").id("i").start().await,
     ] {
         assert!(other.unwrap_err().is_conflict());
     }
@@ -189,17 +191,17 @@ async fn case_29_blank_names_ids_and_keys_are_refused() {
     let work = |_| async { Ok::<_, Error>(()) };
     let long = "x".repeat(513);
     for (refused, why) in [
-        (forever.run_fiber(" ", work), "failed to start fiber ` `: its name must not be empty or blank"),
-        (forever.run_fiber("work", work).id(""), "failed to start fiber `work`: an id must not be empty or blank"),
-        (forever.run_fiber("work", work).key(" "), "failed to start fiber `work`: a key must not be empty or blank"),
+        (forever.spawn_closure(" ", work), "failed to start fiber ` `: its name must not be empty or blank"),
+        (forever.spawn_closure("work", work).id(""), "failed to start fiber `work`: an id must not be empty or blank"),
+        (forever.spawn_closure("work", work).key(" "), "failed to start fiber `work`: a key must not be empty or blank"),
         (
-            forever.run_fiber("work", work).key(long),
+            forever.spawn_closure("work", work).key(long),
             "failed to start fiber `work`: its key has 513 bytes, more than the 512 that are allowed",
         ),
     ] {
         assert_eq!(refused.start().await.unwrap_err().to_string(), why);
     }
-    let error = forever.run_fiber("work", work).agent("nobody", "a").start().await.unwrap_err();
+    let error = forever.spawn_closure("work", work).agent("nobody", "a").start().await.unwrap_err();
     assert!(error.to_string().contains("agent class `nobody` is not registered"), "{error}");
 }
 
@@ -212,8 +214,8 @@ async fn case_31_and_32_waiting_joins_a_live_duplicate() {
         wait.notified().await;
         Ok::<_, Error>(())
     };
-    let first = forever.run_fiber("work", work).key("k").start().await.unwrap();
-    let joined = tokio::spawn(forever.run_fiber("work", |_| async { Ok::<_, Error>(()) }).key("k").into_future());
+    let first = forever.spawn_closure("work", work).key("k").start().await.unwrap();
+    let joined = tokio::spawn(forever.spawn_closure("work", |_| async { Ok::<_, Error>(()) }).key("k").into_future());
     tokio::task::yield_now().await;
     go.notify_one();
     first.wait().await.unwrap();
@@ -226,14 +228,14 @@ async fn case_33_and_34_cancelling_asks_the_fiber_and_tells_its_waiters() {
     let seen = Arc::new(AtomicU32::new(0));
     let (tell, begun) = (Arc::clone(&seen), Arc::new(Notify::new()));
     let ready = Arc::clone(&begun);
-    let work = |ctx: forever_runtime::FiberContext| async move {
+    let work = |ctx: forever_runtime::fiber::FiberContext| async move {
         assert!(!ctx.is_cancelled());
         ready.notify_one();
         ctx.cancelled().await;
         tell.fetch_add(1, Ordering::Relaxed);
         Ok::<_, Error>(())
     };
-    let handle = forever.run_fiber("work", work).id("a").start().await.unwrap();
+    let handle = forever.spawn_closure("work", work).id("a").start().await.unwrap();
     begun.notified().await;
     let waiter = tokio::spawn({
         let handle = handle.clone();
@@ -250,7 +252,7 @@ async fn case_33_and_34_cancelling_asks_the_fiber_and_tells_its_waiters() {
 async fn case_34_a_closure_that_does_not_listen_is_dropped_after_the_grace() {
     let clock = VirtualClock::new();
     let forever = Forever::builder().in_memory().clock(clock.clone()).open().await.unwrap();
-    let handle = forever.run_fiber("deaf", |_| std::future::pending::<Result<(), Error>>()).start().await.unwrap();
+    let handle = forever.spawn_closure("deaf", |_| std::future::pending::<Result<(), Error>>()).start().await.unwrap();
     handle.cancel("enough").await.unwrap();
     while clock.next_sleeper() != Some(Duration::from_secs(5)) {
         tokio::task::yield_now().await;
@@ -264,7 +266,7 @@ async fn case_35_ended_fibers_are_looked_at_listed_and_deleted() {
     let forever = memory().await;
     for n in 0..3 {
         let work = move |_| async move { if n == 1 { Err("odd") } else { Ok(n) } };
-        let _ = forever.run_fiber("work", work).id(n.to_string()).metadata(n).await;
+        let _ = forever.spawn_closure("work", work).id(n.to_string()).metadata(n).await;
     }
     let all = forever.fibers().name("work").await.unwrap().fibers;
     assert_eq!(all.iter().map(|f| f.state).collect::<Vec<_>>(), [FiberState::Completed, FiberState::Failed, FiberState::Completed]);
@@ -275,7 +277,7 @@ async fn case_35_ended_fibers_are_looked_at_listed_and_deleted() {
 #[tokio::test]
 async fn a_stash_that_is_too_long_is_an_error_and_keeps_the_one_before() {
     let forever = memory().await;
-    let result = forever.run_fiber("work", |ctx| async move {
+    let result = forever.spawn_closure("work", |ctx| async move {
         ctx.stash("small").await?;
         let error = ctx.stash(&"x".repeat(17 << 20)).await.unwrap_err();
         Ok::<_, Error>((error.to_string(), ctx.stashed::<String>()?))

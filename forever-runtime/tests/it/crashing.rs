@@ -1,5 +1,5 @@
 //! Processes that die for real.
-use forever_runtime::FiberState;
+use forever_runtime::fiber::FiberState;
 
 use crate::child;
 use crate::fibers::Three;
@@ -10,7 +10,7 @@ async fn a_fiber_goes_on_after_its_process_was_killed() {
     let (place, probe) = (Place::new(), Probe::default());
     assert!(!child::start("die in a step", &place).wait().unwrap().success());
     let forever = place.open(&probe).await;
-    let handle = forever.by_key::<Three>("k").await.unwrap();
+    let handle = forever.fiber_by_key::<Three>("k").await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 17);
     assert_eq!(probe.log(), ["a.two", "a.three", "a.end"]);
 }
@@ -24,13 +24,13 @@ async fn a_fiber_that_kills_its_process_each_time_fails_and_the_others_do_not() 
     }
     let probe = Probe::default();
     let forever = place.open(&probe).await;
-    let killer = forever.by_key::<Three>("killer").await.unwrap();
+    let killer = forever.fiber_by_key::<Three>("killer").await.unwrap();
     let error = killer.wait().await.unwrap_err();
     assert!(error.is_failed());
     assert_eq!(error.reason(), "the process died 11 times while it ran, without a checkpoint in between; 10 recoveries are allowed");
     assert_eq!(killer.status().await.unwrap().at.as_deref(), Some("one"), "the snapshot is kept");
     for name in ["x", "y"] {
-        let other = forever.by_key::<Three>(name).await.unwrap();
+        let other = forever.fiber_by_key::<Three>(name).await.unwrap();
         assert_eq!(other.wait().await.unwrap(), 17);
         assert_eq!(other.status().await.unwrap().state, FiberState::Completed);
     }

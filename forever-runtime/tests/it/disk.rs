@@ -1,7 +1,8 @@
 //! A disk that is full, and then is not.
 use std::time::Duration;
 
-use forever_runtime::{ErrorKind, FiberState, Forever};
+use forever_runtime::fiber::FiberState;
+use forever_runtime::{ErrorKind, Forever};
 
 use crate::child;
 use crate::fibers::{Big, three};
@@ -100,7 +101,7 @@ async fn what_a_full_disk_has_stopped_goes_on_at_the_next_open() {
 
     probe.clear();
     let forever = place.open(&probe).await;
-    assert_eq!(forever.handle::<Big>(&id).wait().await.unwrap(), 1 << 20);
+    assert_eq!(forever.fiber::<Big>(&id).wait().await.unwrap(), 1 << 20);
     assert_eq!(probe.log(), ["big.fill", "big.end"]);
 }
 
@@ -109,7 +110,7 @@ async fn a_single_statement_that_does_not_fit_is_not_stored() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
     let (gate, noted) = (probe.hold("filled"), probe.clone());
-    let stashes = forever.run_fiber("stashes", |ctx| async move {
+    let stashes = forever.spawn_closure("stashes", |ctx| async move {
         ctx.stash("short").await?;
         noted.step("filled").await.unwrap();
         noted.note(format!("{:?}", ctx.stash(&"long".repeat(100_000)).await.map_err(|error| error.kind())));

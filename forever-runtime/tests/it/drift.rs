@@ -1,6 +1,7 @@
 //! Snapshots and arguments that do not fit the code: parked with a reason, untouched, resumed when they fit.
 use forever_runtime::__private::{Arguments, Cut, CutKind, END, Frame, Machine, Needs, Unreadable};
-use forever_runtime::{Fiber, FiberContext, FiberErrorKind, FiberState, Forever, Snapshot};
+use forever_runtime::Forever;
+use forever_runtime::fiber::{Fiber, FiberContext, FiberErrorKind, FiberState, Snapshot};
 
 use crate::fibers::{Outer, Three, cut, local, machine, three};
 use crate::support::{Place, Probe};
@@ -21,7 +22,7 @@ async fn left_at_step_one() -> (Place, Probe) {
 async fn parks(place: &Place, probe: &Probe, why: &str) {
     let before = place.text("SELECT coalesce(data, '') || args FROM snapshots JOIN fibers ON seq = fiber WHERE key = 'a'");
     let forever = place.open(probe).await;
-    let handle = forever.by_key::<Three>("a").await.unwrap();
+    let handle = forever.fiber_by_key::<Three>("a").await.unwrap();
     let error = handle.wait().await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Parked);
     assert!(error.is_parked() && error.reason().contains(why), "{error}");
@@ -35,7 +36,7 @@ async fn parks(place: &Place, probe: &Probe, why: &str) {
 
 async fn goes_on(place: &Place, probe: &Probe) {
     let forever = place.open(probe).await;
-    assert_eq!(forever.by_key::<Three>("a").await.unwrap().wait().await.unwrap(), 17);
+    assert_eq!(forever.fiber_by_key::<Three>("a").await.unwrap().wait().await.unwrap(), 17);
     forever.close().await.unwrap();
 }
 
@@ -57,7 +58,7 @@ async fn text_that_is_not_utf_8_parks_its_fiber_and_no_other() {
     let good = place.text("SELECT data FROM snapshots");
     place.sql().execute("UPDATE snapshots SET data = CAST(x'ff7b' AS TEXT)", ()).unwrap();
     let forever = place.open(&probe).await;
-    let error = forever.by_key::<Three>("a").await.unwrap().wait().await.unwrap_err();
+    let error = forever.fiber_by_key::<Three>("a").await.unwrap().wait().await.unwrap_err();
     assert!(error.is_parked(), "{error}");
     assert_eq!(forever.run(three("b")).await.unwrap(), 17);
     drop(forever);
@@ -89,7 +90,7 @@ async fn a_snapshot_that_is_gone_parks_its_fiber_which_does_not_begin_anew() {
     parks(&place, &probe, "its snapshot is missing").await;
     place.sql().execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM snapshots").unwrap();
     let forever = place.open(&probe).await;
-    let error = forever.by_key::<Three>("a").await.unwrap().wait().await.unwrap_err();
+    let error = forever.fiber_by_key::<Three>("a").await.unwrap().wait().await.unwrap_err();
     assert!(error.is_parked() && error.reason().contains("its row in `snapshots` is missing"), "{error}");
     forever.close().await.unwrap();
     assert!(!probe.log().iter().any(|step| step.starts_with("a.")));
@@ -106,7 +107,7 @@ async fn deaths_that_cannot_be_counted_any_more_keep_nobody_from_being_opened() 
         probe.hold("a.two");
         let forever = place.open(&probe).await;
         assert_eq!(forever.run(three("b")).await.unwrap(), 17);
-        let handle = forever.by_key::<Three>("a").await.unwrap();
+        let handle = forever.fiber_by_key::<Three>("a").await.unwrap();
         assert_eq!(handle.status().await.unwrap().id, handle.id());
         drop(forever);
         probe.clear();
@@ -170,7 +171,7 @@ async fn a_fiber_that_is_not_registered_waits_for_the_program_that_knows_it() {
     let (place, probe) = left_at_step_one().await;
     for _ in 0..2 {
         let forever = Forever::builder().resource(probe.clone()).fiber::<Outer>().sqlite(place.path()).open().await.unwrap();
-        let error = forever.by_key::<Three>("a").await.unwrap().wait().await.unwrap_err();
+        let error = forever.fiber_by_key::<Three>("a").await.unwrap().wait().await.unwrap_err();
         assert!(error.is_parked());
         assert_eq!(error.reason(), "fiber `three` is not registered");
         forever.close().await.unwrap();
@@ -181,7 +182,7 @@ async fn a_fiber_that_is_not_registered_waits_for_the_program_that_knows_it() {
 #[tokio::test]
 async fn the_layout_of_each_snapshot_is_kept() {
     let (place, _) = left_at_step_one().await;
-    let layout = forever_runtime::layout::<Three>();
+    let layout = forever_runtime::layout::of::<Three>();
     let (hash, stored) = place
         .sql()
         .query_row("SELECT hash, l.layout FROM snapshots s JOIN layouts l ON hash = s.layout", (), |r| {
@@ -189,20 +190,20 @@ async fn the_layout_of_each_snapshot_is_kept() {
         })
         .unwrap();
     assert_eq!(hash, layout.hash());
-    assert_eq!(serde_json::from_str::<forever_runtime::Layout>(&stored).unwrap(), layout);
+    assert_eq!(serde_json::from_str::<forever_runtime::layout::Layout>(&stored).unwrap(), layout);
 }
 
 #[tokio::test]
 async fn code_that_does_not_fit_parks_and_a_migration_makes_it_fit() {
     let (place, probe) = left_at_step_one().await;
     let forever = Forever::builder().fiber::<Renamed<false>>().sqlite(place.path()).open().await.unwrap();
-    let error = forever.by_key::<Renamed<false>>("a").await.unwrap().wait().await.unwrap_err();
+    let error = forever.fiber_by_key::<Renamed<false>>("a").await.unwrap().wait().await.unwrap_err();
     assert!(error.is_parked() && error.reason().contains("`one`"), "{error}");
     forever.close().await.unwrap();
     drop(forever);
 
     let forever = Forever::builder().fiber::<Renamed<true>>().sqlite(place.path()).open().await.unwrap();
-    assert_eq!(forever.by_key::<Renamed<true>>("a").await.unwrap().wait().await.unwrap(), 5);
+    assert_eq!(forever.fiber_by_key::<Renamed<true>>("a").await.unwrap().wait().await.unwrap(), 5);
     forever.close().await.unwrap();
     assert!(probe.log().is_empty());
 }

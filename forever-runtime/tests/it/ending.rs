@@ -2,7 +2,8 @@
 use std::fmt;
 
 use forever_runtime::__private::{Arguments, CutKind, END, Frame, Machine, Needs, Unreadable};
-use forever_runtime::{Fiber, FiberContext, FiberErrorKind, FiberState, Forever};
+use forever_runtime::Forever;
+use forever_runtime::fiber::{Fiber, FiberContext, FiberErrorKind, FiberState};
 use serde::{Deserialize, Serialize, Serializer, ser::Error as _};
 
 use crate::fibers::{Big, Three, cut, local, machine, plain, three};
@@ -23,7 +24,7 @@ async fn an_error_ends_the_fiber_with_its_text_and_keeps_its_snapshot() {
 
     probe.clear();
     let forever = place.open(&probe).await;
-    let handle = forever.by_key::<Three>("k").await.unwrap();
+    let handle = forever.fiber_by_key::<Three>("k").await.unwrap();
     assert_eq!(handle.wait().await.unwrap_err(), error);
     assert_eq!(handle.status().await.unwrap().at.as_deref(), Some("one"));
     assert!(probe.log().is_empty(), "what has ended does not run again");
@@ -87,9 +88,9 @@ async fn a_result_of_another_type_is_an_error_that_names_it() {
     let place = Place::new();
     let forever = place.open(&Probe::default()).await;
     let id = forever.spawn(three("a")).await.unwrap().id().to_owned();
-    forever.handle::<Three>(&id).wait().await.unwrap();
+    forever.fiber::<Three>(&id).wait().await.unwrap();
     place.sql().execute("UPDATE fibers SET result = '\"seventeen\"'", ()).unwrap();
-    let error = forever.handle::<Three>(&id).wait().await.unwrap_err();
+    let error = forever.fiber::<Three>(&id).wait().await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Value);
     assert!(error.to_string().contains("completed, but its result cannot be read as `u64`"), "{error}");
 }
@@ -106,7 +107,7 @@ async fn locals_of_64_mib_survive_a_crash() {
 
     probe.clear();
     let forever = place.open(&probe).await;
-    assert_eq!(forever.by_key::<Big>("k").await.unwrap().wait().await.unwrap(), bytes);
+    assert_eq!(forever.fiber_by_key::<Big>("k").await.unwrap().wait().await.unwrap(), bytes);
     assert_eq!(probe.log(), ["big.end"]);
 }
 

@@ -2,7 +2,7 @@
 use std::future::Future;
 
 use forever_runtime::__private::{Arguments, Cut, CutKind, END, Frame, Local, LocalRole, Machine, Needs, Unreadable};
-use forever_runtime::{Fiber, FiberContext};
+use forever_runtime::fiber::{Fiber, FiberContext};
 
 use crate::support::Probe;
 

@@ -260,7 +260,7 @@ async fn a_single_statement_is_not_written_into_the_database_of_the_next_owner()
     let first = place.open(&probe).await;
     let gate = Arc::new(Semaphore::new(0));
     let (of_fiber, stashed) = (Arc::clone(&gate), probe.clone());
-    let fiber = first.run_fiber("stashes", |ctx| async move {
+    let fiber = first.spawn_closure("stashes", |ctx| async move {
         ctx.stash(&1).await?;
         stashed.note("stashed");
         of_fiber.acquire().await.unwrap().forget();
@@ -330,7 +330,7 @@ async fn single_statement_into_a_file_that_is_gone_is_not_acknowledged() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
     let (path, noted) = (place.path(), probe.clone());
-    let stashes = forever.run_fiber("stashes", |ctx| async move {
+    let stashes = forever.spawn_closure("stashes", |ctx| async move {
         ctx.stash(&1).await?;
         std::fs::remove_file(path).unwrap();
         for n in 2..4 {

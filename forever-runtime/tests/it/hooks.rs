@@ -3,8 +3,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever_runtime::agent::{Agent, RecoveredFiber, RecoveryAction};
+use forever_runtime::fiber::{FiberContext, FiberState, Resolution};
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{Agent, BoxError, Builder, Error, FiberContext, FiberState, Forever, RecoveredFiber, Recovery, Retention};
+use forever_runtime::{BoxError, Builder, Error, Forever, Retention};
 use tokio::sync::{Barrier, watch};
 
 use crate::support::Place;
@@ -55,15 +57,15 @@ impl Agent for Keeper {
     const CLASS: &'static str = "keeper";
     type State = ();
 
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         let stash: Option<u32> = fiber.snapshot()?;
         let plan = self.world.plans.lock().unwrap().get(fiber.id()).cloned();
         self.world.seen.send_modify(|seen| seen.push(format!("{} {} {stash:?}", fiber.id(), fiber.reason())));
         match plan.ok_or("no plan")? {
-            Plan::Complete(value) => Ok(Recovery::complete(&value)?),
-            Plan::Fail(why) => Ok(Recovery::fail(why)),
-            Plan::Skip => Ok(Recovery::Skip),
-            Plan::Resume => Ok(Recovery::Resume),
+            Plan::Complete(value) => Ok(RecoveryAction::complete(&value)?),
+            Plan::Fail(why) => Ok(RecoveryAction::fail(why)),
+            Plan::Skip => Ok(RecoveryAction::Skip),
+            Plan::Resume => Ok(RecoveryAction::Resume),
             Plan::Error(why) => Err(why.into()),
             Plan::Panic => panic!("in the hook"),
             Plan::Hang => std::future::pending().await,
@@ -82,13 +84,13 @@ async fn leave_behind(world: &World, place: &Place, ids: &[&str]) {
             ready.wait().await;
             std::future::pending::<Result<u32, Error>>().await
         };
-        forever.agent::<Keeper>("a").run_fiber("work", work).id(*id).start().await.unwrap();
+        forever.agent::<Keeper>("a").spawn_closure("work", work).id(*id).start().await.unwrap();
     }
     ready.wait().await;
 }
 
 async fn state(forever: &Forever, id: &str) -> FiberState {
-    forever.find::<u32>(id).await.unwrap().status().await.unwrap().state
+    forever.find_fiber::<u32>(id).await.unwrap().status().await.unwrap().state
 }
 
 #[tokio::test]
@@ -103,7 +105,7 @@ async fn case_04_a_running_fiber_keeps_its_agent_in_memory() {
         wait.notified().await;
         Ok::<_, Error>(())
     };
-    let handle = agent.run_fiber("work", work).start().await.unwrap();
+    let handle = agent.spawn_closure("work", work).start().await.unwrap();
     tokio::task::yield_now().await;
     clock.advance(Duration::from_secs(600));
     tokio::task::yield_now().await;
@@ -126,7 +128,7 @@ async fn case_12_to_17_each_interrupted_fiber_is_handed_over_once_with_its_stash
     }
     let forever = world.builder(&place).open().await.unwrap();
     for (n, id) in ids.iter().enumerate() {
-        assert_eq!(forever.find::<u32>(id).await.unwrap().wait().await.unwrap(), u32::try_from(n).unwrap() + 10);
+        assert_eq!(forever.find_fiber::<u32>(id).await.unwrap().wait().await.unwrap(), u32::try_from(n).unwrap() + 10);
     }
     assert_eq!(world.seen(), ["x the process died Some(0)", "y the process died Some(1)", "z the process died Some(2)"]);
     drop(forever);
@@ -163,7 +165,7 @@ async fn case_18_to_23_a_hook_that_fails_keeps_the_fiber_and_is_asked_again_late
         world.until(asked).await;
     }
     over().await;
-    let status = forever.find::<u32>("bad").await.unwrap().status().await.unwrap();
+    let status = forever.find_fiber::<u32>("bad").await.unwrap().status().await.unwrap();
     assert_eq!(status.reason.as_deref(), Some("`on_fiber_recovered` of agent `keeper/a` failed: not yet"));
     assert_eq!(state(&forever, "good").await, FiberState::Completed);
 
@@ -193,8 +195,8 @@ async fn case_42_and_57_hooks_that_panic_or_hang_keep_nobody_else_waiting() {
         tokio::task::yield_now().await;
     }
     clock.advance(Duration::from_secs(7));
-    assert_eq!(forever.find::<u32>("last").await.unwrap().wait().await.unwrap(), 3);
-    let reason = async |id| forever.find::<u32>(id).await.unwrap().status().await.unwrap().reason.unwrap();
+    assert_eq!(forever.find_fiber::<u32>("last").await.unwrap().wait().await.unwrap(), 3);
+    let reason = async |id| forever.find_fiber::<u32>(id).await.unwrap().status().await.unwrap().reason.unwrap();
     assert_eq!(reason("panics").await, "`on_fiber_recovered` of agent `keeper/a` failed: panicked: in the hook");
     assert_eq!(reason("hangs").await, "its agent's recovery hook took longer than 7s");
 }
@@ -208,7 +210,7 @@ async fn case_36_37_40_and_41_what_the_hook_says_becomes_the_state() {
     world.plan("stays", Plan::Skip);
     world.plan("cannot", Plan::Resume);
     let forever = world.builder(&place).open().await.unwrap();
-    let handle = async |id| forever.find::<u32>(id).await.unwrap();
+    let handle = async |id| forever.find_fiber::<u32>(id).await.unwrap();
     assert_eq!(handle("completes").await.wait().await.unwrap(), 5);
     assert_eq!(handle("fails").await.wait().await.unwrap_err().reason(), "given up");
     let stays = handle("stays").await.wait().await.unwrap_err();
@@ -216,7 +218,7 @@ async fn case_36_37_40_and_41_what_the_hook_says_becomes_the_state() {
     assert_eq!(stays.reason(), "the process died");
     let cannot = handle("cannot").await.wait().await.unwrap_err();
     assert!(cannot.reason().contains("of a closure nothing is left but its stash"), "{cannot}");
-    forever.resolve("stays", Recovery::complete(&6).unwrap()).await.unwrap();
+    forever.resolve("stays", Resolution::completed(&6).unwrap()).await.unwrap();
     assert_eq!(handle("stays").await.wait().await.unwrap(), 6);
 }
 
@@ -226,7 +228,7 @@ async fn case_52_a_waiter_of_a_fiber_whose_process_died_hears_what_became_of_it(
     leave_behind(&world, &place, &["x"]).await;
     world.plan("x", Plan::Skip);
     let forever = world.builder(&place).open().await.unwrap();
-    let joined = forever.agent::<Keeper>("a").run_fiber("work", |_| async { Ok::<u32, Error>(0) }).id("x").start().await.unwrap();
+    let joined = forever.agent::<Keeper>("a").spawn_closure("work", |_| async { Ok::<u32, Error>(0) }).id("x").start().await.unwrap();
     assert!(!joined.accepted());
     assert!(joined.wait().await.unwrap_err().is_interrupted());
 }
@@ -244,7 +246,7 @@ async fn a_hook_that_kills_the_process_uses_up_the_recoveries_of_its_fiber() {
         drop(forever);
     }
     let forever = world.builder(&place).open().await.unwrap();
-    let error = forever.find::<u32>("x").await.unwrap().wait().await.unwrap_err();
+    let error = forever.find_fiber::<u32>("x").await.unwrap().wait().await.unwrap_err();
     assert!(error.is_failed());
     assert!(error.reason().starts_with("the process died 11 times while it ran or was recovered"), "{error}");
     assert_eq!(world.seen().len(), 10);
@@ -255,12 +257,12 @@ async fn a_closure_that_was_parked_because_its_class_was_unknown_is_handed_over_
     let (world, place) = (World::default(), Place::new());
     leave_behind(&world, &place, &["left"]).await;
     let forever = Forever::builder().sqlite(place.path()).retention(Retention::forever()).open().await.unwrap();
-    let error = forever.find::<u32>("left").await.unwrap().wait().await.unwrap_err();
+    let error = forever.find_fiber::<u32>("left").await.unwrap().wait().await.unwrap_err();
     assert_eq!(error.reason(), "agent class `keeper` is not registered");
     forever.close().await.unwrap();
     drop(forever);
     world.plan("left", Plan::Complete(7));
     let forever = world.builder(&place).open().await.unwrap();
-    assert_eq!(forever.find::<u32>("left").await.unwrap().wait().await.unwrap(), 7);
+    assert_eq!(forever.find_fiber::<u32>("left").await.unwrap().wait().await.unwrap(), 7);
     assert_eq!(world.seen(), ["left agent class `keeper` is not registered Some(0)"]);
 }

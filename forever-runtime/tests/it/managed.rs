@@ -1,16 +1,17 @@
 //! Fibers that are asked for by id: listed, cancelled, resumed, restarted, resolved, deleted, and what is told of them.
 use std::time::Duration;
 
+use forever_runtime::fiber::{EventItem, EventKind, FiberFilter, FiberState, Resolution};
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{Clock, EventKind, FiberFilter, FiberState, Recovery, Retention, Told};
+use forever_runtime::{Clock, Retention};
 
 use crate::fibers::{Three, three};
 use crate::support::{Place, Plan, Probe};
 
 /// The names of the kinds of events until one that `last` is true of.
-async fn kinds(events: &mut forever_runtime::Events, last: impl Fn(&EventKind) -> bool) -> Vec<String> {
+async fn kinds(events: &mut forever_runtime::fiber::Events, last: impl Fn(&EventKind) -> bool) -> Vec<String> {
     let mut seen = Vec::new();
-    while let Some(Told::Event(event)) = events.next().await {
+    while let Some(EventItem::Event(event)) = events.next().await {
         let text = format!("{:?}", event.kind);
         seen.push(text.split([' ', '{']).next().unwrap().to_owned());
         if last(&event.kind) {
@@ -65,7 +66,7 @@ async fn a_cancel_whose_process_dies_is_not_forgotten() {
     drop((handle, forever));
     probe.clear();
     let forever = place.open(&probe).await;
-    let error = forever.handle::<Three>("a").wait().await.unwrap_err();
+    let error = forever.fiber::<Three>("a").wait().await.unwrap_err();
     assert!(error.is_cancelled(), "{error}");
     assert_eq!(error.reason(), "enough");
     assert_eq!(probe.log(), [""; 0]);
@@ -79,7 +80,7 @@ async fn a_failed_fiber_is_resumed_from_its_snapshot_after_a_fix() {
     let handle = forever.spawn(three("a")).await.unwrap();
     assert!(handle.wait().await.unwrap_err().is_failed());
     probe.clear();
-    forever.resume(handle.id()).await.unwrap();
+    handle.resume().await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 17);
     assert_eq!(probe.log(), ["a.two", "a.three", "a.end"]);
 
@@ -112,7 +113,10 @@ async fn a_running_fiber_cannot_be_resumed_restarted_or_resolved() {
     for refused in [
         forever.resume(handle.id()).await,
         forever.restart(handle.id()).await,
-        forever.resolve(handle.id(), Recovery::fail("no")).await,
+        forever.resolve(handle.id(), Resolution::failed("no")).await,
+        handle.resume().await,
+        handle.restart().await,
+        handle.resolve(Resolution::failed("no")).await,
         forever.delete(FiberFilter::new().state(FiberState::Running)).await.map(drop),
     ] {
         assert!(refused.unwrap_err().is_invalid_state());
@@ -131,11 +135,11 @@ async fn a_parked_fiber_is_resolved_by_hand_and_its_waiters_hear_of_it() {
     drop(forever);
     place.sql().execute("UPDATE snapshots SET data = 'nonsense'", ()).unwrap();
     let forever = place.open(&probe).await;
-    let handle = forever.handle::<Three>(&id);
+    let handle = forever.fiber::<Three>(&id);
     assert!(handle.wait().await.unwrap_err().is_parked());
-    forever.resolve(&id, Recovery::complete(&40_u64).unwrap()).await.unwrap();
+    handle.resolve(Resolution::completed(&40_u64).unwrap()).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 40);
-    assert!(forever.resolve(&id, Recovery::fail("late")).await.unwrap_err().is_invalid_state());
+    assert!(forever.resolve(&id, Resolution::failed("late")).await.unwrap_err().is_invalid_state());
 }
 
 #[tokio::test]
@@ -156,7 +160,7 @@ async fn fibers_are_listed_by_page_and_by_what_they_are() {
 
     assert_eq!(forever.delete(FiberFilter::new().state(FiberState::Completed)).await.unwrap(), 3);
     assert_eq!(forever.fibers().await.unwrap().fibers.len(), 1);
-    assert!(forever.handle::<Three>("a").wait().await.unwrap_err().is_not_found());
+    assert!(forever.fiber::<Three>("a").wait().await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use forever_runtime::__private::{Arguments, CutKind, END, Frame, Machine, Needs, Unreadable};
-use forever_runtime::{Durability, Error, ErrorKind, Fiber, FiberContext, Forever};
+use forever_runtime::fiber::{Fiber, FiberContext};
+use forever_runtime::{Durability, Error, ErrorKind, Forever};
 
 use crate::child;
 use crate::fibers::{Three, cut, machine, three};
@@ -282,7 +283,7 @@ async fn both_durabilities_keep_what_was_closed() {
         forever.spawn(three("a")).key("k").await.unwrap().wait().await.unwrap();
         forever.close().await.unwrap();
         let forever = place.builder(&probe).durability(durability).open().await.unwrap();
-        assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+        assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an earlier process has left goes on.
 use forever_runtime::__private::{Arguments, Frame, Machine, Needs, Unreadable};
-use forever_runtime::{Fiber, FiberContext, FiberState};
+use forever_runtime::fiber::{Fiber, FiberContext, FiberState};
 
 use crate::fibers::{Outer, Three, machine, three};
 use crate::support::{Place, Probe, usual};
@@ -20,8 +20,8 @@ async fn a_fiber_goes_on_in_the_middle_after_a_crash() {
     probe.clear();
     gate.add_permits(1);
     let forever = place.open(&probe).await;
-    assert_eq!(forever.handle::<Three>(&id).wait().await.unwrap(), 17);
-    assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+    assert_eq!(forever.fiber::<Three>(&id).wait().await.unwrap(), 17);
+    assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
     assert_eq!(probe.log(), ["a.three", "a.end"]);
     forever.close().await.unwrap();
 }
@@ -37,7 +37,7 @@ async fn a_fiber_goes_on_inside_the_one_it_calls() {
 
     probe.clear();
     let forever = place.open(&probe).await;
-    assert_eq!(forever.handle::<Outer>(&id).wait().await.unwrap(), 11 + 11 + 13);
+    assert_eq!(forever.fiber::<Outer>(&id).wait().await.unwrap(), 11 + 11 + 13);
     assert_eq!(probe.log(), ["o.inner.two", "o.inner.three", "o.inner.end", "o.after"]);
 }
 
@@ -54,12 +54,12 @@ async fn deaths_are_counted_and_end_a_fiber_that_makes_no_progress() {
         probe.hold("a.two");
         let forever = place.open(&probe).await;
         probe.reached("a.two").await;
-        let status = forever.by_key::<Three>("k").await.unwrap().status().await.unwrap();
+        let status = forever.fiber_by_key::<Three>("k").await.unwrap().status().await.unwrap();
         assert_eq!((status.state, status.deaths), (FiberState::Running, deaths));
     }
     probe.clear();
     let forever = place.open(&probe).await;
-    let handle = forever.by_key::<Three>("k").await.unwrap();
+    let handle = forever.fiber_by_key::<Three>("k").await.unwrap();
     let error = handle.wait().await.unwrap_err();
     assert!(error.is_failed());
     assert!(error.reason().starts_with("the process died 11 times"), "{error}");
@@ -79,7 +79,7 @@ async fn a_checkpoint_forgets_the_deaths_before_it() {
     probe.hold("a.three");
     let forever = place.open(&probe).await;
     probe.reached("a.three").await;
-    assert_eq!(forever.by_key::<Three>("k").await.unwrap().status().await.unwrap().deaths, 0);
+    assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().status().await.unwrap().deaths, 0);
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_fiber_may_say_how_many_recoveries_it_has() {
     probe.reached("once").await;
     drop(forever);
     let forever = open().await.unwrap();
-    let error = forever.by_key::<Once>("k").await.unwrap().wait().await.unwrap_err();
+    let error = forever.fiber_by_key::<Once>("k").await.unwrap().wait().await.unwrap_err();
     assert_eq!(error.reason(), "the process died 2 times while it ran, without a checkpoint in between; 1 recoveries are allowed");
 }
 
@@ -133,7 +133,7 @@ async fn a_fiber_that_was_stored_but_not_entered_is_started() {
         "INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) VALUES ('x', 'three', 'pending', '{\"label\":\"a\"}', 1, 1)";
     place.sql().execute_batch(&format!("{sql}; INSERT INTO snapshots (fiber) SELECT seq FROM fibers")).unwrap();
     let forever = place.open(&probe).await;
-    assert_eq!(forever.handle::<Three>("x").wait().await.unwrap(), 17);
+    assert_eq!(forever.fiber::<Three>("x").wait().await.unwrap(), 17);
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@ use std::future::IntoFuture;
 use std::task::Poll;
 
 use forever_runtime::__private::{Arguments, Frame, Machine, Needs, Unreadable};
-use forever_runtime::{ErrorKind, Fiber, FiberContext, FiberErrorKind, FiberHandle, FiberState, Forever};
+use forever_runtime::fiber::{Fiber, FiberContext, FiberErrorKind, FiberHandle, FiberState};
+use forever_runtime::{ErrorKind, Forever};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 
 use crate::fibers::{Big, Outer, Three, machine, plain, three};
@@ -89,7 +90,7 @@ async fn a_spawn_whose_caller_goes_away_leaves_nothing_half_done() {
     .await;
     drop(spawn);
     probe.reached("a.end").await;
-    assert_eq!(forever.by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
+    assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
 }
 
 #[tokio::test]
@@ -100,7 +101,7 @@ async fn arguments_that_cannot_be_saved_are_an_error_and_nothing_is_stored() {
     let text = error.to_string();
     assert!(text.starts_with("failed to start fiber `unsavable`: argument `value` cannot be saved: "), "{text}");
     assert!(text.contains("not this one"), "{text}");
-    assert!(forever.by_key::<Unsavable>("k").await.unwrap_err().is_not_found());
+    assert!(forever.fiber_by_key::<Unsavable>("k").await.unwrap_err().is_not_found());
 }
 
 #[cfg(debug_assertions)]
@@ -132,12 +133,12 @@ async fn an_empty_id_or_key_is_refused() {
 #[tokio::test]
 async fn waiting_for_an_id_that_nobody_has_is_an_error() {
     let forever = in_memory(&Probe::default()).await;
-    let handle = forever.handle::<Three>("nobody");
+    let handle = forever.fiber::<Three>("nobody");
     for error in [handle.wait().await.unwrap_err(), handle.status().await.unwrap_err()] {
         assert!(error.is_not_found());
         assert_eq!(error.to_string(), "there is no fiber with id `nobody`");
     }
-    let error = forever.by_key::<Three>("none").await.unwrap_err();
+    let error = forever.fiber_by_key::<Three>("none").await.unwrap_err();
     assert!(error.is_not_found());
     assert_eq!(error.to_string(), "there is no fiber with key `none`");
 }
@@ -148,14 +149,14 @@ async fn a_handle_of_the_wrong_type_is_an_error() {
     let gate = probe.hold("a.one");
     let forever = in_memory(&probe).await;
     let handle = forever.spawn(three("a")).key("k").await.unwrap();
-    let wrong = forever.handle::<Big>(handle.id());
+    let wrong = forever.fiber::<Big>(handle.id());
     let running = wrong.wait().await.unwrap_err();
     assert_eq!(running.kind(), FiberErrorKind::OtherFiber);
     assert_eq!(running.to_string(), format!("fiber `{}` cannot be awaited: it is a fiber `three`, not `big`", handle.id()));
     gate.add_permits(1);
     handle.wait().await.unwrap();
     assert_eq!(wrong.wait().await.unwrap_err(), running);
-    assert!(forever.by_key::<Big>("k").await.unwrap_err().is_conflict());
+    assert!(forever.fiber_by_key::<Big>("k").await.unwrap_err().is_conflict());
 }
 
 #[tokio::test]

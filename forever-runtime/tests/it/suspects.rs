@@ -2,8 +2,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forever_runtime::Forever;
+use forever_runtime::fiber::FiberState;
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{FiberState, Forever};
 use tokio::sync::Semaphore;
 
 use crate::fibers::{Three, three};
@@ -43,7 +44,7 @@ impl Suspects {
         let forever = place.builder(&probe).clock(clock.clone()).open().await.unwrap();
         probe.reached("a.two").await;
         // It is the youngest: when it has been claimed, all claims that the others may ask for have been asked for.
-        forever.handle::<Three>("healthy").wait().await.unwrap();
+        forever.fiber::<Three>("healthy").wait().await.unwrap();
         Suspects { probe, clock, forever, gate, _place: place }
     }
 
@@ -60,7 +61,7 @@ impl Suspects {
     }
 
     async fn state(&self, id: &str) -> FiberState {
-        self.forever.handle::<Three>(id).status().await.unwrap().state
+        self.forever.fiber::<Three>(id).status().await.unwrap().state
     }
 }
 

@@ -68,7 +68,7 @@ pub async fn tell(place: &Path) {
     drop(forever);
     probe.clear();
     let forever = open().await.unwrap();
-    forever.handle::<Three>("i").wait().await.unwrap();
+    forever.fiber::<Three>("i").wait().await.unwrap();
 
     let lines = lines.0.lock().unwrap().clone();
     let spans: Vec<&String> = lines.iter().filter(|l| l.starts_with("span")).collect();

@@ -3,11 +3,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use forever::agent::AgentHandle;
 use forever::chat::message::{Role, UiMessage};
 use forever::chat::{InteractionKind, PendingInteraction, ToolAnswer, TurnState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{AgentHandle, Clock, Durability, ErrorKind, Forever};
+use forever::{Clock, Durability, ErrorKind, Forever};
 use forever_testkit::prng::Prng;
 use serde_json::{Value, json};
 use tempfile::TempDir;

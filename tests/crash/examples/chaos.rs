@@ -1,8 +1,9 @@
 //! The fibers of the chaos program, one at a time, with its bank and its log.
 use std::sync::Mutex;
 
+use forever::fiber::Fiber;
 use forever::testing::{World as Outside, crash_everywhere};
-use forever::{Builder, Fiber, Forever};
+use forever::{Builder, Forever};
 
 use super::fibers::{chain, child, family, nested, notes, side, sleeper};
 use super::money::{self, BOOKINGS, booking, by_check, by_fail, by_hand, by_park, by_retry};

@@ -44,7 +44,7 @@ pub(crate) enum Code {
 }
 
 /// It never holds, as the plain rendering makes one attempt.
-const RETRY: &str = "retry = forever::Retry::times(2).when(|why: &String| why.is_empty()), ";
+const RETRY: &str = "retry = forever::fiber::Retry::times(2).when(|why: &String| why.is_empty()), ";
 
 /// The options of a step that is an effect.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl Effect {
             out.push_str(", ");
         }
         if let Some(policy) = self.on_unknown {
-            write!(out, "on_unknown = forever::OnUnknown::{policy}, ").expect("a string takes everything");
+            write!(out, "on_unknown = forever::ops::OnUnknown::{policy}, ").expect("a string takes everything");
         }
         if self.retry {
             out.push_str(RETRY);

@@ -80,7 +80,7 @@ fn write_case(function: &Function, number: u64, options: &Options, modules: &mut
     out(format!("Case {{ number: {number}, calls: {calls}, constructs: &{constructs:?}, source: {fiber_text:?}, "));
     out(format!("plain: |io| run_plain(case_{number}::plain({with_io})), "));
     if !options.plain {
-        out(format!("fiber: |stage, from, kill| play(stage, from, kill, || case_{number}::{fiber}({arguments})), "));
+        out(format!("fiber: |stage, from, kill| run(stage, from, kill, || case_{number}::{fiber}({arguments})), "));
     }
     out("},\n".to_owned());
     let plain = function.print(Flavour::Plain, "plain");

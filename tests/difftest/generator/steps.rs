@@ -89,7 +89,11 @@ impl Body {
         }
         if self.prng.chance(50) {
             self.cover(C::StepsEachOptions);
-            options.push_str(self.prng.one_of(&["", "retry = forever::Retry::times(2).when(|why: &String| why.is_empty()), ", "effect, "]));
+            options.push_str(self.prng.one_of(&[
+                "",
+                "retry = forever::fiber::Retry::times(2).when(|why: &String| why.is_empty()), ",
+                "effect, ",
+            ]));
         }
         let name = self.prng.chance(40).then(|| {
             self.steps += 1;

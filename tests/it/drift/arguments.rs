@@ -113,7 +113,7 @@ async fn a_function_that_is_not_registered_parks_its_fibers() {
 #[tokio::test]
 async fn a_function_of_another_name_resumes_under_its_stored_name() {
     #[forever::fiber]
-    async fn labour(io: forever::Res<World>, n: u32) -> anyhow::Result<u32> {
+    async fn labour(io: forever::fiber::Res<World>, n: u32) -> anyhow::Result<u32> {
         let a = step!(io.did("a", 7).await?);
         let b = step!(io.did("b", a).await?);
         Ok(a + b + n)
@@ -121,7 +121,7 @@ async fn a_function_of_another_name_resumes_under_its_stored_name() {
     mod under_its_old_name {
         use super::World;
         #[forever::fiber(name = "work")]
-        pub(super) async fn labour(io: forever::Res<World>, n: u32) -> anyhow::Result<u32> {
+        pub(super) async fn labour(io: forever::fiber::Res<World>, n: u32) -> anyhow::Result<u32> {
             let a = step!(io.did("a", 7).await?);
             let b = step!(io.did("b", a).await?);
             Ok(a + b + n)

@@ -1,5 +1,5 @@
 //! What code has begun behind a snapshot of other code, or before there is one, is in the names of the code that began it.
-use forever::OnUnknown;
+use forever::ops::OnUnknown;
 
 use super::{stopped, stopped_side_by_side, versions};
 

@@ -208,7 +208,7 @@ async fn a_migrate_function_of_the_callee_mends_its_part() {
     stopped(old::work(3), "child b").await.resumes::<new::work>(10, &["child b", "end"]).await;
 }
 
-fn mend_child(mut old: forever::Snapshot) -> anyhow::Result<forever::Snapshot> {
+fn mend_child(mut old: forever::fiber::Snapshot) -> anyhow::Result<forever::fiber::Snapshot> {
     let a = old.locals.remove("a").ok_or_else(|| anyhow::anyhow!("no `a`"))?;
     old.locals.insert("first".to_owned(), a);
     Ok(old)

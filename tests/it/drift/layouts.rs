@@ -1,5 +1,6 @@
 //! `forever::layout` of real fibers: shown, drawn, stored, compared.
-use forever::{Layout, layout};
+use forever::layout;
+use forever::layout::Layout;
 
 use super::versions;
 
@@ -102,7 +103,7 @@ fn without_reasons(table: &str) -> String {
 
 #[test]
 fn a_layout_is_a_table_for_people() {
-    let table = without_reasons(&layout::<research::work>().to_string());
+    let table = without_reasons(&layout::of::<research::work>().to_string());
     let expected = "\
 work(topic, limit), version 2, begins at 1
 #  name               kind  next       keeps
@@ -128,7 +129,7 @@ work(topic, limit), version 2, begins at 1
 
 #[test]
 fn the_reasons_in_a_table_are_in_the_words_of_the_source() {
-    let table = layout::<research::work>().to_string();
+    let table = layout::of::<research::work>().to_string();
     for word in ["__", "forever_key", "::core::", "letmut"] {
         assert!(!table.contains(word), "{word}\n{table}");
     }
@@ -137,7 +138,7 @@ fn the_reasons_in_a_table_are_in_the_words_of_the_source() {
 
 #[test]
 fn a_layout_is_drawn_as_a_graph() {
-    let graph = layout::<research::work>().mermaid();
+    let graph = layout::of::<research::work>().mermaid();
     let expected = "\
 flowchart TD
     start([\"work\"])
@@ -161,7 +162,7 @@ flowchart TD
 
 #[test]
 fn a_layout_comes_back_from_json_as_it_was() {
-    let now = layout::<research::work>();
+    let now = layout::of::<research::work>();
     let text = serde_json::to_string_pretty(&now).unwrap();
     let back: Layout = serde_json::from_str(&text).unwrap();
     assert_eq!((&back, back.hash(), back.to_string(), back.mermaid()), (&now, now.hash(), now.to_string(), now.mermaid()));
@@ -171,20 +172,20 @@ fn a_layout_comes_back_from_json_as_it_was() {
 
 #[test]
 fn the_hash_changes_with_what_a_snapshot_depends_on_and_with_nothing_else() {
-    let now = layout::<plain::work>().hash();
-    assert_eq!(layout::<same::work>().hash(), now);
+    let now = layout::of::<plain::work>().hash();
+    assert_eq!(layout::of::<same::work>().hash(), now);
     let others = [
-        layout::<other_bodies::work>().hash(),
-        layout::<other_step::work>().hash(),
-        layout::<literal::work>().hash(),
-        layout::<keeps_less::work>().hash(),
-        layout::<keeps_more::work>().hash(),
-        layout::<more_steps::work>().hash(),
-        layout::<called::work>().hash(),
-        layout::<next_version::work>().hash(),
-        layout::<other_name::work>().hash(),
-        layout::<other_argument::work>().hash(),
-        layout::<with_was::work>().hash(),
+        layout::of::<other_bodies::work>().hash(),
+        layout::of::<other_step::work>().hash(),
+        layout::of::<literal::work>().hash(),
+        layout::of::<keeps_less::work>().hash(),
+        layout::of::<keeps_more::work>().hash(),
+        layout::of::<more_steps::work>().hash(),
+        layout::of::<called::work>().hash(),
+        layout::of::<next_version::work>().hash(),
+        layout::of::<other_name::work>().hash(),
+        layout::of::<other_argument::work>().hash(),
+        layout::of::<with_was::work>().hash(),
     ];
     let all: std::collections::BTreeSet<&String> = others.iter().chain([&now]).collect();
     assert_eq!(all.len(), others.len() + 1, "{others:?}");
@@ -205,34 +206,34 @@ fn said(now: &Layout, old: &Layout) -> String {
 
 #[test]
 fn a_layout_says_why_it_cannot_resume_another() {
-    let old = layout::<plain::work>();
-    assert_eq!(said(&layout::<same::work>(), &old), "");
-    assert_eq!(said(&layout::<other_bodies::work>(), &old), "");
-    assert_eq!(said(&layout::<literal::work>(), &old), "");
-    assert_eq!(said(&layout::<keeps_less::work>(), &old), "");
-    assert_eq!(said(&layout::<more_steps::work>(), &old), "");
+    let old = layout::of::<plain::work>();
+    assert_eq!(said(&layout::of::<same::work>(), &old), "");
+    assert_eq!(said(&layout::of::<other_bodies::work>(), &old), "");
+    assert_eq!(said(&layout::of::<literal::work>(), &old), "");
+    assert_eq!(said(&layout::of::<keeps_less::work>(), &old), "");
+    assert_eq!(said(&layout::of::<more_steps::work>(), &old), "");
     assert_eq!(
-        said(&layout::<other_step::work>(), &old),
+        said(&layout::of::<other_step::work>(), &old),
         "`work` cannot resume: step `b` is gone: if it was renamed, write `was = \"b\"` at the step that it is now"
     );
     assert_eq!(
-        said(&layout::<keeps_more::work>(), &old),
+        said(&layout::of::<keeps_more::work>(), &old),
         "`work` cannot resume: local `n` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let n`; otherwise put it into the snapshot with `migrate`; local `n` is needed after step `b` but was not kept: if it was renamed, write `#[was = \"..\"] let n`; otherwise put it into the snapshot with `migrate`"
     );
     assert_eq!(
-        said(&layout::<called::work>(), &old),
+        said(&layout::of::<called::work>(), &old),
         "`work` cannot resume: `b` is a call now and was a step before: give the new one another name, or mend the snapshot with `migrate`"
     );
     assert_eq!(
-        said(&layout::<next_version::work>(), &old),
+        said(&layout::of::<next_version::work>(), &old),
         "`work` cannot resume: it has version 1 now and had 0 before: old snapshots need a `migrate` function"
     );
     assert_eq!(
-        said(&layout::<other_name::work>(), &old),
+        said(&layout::of::<other_name::work>(), &old),
         "`labour` cannot resume: it was called `work` and is called `labour` now: give it `name = \"work\"`"
     );
     assert_eq!(
-        said(&layout::<other_argument::work>(), &old),
+        said(&layout::of::<other_argument::work>(), &old),
         "`work` cannot resume: argument `m` was not saved when the fiber was spawned: put it into a struct argument with `#[serde(default)]`, or spawn the new function under another name"
     );
 }
@@ -254,7 +255,7 @@ fn the_layouts_of_a_program_are_kept_in_a_file_and_a_difference_is_told_with_its
     assert!(missing.ends_with("run the test with FOREVER_LAYOUTS=accept, and commit the file."), "{missing}");
 
     // What `FOREVER_LAYOUTS=accept` writes.
-    let layouts = serde_json::json!({ "layouts": { "plain": layout::<plain_named::work>(), "work": layout::<research::work>() } });
+    let layouts = serde_json::json!({ "layouts": { "plain": layout::of::<plain_named::work>(), "work": layout::of::<research::work>() } });
     let mut text = layouts.to_string();
     while let Some(at) = text.find("\"why\":\"") {
         let end = at + "\"why\":\"".len() + text[at + "\"why\":\"".len()..].find('"').unwrap();

@@ -494,7 +494,7 @@ async fn a_loop_over_a_constant_parks_when_what_it_has_done_has_changed() {
             mod $version {
                 const SOURCES: &[&str] = &super::lists::$list;
                 #[forever::fiber]
-                pub(super) async fn work(io: forever::Res<crate::drift::World>) -> anyhow::Result<String> {
+                pub(super) async fn work(io: forever::fiber::Res<crate::drift::World>) -> anyhow::Result<String> {
                     let mut out = String::new();
                     for word in SOURCES.iter() {
                         out += &step!("say", io.did(format!("say {word}"), (*word).to_owned()).await?);

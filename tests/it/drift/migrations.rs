@@ -1,5 +1,5 @@
 //! Versions raised, and functions from the old snapshot to the new.
-use forever::Snapshot;
+use forever::fiber::Snapshot;
 
 use super::{stopped, versions};
 
@@ -160,7 +160,7 @@ versions! {
 
 #[tokio::test]
 async fn a_migrate_function_is_asked_where_layouts_are_equal_and_a_value_no_longer_reads() {
-    assert_eq!(forever::layout::<a_number::work>().hash(), forever::layout::<a_text::work>().hash());
+    assert_eq!(forever::layout::of::<a_number::work>().hash(), forever::layout::of::<a_text::work>().hash());
     let fiber = stopped(a_number::work(12345), "b").await;
     fiber.parks_saying::<a_text_without_migrate::work>("local `hits` saved at step `hits` cannot be read as `String`").await;
     fiber.resumes::<a_text::work>(10, &["b"]).await;

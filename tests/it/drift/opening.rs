@@ -1,5 +1,6 @@
 //! All fibers are compared with the code before one of them runs.
-use forever::{Compatibility, ErrorKind, Forever, OnIncompatible, Verdict};
+use forever::layout::{Compatibility, OnIncompatible, Verdict};
+use forever::{ErrorKind, Forever};
 
 use super::{World, stopped, versions};
 
@@ -27,7 +28,7 @@ versions! {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "what `migrate` asks for")]
-fn as_it_is(old: forever::Snapshot) -> anyhow::Result<forever::Snapshot> {
+fn as_it_is(old: forever::fiber::Snapshot) -> anyhow::Result<forever::fiber::Snapshot> {
     Ok(old)
 }
 
@@ -89,7 +90,7 @@ async fn a_runtime_that_parks_says_how_many() {
     forever.close().await.unwrap();
     let forever = Forever::builder().sqlite(fiber.path()).resource(world).fiber::<longer::work>().open().await.unwrap();
     assert_eq!((forever.compatibility().parked(), forever.compatibility().resumable()), (0, 1));
-    assert_eq!(forever.handle::<longer::work>("the-fiber").wait().await.unwrap(), 3);
+    assert_eq!(forever.fiber::<longer::work>("the-fiber").wait().await.unwrap(), 3);
 }
 
 #[tokio::test]

@@ -3,8 +3,10 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forever::Forever;
+use forever::fiber::{Fiber, FiberState};
+use forever::layout::Layout;
 use forever::testing::VirtualClock;
-use forever::{Fiber, FiberState, Forever, Layout};
 use tempfile::TempDir;
 
 use super::World;
@@ -101,9 +103,9 @@ impl Stopped {
     pub(super) async fn resumes<F: Fiber<Output: Debug + PartialEq>>(&self, result: F::Output, steps: &[&str]) {
         let world = World::without(None);
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
-        let ended = forever.handle::<F>(ID).wait().await;
+        let ended = forever.fiber::<F>(ID).wait().await;
         assert_eq!((ended, world.log().as_slice()), (Ok(result), steps.iter().map(|&s| s.to_owned()).collect::<Vec<_>>().as_slice()));
-        assert_eq!(forever.handle::<F>(ID).status().await.unwrap().state, FiberState::Completed);
+        assert_eq!(forever.fiber::<F>(ID).status().await.unwrap().state, FiberState::Completed);
         forever.close().await.unwrap();
     }
 
@@ -116,7 +118,7 @@ impl Stopped {
     pub(super) async fn resumes_until<F: Fiber<Output: Debug>>(&self, before: &str, steps: &[&str]) {
         let world = World::without(Some(before));
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
-        let handle = forever.handle::<F>(ID);
+        let handle = forever.fiber::<F>(ID);
         tokio::select! {
             biased;
             () = world.reached() => {}
@@ -131,7 +133,7 @@ impl Stopped {
         let (hash, text) = before.layout.clone().expect("it has come past a step");
         let old: Layout = serde_json::from_str(&text).unwrap();
         assert_eq!(old.hash(), hash, "the layout that is kept is the one the snapshot was left under");
-        let now = forever::layout::<F>();
+        let now = forever::layout::of::<F>();
         let reason = self.parked::<F>().await;
         let name = now.fiber();
         assert_eq!(reason, format!("`{name}` cannot resume: {why} (layout {hash} before, {} now)", now.hash()));
@@ -153,7 +155,7 @@ impl Stopped {
         let before = self.row();
         let world = World::without(None);
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
-        let handle = forever.handle::<F>(ID);
+        let handle = forever.fiber::<F>(ID);
         let ended = handle.wait().await;
         let Err(error) = &ended else { panic!("it went on: {ended:?} after {:?}; it stood at {before:?}", world.log()) };
         assert!(error.is_parked(), "{error}; it stood at {before:?}");
@@ -173,7 +175,7 @@ impl Stopped {
         let forever = self.builder(&world).fiber::<Other>().open().await.unwrap();
         let error = ended::<F>(&forever).await.unwrap_err();
         assert!(error.is_parked(), "{error}");
-        assert_eq!(error.reason(), format!("fiber `{}` is not registered", forever::layout::<F>().fiber()));
+        assert_eq!(error.reason(), format!("fiber `{}` is not registered", forever::layout::of::<F>().fiber()));
         assert_eq!(world.log(), [""; 0], "no step runs");
         forever.close().await.unwrap();
         assert_eq!(self.row(), before, "nothing is lost");
@@ -181,8 +183,8 @@ impl Stopped {
 }
 
 /// The end of the fiber, which must not wait for ever for what does not come.
-async fn ended<F: Fiber>(forever: &Forever) -> Result<F::Output, forever::FiberError> {
-    let handle = forever.handle::<F>(ID);
+async fn ended<F: Fiber>(forever: &Forever) -> Result<F::Output, forever::fiber::FiberError> {
+    let handle = forever.fiber::<F>(ID);
     tokio::time::timeout(Duration::from_secs(60), handle.wait()).await.expect("the fiber has not ended after a minute")
 }
 

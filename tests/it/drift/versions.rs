@@ -52,7 +52,7 @@ macro_rules! versions {
             use super::*;
 
             #[forever::fiber($($($option)*)?)]
-            pub(super) async fn work($io: forever::Res<$crate::drift::World> $(, $arg: $ty)*) -> anyhow::Result<$output> { $($body)* }
+            pub(super) async fn work($io: forever::fiber::Res<$crate::drift::World> $(, $arg: $ty)*) -> anyhow::Result<$output> { $($body)* }
         }
     )*};
 }

@@ -84,8 +84,8 @@ async fn the_second_of_two_waits_of_one_name_is_found_by_its_number() {
         }
     }
     let fiber = Waiting::at_its_first_wait(old::work(1)).await;
-    assert_eq!(forever::layout::<new::work>().can_resume(&forever::layout::<old::work>()), Ok(()));
-    assert!(forever::layout::<dropped::work>().can_resume(&forever::layout::<old::work>()).is_err());
+    assert_eq!(forever::layout::of::<new::work>().can_resume(&forever::layout::of::<old::work>()), Ok(()));
+    assert!(forever::layout::of::<dropped::work>().can_resume(&forever::layout::of::<old::work>()).is_err());
     fiber.time_is_over();
     fiber.resumes::<new::work>(&[("first", 9)], 9).await;
 }
@@ -128,7 +128,7 @@ async fn every_kind_of_wait_and_call_takes_a_name_and_was() {
             Ok(awaited + inline + side.0 + side.1 + message + last + u32::try_from(both.len())?)
         }
     }
-    let (old, new) = (forever::layout::<old::work>(), forever::layout::<new::work>());
+    let (old, new) = (forever::layout::of::<old::work>(), forever::layout::of::<new::work>());
     assert_eq!(new.can_resume(&old).map_err(|drift| drift.to_string()), Ok(()));
     let fiber = Waiting::at_its_first_wait(old::work(3)).await;
     fiber.resumes::<new::work>(&[("m", 10), ("t", 100)], 3 + 3 + 3 + 4 + 10 + 100 + 2).await;
@@ -159,7 +159,7 @@ async fn a_select_goes_on_waiting_for_what_it_began_to_wait_for() {
     }
     let fiber = Waiting::at_its_first_wait(old::work(3)).await;
     fiber.resumes::<new::work>(&[("number", 5)], 6).await;
-    let layouts = (forever::layout::<another::work>(), forever::layout::<old::work>());
+    let layouts = (forever::layout::of::<another::work>(), forever::layout::of::<old::work>());
     assert!(
         layouts
             .0

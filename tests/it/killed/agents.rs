@@ -1,9 +1,10 @@
 //! Agents whose process is killed: heartbeats, schedules, and the fibers that a hook decides about.
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle, Due, RecoveredFiber, RecoveryAction};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Agent, AgentHandle, BoxError, Clock, Due, RecoveredFiber, Recovery, SystemClock};
+use forever::{BoxError, Clock, SystemClock};
 
 use forever_testkit::process::say;
 
@@ -30,9 +31,9 @@ impl Agent for Clerk {
         Ok(())
     }
 
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         self.desk.write(&format!("asked about {}", fiber.id()));
-        if fiber.id() == "bad" { Err("no idea".into()) } else { Ok(Recovery::Resume) }
+        if fiber.id() == "bad" { Err("no idea".into()) } else { Ok(RecoveryAction::Resume) }
     }
 }
 
@@ -80,8 +81,8 @@ async fn agents_of_a_killed_process_are_woken_told_and_asked_at_the_next_open() 
     let clock = VirtualClock::new();
     clock.advance(SystemClock::new().now().duration_since(clock.now()).unwrap() + 2 * HOUR);
     let forever = place.builder().clock(clock.clone()).open().await.unwrap();
-    assert_eq!(forever.handle::<opening>("good").wait().await.unwrap(), "good");
-    let bad = forever.handle::<opening>("bad");
+    assert_eq!(forever.fiber::<opening>("good").wait().await.unwrap(), "good");
+    let bad = forever.fiber::<opening>("bad");
     let error = bad.wait().await.unwrap_err();
     assert!(error.is_interrupted(), "{error}");
     assert_eq!(error.reason(), "`on_fiber_recovered` of agent `clerk/bad` failed: no idea");
@@ -107,6 +108,6 @@ async fn agents_of_a_killed_process_are_woken_told_and_asked_at_the_next_open() 
     {
         assert_eq!(seen(line), times, "{line}: {:?}", place.journal());
     }
-    forever.resolve("bad", Recovery::Resume).await.unwrap();
+    forever.resume("bad").await.unwrap();
     assert_eq!(bad.wait().await.unwrap(), "bad");
 }

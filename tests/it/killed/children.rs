@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forever::FiberState;
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever_testkit::prng::Prng;
 use forever_testkit::process::say;
@@ -52,7 +52,7 @@ async fn a_child_is_made_exactly_once_however_often_its_parent_is_killed_around_
     }
     assert!(Worker::last("make", &place).end().success());
     let forever = place.open().await;
-    assert_eq!(forever.by_key::<maker>("maker").await.unwrap().wait().await.unwrap(), (0..CHILDREN).collect::<Vec<_>>());
+    assert_eq!(forever.fiber_by_key::<maker>("maker").await.unwrap().wait().await.unwrap(), (0..CHILDREN).collect::<Vec<_>>());
     assert_eq!(forever.fibers().name("made").limit(1000).await.unwrap().fibers.len(), CHILDREN as usize);
 }
 
@@ -109,7 +109,7 @@ async fn a_cancel_reaches_all_children_also_when_the_process_is_killed_right_aft
         let all = forever.fibers().await.unwrap().fibers;
         assert_eq!(all.len(), 6);
         for fiber in all {
-            let error = forever.find::<()>(&fiber.id).await.unwrap().wait().await.unwrap_err();
+            let error = forever.find_fiber::<()>(&fiber.id).await.unwrap().wait().await.unwrap_err();
             assert_eq!((error.is_cancelled(), error.reason()), (true, "enough"), "{error}");
         }
         assert_eq!(place.journal(), ["held"]);

@@ -4,8 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
+use forever::fiber::{FiberFilter, FiberState};
 use forever::prelude::*;
-use forever::{FiberFilter, FiberState};
 use forever_testkit::prng::Prng;
 
 use super::process::{Desk, Place, Role, Worker};
@@ -75,7 +75,7 @@ async fn two_hundred_fibers_killed_five_times_repeat_no_finished_step_and_none_i
     }
     let forever = place.open().await;
     for number in 0..FIBERS {
-        assert_eq!(forever.by_key::<sums>(&number.to_string()).await.unwrap().wait().await.unwrap(), sum(number));
+        assert_eq!(forever.fiber_by_key::<sums>(&number.to_string()).await.unwrap().wait().await.unwrap(), sum(number));
     }
     let done = forever.fibers().filter(FiberFilter::new().state(FiberState::Completed)).limit(1000).await.unwrap();
     assert_eq!(done.fibers.len(), FIBERS as usize);
@@ -117,9 +117,9 @@ async fn a_fiber_that_kills_its_process_each_time_is_failed_after_its_recoveries
     assert_eq!(journal.iter().filter(|line| *line == "killer begins").count(), 1);
     assert_eq!(journal.iter().filter(|line| *line == "killer kills").count(), 4, "entered once, recovered three times");
     let forever = place.open().await;
-    let error = forever.by_key::<killer>("killer").await.unwrap().wait().await.unwrap_err();
+    let error = forever.fiber_by_key::<killer>("killer").await.unwrap().wait().await.unwrap_err();
     assert!(error.reason().starts_with("the process died 4 times"), "{error}");
     for number in 0..20 {
-        assert_eq!(forever.by_key::<sums>(&number.to_string()).await.unwrap().wait().await.unwrap(), sum(number));
+        assert_eq!(forever.fiber_by_key::<sums>(&number.to_string()).await.unwrap().wait().await.unwrap(), sum(number));
     }
 }

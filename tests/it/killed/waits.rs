@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forever::FiberState;
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever_testkit::prng::Prng;
 use forever_testkit::process::say;
@@ -61,17 +61,17 @@ async fn fibers_killed_while_they_wait_go_on_and_those_that_fell_due_meanwhile_d
         worker.kill();
     }
     let forever = place.open_later(2).await;
-    assert_eq!(forever.handle::<sleeper>("short").wait().await.unwrap(), 1);
-    assert_eq!(forever.handle::<sleeper>("long").status().await.unwrap().state, FiberState::Waiting);
+    assert_eq!(forever.fiber::<sleeper>("short").wait().await.unwrap(), 1);
+    assert_eq!(forever.fiber::<sleeper>("long").status().await.unwrap().state, FiberState::Waiting);
     forever.send("inbox", "number", &0).await.unwrap();
-    assert_eq!(forever.handle::<inbox>("inbox").wait().await.unwrap(), [7, 7, 7], "each that was sent, once");
+    assert_eq!(forever.fiber::<inbox>("inbox").wait().await.unwrap(), [7, 7, 7], "each that was sent, once");
     let all = forever.fibers().await.unwrap().fibers;
     let child = all.iter().find(|fiber| fiber.parent.as_deref() == Some("boss")).unwrap();
     assert_eq!((child.deaths, all.len()), (0, 5), "to die while it waits is no death of a fiber");
     for number in [5, 0] {
         forever.send(&child.id, "number", &number).await.unwrap();
     }
-    assert_eq!(forever.handle::<boss>("boss").wait().await.unwrap(), [5]);
+    assert_eq!(forever.fiber::<boss>("boss").wait().await.unwrap(), [5]);
     let journal = place.journal();
     for once in ["1 begins", "100 begins", "1 wakes", "got 5"] {
         assert_eq!(journal.iter().filter(|line| *line == once).count(), 1, "{once}: {journal:?}");
@@ -114,7 +114,7 @@ async fn a_message_sent_before_a_kill_is_received_exactly_once_and_in_order() {
     }
     assert!(Worker::last("send", &place).end().success());
     let journal = place.journal();
-    let received = place.open().await.handle::<inbox>("inbox").wait().await.unwrap();
+    let received = place.open().await.fiber::<inbox>("inbox").wait().await.unwrap();
     assert!(received.windows(2).all(|pair| pair[0] < pair[1]), "{received:?}");
     let received: BTreeSet<u32> = received.into_iter().collect();
     let sent: BTreeSet<u32> = after(&journal, "sent ").collect();
@@ -162,6 +162,6 @@ async fn steps_side_by_side_killed_between_arrivals_repeat_none_that_has_arrived
     let before = place.journal().len();
     assert!(Worker::last("side", &place).end().success());
     assert!(after(&place.journal()[before..], "branch ").all(|branch| !arrived.contains(&branch)));
-    let result = place.open().await.by_key::<side>("side").await.unwrap().wait().await.unwrap();
+    let result = place.open().await.fiber_by_key::<side>("side").await.unwrap().wait().await.unwrap();
     assert_eq!(result, (0..BRANCHES).map(|n| n * n).collect::<Vec<_>>());
 }

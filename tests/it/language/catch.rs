@@ -1,7 +1,7 @@
 //! `catch`: the error of a step as a value, the same in every run.
 use std::time::Duration;
 
-use forever::StepError;
+use forever::fiber::StepError;
 use forever::prelude::*;
 
 use super::harness::{Io, everywhere};

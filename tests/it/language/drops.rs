@@ -42,12 +42,12 @@ fn drops<F: super::harness::Twin>(make: impl Fn() -> F) -> (Vec<String>, Vec<Str
 where
     F::Output: std::fmt::Debug,
 {
-    use forever::testing::{From, Stage};
+    use forever::testing::{Stage, StartFrom};
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     dropped();
     runtime.block_on(make().plain()).ok();
     let plain = dropped();
-    runtime.block_on(Stage::new().resource(Io::default()).play(From::Start(make()), None));
+    runtime.block_on(Stage::new().resource(Io::default()).run(StartFrom::Start(make()), None));
     (plain, dropped())
 }
 
@@ -200,10 +200,10 @@ fn the_future_of_a_fiber_is_send() {
     fn send<T: Send>(value: T) -> T {
         value
     }
-    use forever::testing::{From, Outcome, Stage};
+    use forever::testing::{Outcome, Stage, StartFrom};
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let played = runtime.block_on(async {
-        let play = async { Stage::new().resource(Io::default()).play(From::Start(not_sync(4)), None).await };
+        let play = async { Stage::new().resource(Io::default()).run(StartFrom::Start(not_sync(4)), None).await };
         tokio::spawn(send(play)).await.unwrap()
     });
     assert_eq!(played.outcome, Outcome::Completed(27));

@@ -101,19 +101,19 @@ impl Made {
 
 #[test]
 fn a_fresh_variable_is_made_once_a_run_and_only_where_it_is_needed() {
-    use forever::testing::{From, Outcome, Stage};
+    use forever::testing::{Outcome, Stage, StartFrom};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let play = |from| {
         let made = Arc::new(Made::default());
         let stage = Stage::new().resource(Io::default()).resource(Arc::clone(&made));
-        let played = runtime.block_on(stage.play::<counted>(from, None));
+        let played = runtime.block_on(stage.run::<counted>(from, None));
         assert_eq!(played.outcome, Outcome::Completed(0));
         (played.snapshots, *made.0.lock().unwrap())
     };
-    let (snapshots, made) = play(From::Start(counted()));
+    let (snapshots, made) = play(StartFrom::Start(counted()));
     assert_eq!(made, 1);
-    assert_eq!(play(From::Snapshot(snapshots[0].clone())).1, 1);
-    assert_eq!(play(From::Snapshot(snapshots[2].clone())).1, 0);
+    assert_eq!(play(StartFrom::Snapshot(snapshots[0].clone())).1, 1);
+    assert_eq!(play(StartFrom::Snapshot(snapshots[2].clone())).1, 0);
 }
 
 #[fiber]

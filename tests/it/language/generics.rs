@@ -128,7 +128,7 @@ pub(crate) async fn documented(io: Res<Io>, #[allow(unused)] n: u32) -> Result<u
 #[test]
 fn attributes_docs_and_visibility_stay() {
     assert_eq!(everywhere(|| documented(1)).0, "Completed(2)");
-    assert_eq!(forever::layout::<documented>().to_string().lines().next().map(|l| l.contains("renamed")), Some(true));
+    assert_eq!(forever::layout::of::<documented>().to_string().lines().next().map(|l| l.contains("renamed")), Some(true));
 }
 
 mod elsewhere {
@@ -137,7 +137,7 @@ mod elsewhere {
     use super::Io;
 
     #[::forever::fiber]
-    pub(in crate::language) async fn visible(io: forever::Res<Io>) -> ::core::result::Result<u32, std::num::ParseIntError> {
+    pub(in crate::language) async fn visible(io: forever::fiber::Res<Io>) -> ::core::result::Result<u32, std::num::ParseIntError> {
         let n = ::forever::step!("n", io.get("n", "7").await.parse::<u32>()?);
         let m = forever::step!(io.get("m", n).await);
         Ok(n + m)
@@ -213,14 +213,14 @@ async fn several_resources(
 
 #[test]
 fn resources_are_found_by_type_and_may_be_borrowed_across_steps() {
-    use forever::testing::{From, Outcome, Stage};
+    use forever::testing::{Outcome, Stage, StartFrom};
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let io = Io::default();
     let stage = Stage::new().resource(io.clone()).resource(vec!["a", "bc"]).resource(std::sync::Arc::<str>::from("xyz"));
     runtime.block_on(async {
-        let whole = stage.play(From::Start(several_resources()), None).await;
+        let whole = stage.run(StartFrom::Start(several_resources()), None).await;
         assert_eq!(whole.outcome, Outcome::Completed(6));
-        let resumed = stage.play::<several_resources>(From::Snapshot(whole.snapshots[0].clone()), None).await;
+        let resumed = stage.run::<several_resources>(StartFrom::Snapshot(whole.snapshots[0].clone()), None).await;
         assert_eq!(resumed.outcome, Outcome::Completed(6));
     });
     assert_eq!(io.taken(), ["a", "bc", "bc"]);

@@ -10,8 +10,8 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use forever::Fiber;
-use forever::testing::{From, Kill, Outcome, Played, Stage};
+use forever::fiber::Fiber;
+use forever::testing::{Kill, Outcome, Stage, StageRun, StartFrom};
 
 /// The outside world: what was done, in order, and how often each step finished.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +74,7 @@ macro_rules! twin {
     ($(#[$attr:meta])* async fn $name:ident($io:ident $(, $arg:ident: $ty:ty)* $(,)?) -> $output:ty { $($body:tt)* }) => {
         $(#[$attr])*
         #[forever::fiber]
-        async fn $name($io: forever::Res<$crate::language::harness::Io> $(, $arg: $ty)*) -> $output { $($body)* }
+        async fn $name($io: forever::fiber::Res<$crate::language::harness::Io> $(, $arg: $ty)*) -> $output { $($body)* }
 
         #[allow(clippy::all, clippy::pedantic)]
         impl $crate::language::harness::Twin for $name {
@@ -305,7 +305,7 @@ pub(crate) struct Seen {
     pub(crate) snapshots: Vec<String>,
 }
 
-type Playing<'a> = Pin<Box<dyn Future<Output = Played<String>> + 'a>>;
+type Playing<'a> = Pin<Box<dyn Future<Output = StageRun<String>> + 'a>>;
 /// Where a process begins.
 enum Begin {
     Start,
@@ -336,12 +336,12 @@ fn shown(outcome: &Outcome<String>) -> String {
     }
 }
 
-async fn play<F: Fiber>(stage: &Stage, from: From<F>, kill: Kill) -> Played<String>
+async fn run<F: Fiber>(stage: &Stage, from: StartFrom<F>, kill: Kill) -> StageRun<String>
 where
     F::Output: Debug,
 {
-    let played = stage.play_until(from, kill).await;
-    Played { snapshots: played.snapshots, outcome: text(played.outcome) }
+    let played = stage.run_until(from, kill).await;
+    StageRun { snapshots: played.snapshots, outcome: text(played.outcome) }
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -378,11 +378,11 @@ where
     block_on(killed_everywhere(
         &|stage, begin, kill| {
             let from = match begin {
-                Begin::Start => From::Start(make()),
-                Begin::Restart => From::Restart(make()),
-                Begin::Snapshot(text) => From::Snapshot(text),
+                Begin::Start => StartFrom::Start(make()),
+                Begin::Restart => StartFrom::Restart(make()),
+                Begin::Snapshot(text) => StartFrom::Snapshot(text),
             };
-            Box::pin(play::<F>(stage, from, kill))
+            Box::pin(run::<F>(stage, from, kill))
         },
         letters,
         kills_before,

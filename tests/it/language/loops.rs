@@ -176,7 +176,7 @@ impl Iterator for Cards {
     }
 }
 
-impl forever::EagerIterator for Cards {}
+impl forever::fiber::EagerIterator for Cards {}
 
 twin! {
     async fn eager_kinds(io, v: Vec<u32>, text: String) -> anyhow::Result<String> {

@@ -1,5 +1,5 @@
 //! Fields moved out of a local before a step: what is saved of it are the other fields.
-use forever::{Backoff, Retry};
+use forever::fiber::{Backoff, Retry};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -351,7 +351,7 @@ fn patterns_that_hide_a_variable_give_it_back() {
 }
 
 #[forever::fiber]
-async fn hidden_under_fresh(io: forever::Res<super::harness::Io>, part: String) -> anyhow::Result<String> {
+async fn hidden_under_fresh(io: forever::fiber::Res<super::harness::Io>, part: String) -> anyhow::Result<String> {
     #[fresh]
     let made = format!("<{part}>");
     let part = part.len();

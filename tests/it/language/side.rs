@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use forever::prelude::{Backoff, Res, Retry, fiber};
-use forever::testing::{From, Outcome, Stage};
+use forever::testing::{Outcome, Stage, StartFrom};
 
 use super::harness::{
     Io, Letters, names, places, plain_call as call, plain_recv as recv, plain_sleep as sleep, plain_step as step, plain_steps as steps,
@@ -184,18 +184,18 @@ fn as_far_as_it_gets<T>(future: impl Future<Output = T>, mut stuck: impl FnMut()
 }
 
 /// Crashes a fiber with three branches when so many of them have given a result, in every order, and resumes it.
-fn crashed_at_each_result<F: forever::Fiber<Output = String>>(make: impl Fn() -> F, want: &str) {
+fn crashed_at_each_result<F: forever::fiber::Fiber<Output = String>>(make: impl Fn() -> F, want: &str) {
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
         for arrived in 0..=3 {
             let (io, turns) = (Io::default(), Turns::default());
             let stage = Stage::new().resource(io.clone()).resource(turns.clone());
-            let begun = as_far_as_it_gets(stage.play(From::Start(make()), Some(2)), || panic!("it comes to its branches")).unwrap();
+            let begun = as_far_as_it_gets(stage.run(StartFrom::Start(make()), Some(2)), || panic!("it comes to its branches")).unwrap();
             assert_eq!(begun.outcome, Outcome::Killed);
             let pending = begun.snapshots[1].clone();
             // One branch after the other has its turn; then the process is gone.
             let mut given = order.into_iter().take(arrived);
-            let crashed = as_far_as_it_gets(stage.play::<F>(From::Snapshot(pending.clone()), Some(1)), || match given.next() {
+            let crashed = as_far_as_it_gets(stage.run::<F>(StartFrom::Snapshot(pending.clone()), Some(1)), || match given.next() {
                 Some(branch) => {
                     turns.give(branch);
                     false
@@ -208,7 +208,7 @@ fn crashed_at_each_result<F: forever::Fiber<Output = String>>(make: impl Fn() ->
             // From before the branches, also when all of them were done.
             (0..3).for_each(|n| turns.give(n));
             let from = crashed.and_then(|c| c.snapshots.last().cloned()).unwrap_or(pending);
-            let resumed = as_far_as_it_gets(stage.play::<F>(From::Snapshot(from), None), || panic!("nothing holds it")).unwrap();
+            let resumed = as_far_as_it_gets(stage.run::<F>(StartFrom::Snapshot(from), None), || panic!("nothing holds it")).unwrap();
             assert_eq!(resumed.outcome, Outcome::Completed(want.to_owned()), "{order:?} {arrived}");
             let mut log = io.taken();
             log[1..4].sort();
@@ -252,7 +252,7 @@ fn no_more_run_at_once_than_the_limit_says() {
     for limit in [1, 3, 10, 20] {
         let busy = Busy::default();
         let stage = Stage::new().resource(busy);
-        let played = as_far_as_it_gets(stage.play(From::Start(limited(limit)), None), || panic!("nothing holds it")).unwrap();
+        let played = as_far_as_it_gets(stage.run(StartFrom::Start(limited(limit)), None), || panic!("nothing holds it")).unwrap();
         assert_eq!(played.outcome, Outcome::Completed(u32::try_from(limit.min(10)).unwrap()));
     }
 }

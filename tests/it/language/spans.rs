@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::Mutex;
 
 use forever::prelude::*;
-use forever::testing::{From, Outcome, Stage};
+use forever::testing::{StartFrom, Outcome, Stage};
 
 use super::harness::{Io, everywhere};
 
@@ -73,13 +73,13 @@ fn panic_places(n: u32) -> Vec<(String, u32, u32)> {
     }));
     let mut places = Vec::new();
     let mut play = |from| {
-        let played = runtime.block_on(Stage::new().resource(Io::default()).play::<panics>(from, None));
+        let played = runtime.block_on(Stage::new().resource(Io::default()).run::<panics>(from, None));
         places.push((matches!(played.outcome, Outcome::Failed(_)), SEEN.take()));
         played.snapshots
     };
-    let snapshots = play(From::Start(panics(n)));
+    let snapshots = play(StartFrom::Start(panics(n)));
     for snapshot in snapshots {
-        play(From::Snapshot(snapshot));
+        play(StartFrom::Snapshot(snapshot));
     }
     std::panic::set_hook(before);
     places.into_iter().map(|(failed, place)| { assert!(failed); place.unwrap() }).collect()

@@ -1,8 +1,8 @@
 //! Steps: their names, options, bodies and values.
 use std::time::Duration;
 
+use forever::fiber::{Backoff, Retry};
 use forever::prelude::*;
-use forever::{Backoff, Retry};
 
 use super::harness::{Io, everywhere, everywhere_after, places};
 
@@ -81,14 +81,14 @@ async fn renamed(io: Res<Io>) -> anyhow::Result<u32> {
 
 #[test]
 fn a_step_with_an_old_name_resumes_from_it() {
-    use forever::testing::{From, Outcome, Stage};
+    use forever::testing::{Outcome, Stage, StartFrom};
     let (outcome, _, snapshots) = everywhere(renamed);
     assert_eq!((outcome.as_str(), &*places(&snapshots)), ("Completed(3)", &["new".to_owned(), "b".to_owned()][..]));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let io = Io::default();
     let old = snapshots[0].replace(r#""at":"new""#, r#""at":"old""#);
     assert_ne!(old, snapshots[0]);
-    let resumed = runtime.block_on(Stage::new().resource(io.clone()).play::<renamed>(From::Snapshot(old), None));
+    let resumed = runtime.block_on(Stage::new().resource(io.clone()).run::<renamed>(StartFrom::Snapshot(old), None));
     assert_eq!(resumed.outcome, Outcome::Completed(3));
     assert_eq!(io.taken(), ["b"]);
 }

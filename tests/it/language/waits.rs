@@ -218,7 +218,7 @@ async fn children_are_started_once_and_waited_for_wherever_the_runtime_ends() ->
         }
         drop(forever);
         let forever = opened(&path, &io).await?;
-        assert_eq!(forever.handle::<family>(&id).wait().await?, want, "dropped after {done} steps");
+        assert_eq!(forever.fiber::<family>(&id).wait().await?, want, "dropped after {done} steps");
         assert_eq!(done_at_all(&io), steps, "dropped after {done} steps");
         assert_eq!(forever.fibers().await?.fibers.len(), 8, "each child was made once, dropped after {done} steps");
         forever.close().await?;

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use forever::fiber::FiberState;
 use forever::store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, Claim,
     ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRow, FiberStore,
     FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
-    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpResolution, OpRow, OpStore, PendingMessage,
-    ReadySender, ResolveOpResult, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, StreamBatch,
+    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, ReadySender,
+    ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, StreamBatch,
     StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup,
     UpdateRefused, Wait, WaitResult, WorkerId,
 };
-use forever::{Error, ErrorKind, FiberState, Result};
+use forever::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot};
 
 /// Number of calls of each operation, and what happens to the next call of one.
@@ -258,7 +259,7 @@ impl OpStore for Counting {
         fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> ();
         fn ops(&self, seq: Seq) -> Vec<OpRow>;
         fn find_op(&self, id: String) -> Option<(Seq, OpRecord)>;
-        fn resolve_op(&self, seq: Seq, resolution: OpResolution, now_ms: i64) -> CommandResult<ResolveOpResult>;
+        fn resolve_op(&self, seq: Seq, resolution: ResolvedOp, now_ms: i64) -> CommandResult<ResolveOpResult>;
     }
 }
 

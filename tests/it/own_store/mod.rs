@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counting::{Calls, Counting, Fate};
+use forever::agent::{Agent, RecoveredFiber, RecoveryAction};
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::store::{Durability, Sqlite, conformance};
-use forever::{Agent, BoxError, Error, ErrorKind, FiberState, RecoveredFiber, Recovery};
+use forever::{BoxError, Error, ErrorKind};
 use tokio::sync::Notify;
 
 use crate::support::{LONGEST, soon, until};
@@ -77,7 +79,7 @@ async fn own_store_resumes_a_fiber() {
     // Where it waits, and a look at what is due: neither comes always before the other.
     let waits = async {
         loop {
-            let status = forever.handle::<errand>(&id).status().await.unwrap();
+            let status = forever.fiber::<errand>(&id).status().await.unwrap();
             let is_there = status.state == FiberState::Waiting && status.at.as_deref() == Some("word pending");
             if is_there && calls.of("take_due") > 0 {
                 return;
@@ -93,7 +95,7 @@ async fn own_store_resumes_a_fiber() {
     let forever = open().await;
     assert!(!forever.spawn(errand()).key("once").await.unwrap().accepted());
     forever.send(&id, "word", "twice five is").await.unwrap();
-    let handle = forever.handle::<errand>(&id);
+    let handle = forever.fiber::<errand>(&id);
     assert_eq!(soon("the result", handle.wait()).await.unwrap(), "twice five is 10");
     let mut done = steps.0.lock().unwrap().clone();
     done.sort();
@@ -207,10 +209,10 @@ impl Agent for Judge {
     const CLASS: &'static str = "judge";
     type State = ();
 
-    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         self.asked.notify_one();
         self.allowed.notified().await;
-        Ok(Recovery::complete(&99_u64)?)
+        Ok(RecoveryAction::complete(&99_u64)?)
     }
 }
 
@@ -253,7 +255,7 @@ async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(*steps.0.lock().unwrap(), ["first", "second"], "the hook has not decided");
     allowed.notify_one();
-    assert_eq!(soon("the result", forever.handle::<endless>("case").wait()).await.unwrap(), 99);
+    assert_eq!(soon("the result", forever.fiber::<endless>("case").wait()).await.unwrap(), 99);
     forever.close().await.unwrap();
 }
 
@@ -266,15 +268,15 @@ async fn closure_whose_answer_is_lost_is_interrupted_and_left_to_the_hook_of_its
     let forever = open_judged(store, &steps, &asked, &allowed).await;
     for (id, owned) in [("owned", true), ("free", false)] {
         calls.next("accept", Fate::AnswerLost);
-        let closure = forever.run_fiber("errands", async |_| Ok::<u64, BoxError>(1)).id(id);
+        let closure = forever.spawn_closure("errands", async |_| Ok::<u64, BoxError>(1)).id(id);
         let closure = if owned { closure.agent("judge", "one") } else { closure };
         assert_eq!(closure.start().await.unwrap_err().kind(), ErrorKind::OutcomeUnknown);
         if owned {
             soon("the hook", asked.notified()).await;
             allowed.notify_one();
-            assert_eq!(soon("the result", forever.find::<u64>(id).await.unwrap().wait()).await.unwrap(), 99);
+            assert_eq!(soon("the result", forever.find_fiber::<u64>(id).await.unwrap().wait()).await.unwrap(), 99);
         } else {
-            let error = soon("the end", forever.find::<u64>(id).await.unwrap().wait()).await.unwrap_err();
+            let error = soon("the end", forever.find_fiber::<u64>(id).await.unwrap().wait()).await.unwrap_err();
             assert!(error.is_interrupted(), "{error}");
         }
     }

@@ -2,10 +2,12 @@
 use std::future::IntoFuture;
 use std::path::Path;
 
+use forever::agent::Agent;
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, RecoveryPolicy, Turn, TurnHandle, TurnState};
+use forever::fiber::{EventItem, EventKind, FiberState};
 use forever::prelude::*;
-use forever::{Agent, BoxError, ErrorKind, EventKind, FiberState, Told};
+use forever::{BoxError, ErrorKind};
 use tokio::sync::watch;
 
 use super::counting::{Calls, Fate, HeldBack};
@@ -77,7 +79,7 @@ async fn open(path: &Path, calls: &Calls, charges: &Charges) -> Forever {
 }
 
 /// The fiber of the turn, as soon as it is accepted.
-async fn fiber(forever: &Forever) -> forever::FiberStatus {
+async fn fiber(forever: &Forever) -> forever::fiber::FiberStatus {
     loop {
         let fibers = forever.fibers().await.unwrap().fibers;
         if let Some(of_turn) = fibers.into_iter().find(|fiber| fiber.name == "forever.turn") {
@@ -114,7 +116,7 @@ async fn about_to_park(path: &Path, before: u64) -> Option<(Forever, TurnHandle,
     let parked = async {
         while fiber(&forever).await.state != FiberState::Parked {
             match events.next().await {
-                Some(Told::Event(event)) if matches!(event.kind, EventKind::Parked { .. }) => return,
+                Some(EventItem::Event(event)) if matches!(event.kind, EventKind::Parked { .. }) => return,
                 Some(_) => {}
                 None => panic!("no more events"),
             }

@@ -5,7 +5,7 @@ use super::soon;
 use crate::programs::eight::clerk;
 
 pub(crate) async fn finish(forever: &Forever) {
-    let filed = soon("clerk", forever.handle::<clerk>("clerk").wait()).await.unwrap();
+    let filed = soon("clerk", forever.fiber::<clerk>("clerk").wait()).await.unwrap();
     assert!(filed > 20 * 500);
     let history = forever.history("clerk").await.unwrap();
     let numbers: Vec<u64> = history.iter().map(|entry| entry.number).collect();

@@ -6,7 +6,7 @@ use crate::programs::nine::seals;
 
 pub(crate) async fn finish(forever: &Forever) {
     for (id, letters) in [("few seals", 10), ("many seals", 40)] {
-        soon(id, forever.handle::<seals>(id).wait()).await.unwrap();
+        soon(id, forever.fiber::<seals>(id).wait()).await.unwrap();
         let history = forever.history(id).await.unwrap();
         let numbers: Vec<u64> = history.iter().map(|entry| entry.number).collect();
         assert_eq!(numbers, (1..=letters + 2).collect::<Vec<_>>());

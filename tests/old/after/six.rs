@@ -1,14 +1,15 @@
 //! The end of what version 6 has brought: a call that is under way, and loops of agents, which are fibers of their own before version 7.
+use forever::Forever;
+use forever::agent::Agent;
 use forever::chat::message::Part;
 use forever::prelude::*;
-use forever::{Agent, Forever};
 use serde_json::json;
 
 use super::soon;
 use crate::programs::six::{MINERS, Miner, caller};
 
 pub(crate) async fn finish(forever: &Forever, version: u32) {
-    let sum = soon("caller", forever.handle::<caller>("caller").wait()).await.unwrap();
+    let sum = soon("caller", forever.fiber::<caller>("caller").wait()).await.unwrap();
     assert_eq!(sum, "called: first".len() + "called: second".len() + "caller: end".len());
     for (name, turn, tool) in MINERS {
         let agent = forever.agent::<Miner>(name);

@@ -1,23 +1,24 @@
 //! What becomes of what version 3 has brought: the ledger, and the program's own tables.
-use forever::{Forever, OpState, Resolution};
+use forever::Forever;
+use forever::ops::{OpResolution, OpState};
 use serde_json::json;
 
 use super::soon;
 use crate::programs::three::{anew, asked, booked, declined, known, letters, looked_up, rented, streamed, unknown};
 
 pub(crate) async fn finish(forever: &Forever) {
-    assert_eq!(soon("known", forever.handle::<known>("known").wait()).await.unwrap(), 506);
+    assert_eq!(soon("known", forever.fiber::<known>("known").wait()).await.unwrap(), 506);
     let op = forever.ops("known").await.unwrap().remove(0);
     assert_eq!((op.state, op.key, op.result), (OpState::Completed, Some(json!(["order", 500])), Some(json!(506))));
-    assert_eq!(soon("asked", forever.handle::<asked>("asked").wait()).await.unwrap(), 3);
-    assert_eq!(soon("streamed", forever.handle::<streamed>("streamed").wait()).await.unwrap(), ["chunk"]);
-    assert_eq!(soon("rented", forever.handle::<rented>("rented").wait()).await.unwrap(), (2, true));
-    assert_eq!(soon("looked up", forever.handle::<looked_up>("looked up").wait()).await.unwrap(), 99);
+    assert_eq!(soon("asked", forever.fiber::<asked>("asked").wait()).await.unwrap(), 3);
+    assert_eq!(soon("streamed", forever.fiber::<streamed>("streamed").wait()).await.unwrap(), ["chunk"]);
+    assert_eq!(soon("rented", forever.fiber::<rented>("rented").wait()).await.unwrap(), (2, true));
+    assert_eq!(soon("looked up", forever.fiber::<looked_up>("looked up").wait()).await.unwrap(), 99);
     assert!(forever.ops("looked up").await.unwrap()[0].resolved);
-    assert_eq!(soon("booked", forever.handle::<booked>("booked").wait()).await.unwrap(), 41);
-    assert_eq!(soon("anew", forever.handle::<anew>("anew").wait()).await.unwrap(), 11);
+    assert_eq!(soon("booked", forever.fiber::<booked>("booked").wait()).await.unwrap(), 41);
+    assert_eq!(soon("anew", forever.fiber::<anew>("anew").wait()).await.unwrap(), 11);
 
-    let refused = forever.handle::<declined>("declined");
+    let refused = forever.fiber::<declined>("declined");
     let error = soon("declined", refused.wait()).await.unwrap_err();
     assert_eq!((error.is_failed(), error.reason()), (true, "card declined"));
     let before = forever.ops("declined").await.unwrap().remove(0);
@@ -27,14 +28,14 @@ pub(crate) async fn finish(forever: &Forever) {
     let ops = forever.ops("declined").await.unwrap();
     assert_eq!((ops.len(), &ops[0].id, ops[0].state), (1, &before.id, OpState::Completed));
 
-    let parked = forever.handle::<unknown>("unknown");
+    let parked = forever.fiber::<unknown>("unknown");
     let op = doubtful(forever, "unknown", soon("unknown", parked.wait()).await.unwrap_err()).await;
-    forever.resolve_op(&op, Resolution::completed(&77).unwrap()).await.unwrap();
+    forever.resolve_op(&op, OpResolution::completed(&77).unwrap()).await.unwrap();
     assert_eq!(soon("unknown", parked.wait()).await.unwrap(), 77);
 
-    let parked = forever.handle::<letters>("letters");
+    let parked = forever.fiber::<letters>("letters");
     let op = doubtful(forever, "letters", soon("letters", parked.wait()).await.unwrap_err()).await;
-    forever.resolve_op(&op, Resolution::NotExecuted).await.unwrap();
+    forever.resolve_op(&op, OpResolution::NotExecuted).await.unwrap();
     assert_eq!(soon("letters", parked.wait()).await.unwrap(), 25);
 
     let entries = forever.transaction(|tx| {
@@ -45,7 +46,7 @@ pub(crate) async fn finish(forever: &Forever) {
 }
 
 /// The one operation of which nobody knows; the fiber is parked and names it.
-async fn doubtful(forever: &Forever, id: &str, error: forever::FiberError) -> String {
+async fn doubtful(forever: &Forever, id: &str, error: forever::fiber::FiberError) -> String {
     let mut ops = forever.ops(id).await.unwrap();
     ops.retain(|op| op.state == OpState::Started);
     assert_eq!(ops.len(), 1);

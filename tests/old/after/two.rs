@@ -1,8 +1,9 @@
 //! What becomes of what version 2 has brought: waits, messages, children, closures, agents and schedules.
 use std::time::Duration;
 
+use forever::Forever;
+use forever::fiber::{FiberState, Resolution};
 use forever::testing::VirtualClock;
-use forever::{FiberState, Forever, Recovery};
 use serde_json::json;
 
 use super::{soon, until};
@@ -18,12 +19,12 @@ pub(crate) async fn finish(forever: &Forever, clock: &VirtualClock, desk: &Desk)
 
 /// What needs neither time nor messages.
 async fn at_once(forever: &Forever) {
-    assert_eq!(soon("side", forever.handle::<side>("side").wait()).await.unwrap(), 1024);
-    assert_eq!(soon("pages", forever.handle::<pages>("pages").wait()).await.unwrap(), [6, 7, 8, 9, 10, 11]);
+    assert_eq!(soon("side", forever.fiber::<side>("side").wait()).await.unwrap(), 1024);
+    assert_eq!(soon("pages", forever.fiber::<pages>("pages").wait()).await.unwrap(), [6, 7, 8, 9, 10, 11]);
     let log: Vec<_> = (0..8).map(|n| (n, 6, 1000)).collect();
-    assert_eq!(soon("lines", forever.handle::<lines>("lines").wait()).await.unwrap(), format!("1000 800 {log:?}"));
+    assert_eq!(soon("lines", forever.fiber::<lines>("lines").wait()).await.unwrap(), format!("1000 800 {log:?}"));
     for (id, reason) in [("cancelled", "not needed"), ("told", "enough")] {
-        let error = soon(id, forever.handle::<told>(id).wait()).await.unwrap_err();
+        let error = soon(id, forever.fiber::<told>(id).wait()).await.unwrap_err();
         assert!(error.is_cancelled(), "{error}");
         assert_eq!(error.reason(), reason);
     }
@@ -33,17 +34,17 @@ async fn at_once(forever: &Forever) {
 }
 
 async fn messages(forever: &Forever) {
-    let handle = forever.handle::<inbox>("inbox");
+    let handle = forever.fiber::<inbox>("inbox");
     until("inbox", || async { handle.status().await.unwrap().state == FiberState::Waiting }).await;
     forever.send("inbox", "mail", "four").await.unwrap();
     assert_eq!(soon("inbox", handle.wait()).await.unwrap(), ["one", "two", "three", "four", "Some(4)"]);
 
-    let patient = forever.handle::<waits>("patient");
+    let patient = forever.fiber::<waits>("patient");
     assert_eq!(patient.status().await.unwrap().state, FiberState::Waiting);
     forever.send("patient", "word", "at last").await.unwrap();
     assert_eq!(soon("patient", patient.wait()).await.unwrap().as_deref(), Some("at last"));
 
-    let choosy = forever.handle::<choosy>("choosy");
+    let choosy = forever.fiber::<choosy>("choosy");
     let error = soon("choosy", choosy.wait()).await.unwrap_err();
     assert_eq!(error.reason(), "no more");
     forever.resume("choosy").await.unwrap();
@@ -54,8 +55,8 @@ async fn agents(forever: &Forever, clock: &VirtualClock, desk: &Desk) {
     let ada = forever.agent::<Clerk>("ada");
     let papers = Papers { pile: vec!["a".to_owned(), "\u{e9}".to_owned()], top: Some(u64::MAX) };
     assert_eq!(ada.state().await.unwrap(), papers);
-    assert_eq!(soon("owned", forever.handle::<owned>("owned").wait()).await.unwrap(), 5);
-    let closure = forever.find::<(Vec<u32>, String)>("closure of ada").await.unwrap();
+    assert_eq!(soon("owned", forever.fiber::<owned>("owned").wait()).await.unwrap(), 5);
+    let closure = forever.find_fiber::<(Vec<u32>, String)>("closure of ada").await.unwrap();
     let (stash, reason) = soon("closure of ada", closure.wait()).await.unwrap();
     assert_eq!((stash, reason.as_str()), (vec![4, 5], "the process died"));
 
@@ -66,14 +67,14 @@ async fn agents(forever: &Forever, clock: &VirtualClock, desk: &Desk) {
             async move { there }
         })
     };
-    let sleeper = forever.handle::<sleeper>("sleeper");
-    let impatient = forever.handle::<waits>("impatient");
+    let sleeper = forever.fiber::<sleeper>("sleeper");
+    let impatient = forever.fiber::<waits>("impatient");
     assert_eq!(sleeper.status().await.unwrap().state, FiberState::Waiting);
     clock.advance(Duration::from_secs(1));
     done("ada: shaky at last", 1).await;
     clock.advance(HOUR);
     assert_eq!(soon("sleeper", sleeper.wait()).await.unwrap(), 17);
-    assert_eq!(soon("parent", forever.handle::<parent>("parent").wait()).await.unwrap(), [100, 100, 101, 102]);
+    assert_eq!(soon("parent", forever.fiber::<parent>("parent").wait()).await.unwrap(), [100, 100, 101, 102]);
     done("ada: once after an hour", 1).await;
     done("ada: often {\"n\":1}", 1).await;
     assert_eq!(impatient.status().await.unwrap().state, FiberState::Waiting);
@@ -87,9 +88,9 @@ async fn agents(forever: &Forever, clock: &VirtualClock, desk: &Desk) {
 }
 
 async fn closures(forever: &Forever) {
-    let closure = forever.find::<Vec<u32>>("closure").await.unwrap();
+    let closure = forever.find_fiber::<Vec<u32>>("closure").await.unwrap();
     let status = closure.status().await.unwrap();
     assert_eq!((status.state, status.is_closure, status.metadata), (FiberState::Interrupted, true, Some(json!("by hand"))));
-    forever.resolve("closure", Recovery::complete(&vec![6]).unwrap()).await.unwrap();
+    forever.resolve("closure", Resolution::completed(&vec![6]).unwrap()).await.unwrap();
     assert_eq!(soon("closure", closure.wait()).await.unwrap(), [6]);
 }

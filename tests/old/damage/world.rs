@@ -6,9 +6,11 @@ use std::sync::{Mutex, Once, OnceLock};
 use std::time::Duration;
 
 use forever::chat::ToolAnswer;
+use forever::fiber::Resolution;
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever::{Durability, ErrorKind, Forever, OpState, Recovery, Resolution, Retention};
+use forever::{Durability, ErrorKind, Forever, Retention};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use serde_json::Value as Json;
@@ -141,7 +143,7 @@ impl Life<'_> {
         }
         for id in ["unknown", "letters", "moved"] {
             if !self.touched.contains(id) {
-                let parked = self.forever.find::<Json>(id).await.unwrap();
+                let parked = self.forever.find_fiber::<Json>(id).await.unwrap();
                 assert!(soon(id, parked.wait()).await.unwrap_err().is_parked(), "{id}");
             }
         }
@@ -175,8 +177,8 @@ impl Life<'_> {
         for id in ["refused", "panicked", "choosy", "declined"] {
             let _ = soon("resume", forever.resume(id)).await;
         }
-        let _ = soon("resolve", forever.resolve("closure", Recovery::complete(&vec![6]).unwrap())).await;
-        for (id, how) in [("unknown", Resolution::completed(&77).unwrap()), ("letters", Resolution::NotExecuted)] {
+        let _ = soon("resolve", forever.resolve("closure", Resolution::completed(&vec![6]).unwrap())).await;
+        for (id, how) in [("unknown", OpResolution::completed(&77).unwrap()), ("letters", OpResolution::NotExecuted)] {
             for op in soon("ops", forever.ops(id)).await.unwrap_or_default() {
                 if op.state == OpState::Started {
                     let _ = soon("resolve_op", forever.resolve_op(&op.id, how.clone())).await;
@@ -185,7 +187,7 @@ impl Life<'_> {
         }
         // Whatever is asked about what is damaged, there is an answer.
         for id in self.ids() {
-            if let Ok(handle) = soon("find", forever.find::<Json>(&id)).await {
+            if let Ok(handle) = soon("find", forever.find_fiber::<Json>(&id)).await {
                 let _ = soon("status", handle.status()).await;
             }
             let _ = soon("ops", forever.ops(&id)).await;

@@ -1,6 +1,7 @@
 //! What a database of version 5 can hold besides: the keys of fibers that were deleted.
+use forever::Builder;
+use forever::fiber::FiberFilter;
 use forever::prelude::*;
-use forever::{Builder, FiberFilter};
 
 pub(crate) const HOLDS: &[(u32, &str)] = &[];
 

@@ -1,11 +1,12 @@
 //! What a database of version 4 can hold besides: chats, with turns in every state, one that was interrupted and one that waits for a person.
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, Queueing, ToolAnswer, Turn};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, Builder, Forever};
+use forever::{BoxError, Builder, Forever};
 use serde_json::{Value, json};
 
 use crate::desk::Desk;

@@ -1,6 +1,7 @@
 //! What a database of version 3 can hold besides: operations in every state of the ledger, and tables of the program's own.
+use forever::Builder;
+use forever::ops::OpResolution;
 use forever::prelude::*;
-use forever::{Builder, Resolution};
 
 use crate::desk::{Desk, LAST};
 
@@ -178,9 +179,9 @@ pub(crate) async fn start(forever: &Forever) -> anyhow::Result<()> {
 /// What is done in the second life once it has begun.
 pub(crate) async fn resolve(forever: &Forever) -> anyhow::Result<()> {
     // It is parked first.
-    let _ = forever.handle::<looked_up>("looked up").wait().await;
+    let _ = forever.fiber::<looked_up>("looked up").wait().await;
     let op = forever.ops("looked up").await?.remove(0);
-    forever.resolve_op(&op.id, Resolution::completed(&99)?).await?;
+    forever.resolve_op(&op.id, OpResolution::completed(&99)?).await?;
     forever.restart("anew").await?;
     Ok(())
 }

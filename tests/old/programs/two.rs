@@ -2,8 +2,10 @@
 //! and long locals beside the snapshot, agents and schedules.
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle, Due, RecoveredFiber, RecoveryAction};
+use forever::fiber::Log;
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, Builder, Clock, Due, Log, RecoveredFiber, Recovery};
+use forever::{BoxError, Builder, Clock};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Desk, LAST, Standing};
@@ -194,13 +196,13 @@ impl Agent for Clerk {
         Ok(())
     }
 
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         if !fiber.is_closure() {
-            return Ok(Recovery::Resume);
+            return Ok(RecoveryAction::Resume);
         }
         match fiber.snapshot::<Vec<u32>>()? {
-            Some(stash) if self.desk.life() == LAST => Ok(Recovery::complete(&(stash, fiber.reason().to_owned()))?),
-            _ => Ok(Recovery::Skip),
+            Some(stash) if self.desk.life() == LAST => Ok(RecoveryAction::complete(&(stash, fiber.reason().to_owned()))?),
+            _ => Ok(RecoveryAction::Skip),
         }
     }
 }
@@ -238,13 +240,13 @@ pub(crate) async fn start(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
     forever.spawn(told("held back".to_owned())).id("cancelled").key("cancelled too").await?;
 
     let (first, second) = (desk.clone(), desk.clone());
-    let closure = forever.run_fiber("import", move |fiber: FiberContext| async move {
+    let closure = forever.spawn_closure("import", move |fiber: FiberContext| async move {
         fiber.stash(&vec![1, 2, 3]).await?;
         first.work("closure").await
     });
     closure.id("closure").metadata("by hand").start::<_, anyhow::Error, _>().await?;
     let ada = forever.agent::<Clerk>("ada");
-    let closure = ada.run_fiber("import", move |fiber: FiberContext| async move {
+    let closure = ada.spawn_closure("import", move |fiber: FiberContext| async move {
         fiber.stash(&vec![4, 5]).await?;
         second.work("closure of an agent").await
     });

@@ -1,12 +1,13 @@
 //! An agent with an agent loop, tools that run here, and a model that does what the user says.
 use std::sync::{Arc, Mutex};
 
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Part, Role, UiMessage};
 use forever::chat::model::{FinishReason, ModelRequest};
 use forever::chat::{AgentLoop, ChatAgent, Tool, Turn};
 use forever::prelude::*;
 use forever::serve::Server;
-use forever::{Agent, AgentHandle, BoxError, Forever};
+use forever::{BoxError, Forever};
 use forever_testkit::gates::Gates;
 use forever_testkit::models::{ScriptedModel, ends, text, whole_call};
 use serde_json::{Value, json};

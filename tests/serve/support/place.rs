@@ -1,9 +1,10 @@
 //! A database, and the servers that come and go over it.
 use std::net::{Ipv4Addr, SocketAddr};
 
+use forever::agent::AgentHandle;
 use forever::prelude::*;
 use forever::serve::Server;
-use forever::{AgentHandle, Builder, Forever, Result};
+use forever::{Builder, Forever, Result};
 use forever_testkit::gates::Gates;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;

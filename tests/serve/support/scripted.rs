@@ -1,7 +1,8 @@
 //! An agent that does what the body of its turn says, and stands still at gates until the test opens them.
+use forever::BoxError;
+use forever::agent::Agent;
 use forever::chat::message::{Chunk, ToolState};
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, RecoveryPolicy, Turn};
-use forever::{Agent, BoxError};
 use forever_testkit::gates::Gates;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

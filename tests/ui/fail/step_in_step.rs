@@ -10,8 +10,8 @@ async fn checkout(order: u32) -> anyhow::Result<u32> {
     Ok(call!(checkout(step!(price(again).await?)))?)
 }
 
-fn twice(_: u32) -> forever::Retry<anyhow::Error> {
-    forever::Retry::times(2)
+fn twice(_: u32) -> forever::fiber::Retry<anyhow::Error> {
+    forever::fiber::Retry::times(2)
 }
 
 async fn price(order: u32) -> anyhow::Result<u32> {

@@ -189,7 +189,7 @@ async fn positions(order: Order) -> anyhow::Result<u32> {
 async fn derived_name(order: Order) -> anyhow::Result<u32> {
     let receipt = step!(effect, charge(&order.id, 1).await?);
     step!(on_unknown = OnUnknown::Retry, effect, |_op| charge(&order.id, receipt).await?);
-    Ok(step!(effect, was = "old", |op: &forever::Op| charge(op.id(), receipt).await?))
+    Ok(step!(effect, was = "old", |op: &forever::ops::Op| charge(op.id(), receipt).await?))
 }
 
 pub(crate) fn main() {

@@ -14,7 +14,7 @@ pub struct Settings {
 pub async fn shared(settings: Res<Settings>, n: u32) -> anyhow::Result<u32> {
     let backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60) * 2).no_jitter();
     let retry = Retry::times(TIMES - 1).backoff(backoff);
-    let own = forever::Retry::times(n + settings.retries).when(|e: &anyhow::Error| e.to_string() != "fatal");
+    let own = forever::fiber::Retry::times(n + settings.retries).when(|e: &anyhow::Error| e.to_string() != "fatal");
     let a = step!("a", retry = retry, get(n).await?);
     let b = step!("b", retry = retry, get(a).await?);
     let mut sum = 0;

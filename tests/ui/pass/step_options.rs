@@ -1,7 +1,7 @@
 #![deny(warnings)]
 use std::time::Duration;
 
-use forever::Retry;
+use forever::fiber::Retry;
 use forever::prelude::*;
 
 #[fiber(name = "shop.checkout", version = 2, max_recoveries = 3)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use forever_runtime::__layers::{ContextOfLayer, Exit, race};
 use forever_runtime::__private::{Arguments, Frame, Machine, Needs, Unreadable};
+use forever_runtime::fiber::{Fiber, FiberContext};
 use forever_runtime::store::{FiberRef, TurnFilter, TurnState};
-use forever_runtime::{BoxError, Error, Fiber, FiberContext, Result};
+use forever_runtime::{BoxError, Error, Result};
 use serde_json::Value;
 
 use crate::agent_loop::AgentLoop;

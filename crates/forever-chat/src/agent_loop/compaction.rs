@@ -1,5 +1,6 @@
 //! Compaction: shortens a conversation that is too long for the model, or nearly.
-use forever_runtime::{BoxError, FiberContext};
+use forever_runtime::BoxError;
+use forever_runtime::fiber::FiberContext;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

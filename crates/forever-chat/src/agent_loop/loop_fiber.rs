@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use forever_macros::fiber;
 use forever_runtime::__layers::{ContextOfLayer, Exit};
+use forever_runtime::fiber::{FiberContext, Retry};
+use forever_runtime::ops::{OnUnknown, Op};
 use forever_runtime::store::BoxFuture;
-use forever_runtime::{BoxError, Error, FiberContext, OnUnknown, Op, Retry};
+use forever_runtime::{BoxError, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

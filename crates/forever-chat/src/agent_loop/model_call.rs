@@ -2,7 +2,9 @@
 use std::time::Duration;
 
 use forever_runtime::__layers::race;
-use forever_runtime::{BoxError, FiberContext, Op};
+use forever_runtime::BoxError;
+use forever_runtime::fiber::FiberContext;
+use forever_runtime::ops::Op;
 use futures_util::StreamExt;
 
 use crate::agent_loop::compaction::Summary;

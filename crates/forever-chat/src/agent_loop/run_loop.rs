@@ -1,7 +1,8 @@
 //! Turns that are answered by the agent loop.
 use std::fmt;
 
-use forever_runtime::{BoxError, FiberError};
+use forever_runtime::BoxError;
+use forever_runtime::fiber::FiberError;
 
 use crate::agent_loop::AgentLoop;
 use crate::agent_loop::loop_fiber::ask_and_call;

@@ -4,8 +4,9 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use forever_runtime::BoxError;
+use forever_runtime::ops::Op;
 use forever_runtime::store::BoxFuture;
-use forever_runtime::{BoxError, Op};
 use serde_json::Value;
 
 use crate::model::ToolSpec;

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forever_runtime::__layers::{ContextOfLayer, Engine, Exit, HeldAgent, race};
+use forever_runtime::fiber::FiberContext;
 use forever_runtime::store::TurnState;
-use forever_runtime::{BoxError, Error, ErrorKind, FiberContext, Result};
+use forever_runtime::{BoxError, Error, ErrorKind, Result};
 use tracing::warn;
 
 use crate::answer::frame::TurnFrame;

@@ -1,7 +1,7 @@
 //! The frame of a turn, in which its attempts execute the runs of their hook.
 use forever_runtime::__layers::{ContextOfLayer, Exit, FrameOfLayer};
 use forever_runtime::__private::Frame;
-use forever_runtime::FiberContext;
+use forever_runtime::fiber::FiberContext;
 
 use crate::runs::{EndedRun, Locals, RUN, Runs, Start};
 use crate::turn::Turn;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use forever_runtime::__layers::{ContextOfLayer, Engine, Exit, Fence, chain, race};
 use forever_runtime::__private::{Arguments, Cut, CutKind, END, Frame, Local, LocalRole, Locals, Machine, Needs, Unreadable};
+use forever_runtime::fiber::{Fiber, FiberContext};
 use forever_runtime::store::{Admission, AgentId, TurnState, Wait};
-use forever_runtime::{BoxError, Error, ErrorKind, Fiber, FiberContext, Result};
+use forever_runtime::{BoxError, Error, ErrorKind, Result};
 use tracing::{debug, warn};
 
 use crate::answer::frame::TurnFrame;

@@ -33,11 +33,11 @@ pub struct RecoveryPolicy {
     pub(crate) stall_timeout: Option<Duration>,
     pub(crate) terminal_message: String,
     keep: Option<Keep>,
-    exhausted: Option<Told>,
+    exhausted: Option<OnExhausted>,
 }
 
 type Keep = Arc<dyn Fn(ChatRecovery) -> BoxFuture<'static, Result<bool, BoxError>> + Send + Sync>;
-type Told = Arc<dyn Fn(Exhausted) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+type OnExhausted = Arc<dyn Fn(Exhausted) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
 impl Default for RecoveryPolicy {
     fn default() -> Self {

@@ -2,7 +2,7 @@
 use forever_chat::model::{ModelError, ModelErrorKind};
 
 use crate::support::chunks::Fitting;
-use crate::support::{RECORDED, Told};
+use crate::support::{ModelOutput, RECORDED};
 
 #[test]
 fn chunks_fit_together_and_a_finished_answer_leaves_nothing_open() {
@@ -77,7 +77,7 @@ fn an_answer_whose_reason_is_known_is_whole_without_the_last_event() {
         let recorded = crate::support::recorded(name);
         let events: Vec<&str> = recorded.text.split_inclusive("\n\n").collect();
         let without_last: String = events[..events.len() - 1].concat();
-        let Told { events, end } = recorded.read([without_last.as_bytes()], None);
+        let ModelOutput { events, end } = recorded.read([without_last.as_bytes()], None);
         assert_eq!((events, end), (recorded.whole().events, recorded.whole().end), "{name}");
     }
     // A response says all of that in its last event.

@@ -6,7 +6,7 @@ use forever_chat::model::{Anthropic, ChatModel, ModelError, ModelErrorKind, Mode
 use serde_json::json;
 
 use crate::support::server::{Reply, Server};
-use crate::support::{Told, client, part, question};
+use crate::support::{ModelOutput, client, part, question};
 
 const KEY: &str = "a-key-of-no-known-form-0123456789";
 
@@ -23,7 +23,7 @@ async fn errors(reply: impl Fn() -> Reply) -> Vec<ModelError> {
     let mut errors = Vec::new();
     for at in 0..3 {
         let server = Server::with(vec![reply()]).await;
-        let told = Told::soon(models(server.url())[at].answer(question("?"))).await;
+        let told = ModelOutput::soon(models(server.url())[at].answer(question("?"))).await;
         assert_eq!(told.events, [], "nothing has come");
         errors.push(told.end.expect_err("nothing has come"));
     }
@@ -77,7 +77,7 @@ async fn a_server_that_is_not_there_or_hangs_up_is_a_passing_error() {
     let nobody = Server::with(Vec::new()).await.url().to_owned();
     // The listener goes with its task, which had nothing to do.
     for model in models(&nobody) {
-        let error = Told::soon(model.answer(question("?"))).await.end.expect_err("nobody listens");
+        let error = ModelOutput::soon(model.answer(question("?"))).await.end.expect_err("nobody listens");
         assert_eq!(error.kind(), ModelErrorKind::Transient);
         assert!(!error.to_string().contains("127.0.0.1"), "an address may hold a key: {error}");
     }
@@ -108,7 +108,7 @@ async fn what_cannot_be_sent_is_an_error_and_no_panic() {
     wrong.push(Box::new(OpenAiCompatible::new("m").api_key("two\nlines and more of them").client(client())));
     wrong.push(Box::new(Anthropic::new("m").header("no name", "x").client(client())));
     for model in wrong {
-        let error = Told::soon(model.answer(question("?"))).await.end.expect_err("it cannot be sent");
+        let error = ModelOutput::soon(model.answer(question("?"))).await.end.expect_err("it cannot be sent");
         assert_eq!(error.kind(), ModelErrorKind::Invalid, "{error}");
         assert!(!error.to_string().contains("lines"), "{error}");
     }
@@ -116,7 +116,7 @@ async fn what_cannot_be_sent_is_an_error_and_no_panic() {
     let message = UiMessage { parts: vec![file], ..UiMessage::new("u1", Role::User) };
     let request = ModelRequest { messages: vec![message], ..ModelRequest::default() };
     for model in models("http://127.0.0.1:9/v1") {
-        let error = Told::soon(model.answer(request.clone())).await.end.expect_err("it cannot be sent");
+        let error = ModelOutput::soon(model.answer(request.clone())).await.end.expect_err("it cannot be sent");
         assert_eq!(error.to_string(), "the file `a.zip` of type `application/zip` cannot be sent to this model");
         assert_eq!(error.kind(), ModelErrorKind::Invalid);
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::chunks::Fitting;
 use crate::support::server::{Reply, Server};
-use crate::support::{Told, client, interrupted, part, recorded};
+use crate::support::{ModelOutput, client, interrupted, part, recorded};
 
 const STORED: &str = include_str!("recorded/responses-text.stored.json");
 const STORED_TOOLS: &str = include_str!("recorded/responses-tools.stored.json");
@@ -39,9 +39,9 @@ fn of_item(text: &str, item: &str) -> Part {
 }
 
 /// What a stored answer adds to what was shown.
-async fn rest(shown: Vec<Part>, stored: Reply) -> Told {
+async fn rest(shown: Vec<Part>, stored: Reply) -> ModelOutput {
     let server = Server::with(vec![stored]).await;
-    let told = Told::soon(responses(&server).answer(interrupted("How long?", Some("resp_text_01"), shown))).await;
+    let told = ModelOutput::soon(responses(&server).answer(interrupted("How long?", Some("resp_text_01"), shown))).await;
     assert_eq!(server.lines(), ["GET /v1/responses/resp_text_01"], "nothing else is asked");
     assert!(Fitting::of(&told.events).is_closed());
     told
@@ -85,14 +85,14 @@ async fn reasoning_and_calls_that_were_shown_are_not_given_again() {
         part(json!({ "type": "tool-search", "toolCallId": "call_Tool01", "state": state, "input": { "query": "height Eiffel Tower" } }))
     };
     let ended = json!({ "openai": { "itemId": "rs_tools_01", "reasoningEncryptedContent": "gAAAAABthe-whole-of-it" } });
-    let ids = |told: &Told| -> Vec<String> {
+    let ids = |told: &ModelOutput| -> Vec<String> {
         let of = |event: &ModelEvent| match event {
             ModelEvent::Chunk(chunk) if chunk.kind() == "tool-input-available" => Some(chunk.get("toolCallId")?.as_str()?.to_owned()),
             _ => None,
         };
         told.events.iter().filter_map(of).collect()
     };
-    let kinds = |told: &Told| -> Vec<String> {
+    let kinds = |told: &ModelOutput| -> Vec<String> {
         told.events
             .iter()
             .filter_map(|event| if let ModelEvent::Chunk(chunk) = event { Some(chunk.kind().to_owned()) } else { None })
@@ -128,7 +128,8 @@ async fn reasoning_and_calls_that_were_shown_are_not_given_again() {
 async fn an_answer_that_is_still_being_written_is_looked_at_again() {
     let server = Server::with(vec![stored("queued"), Reply::Plain(503, "", String::new()), stored("completed")]).await;
     let model = responses(&server);
-    let told = Told::soon(model.answer(interrupted("How long?", Some("resp_text_01"), vec![of_item("The Seine", "msg_text_01")]))).await;
+    let told =
+        ModelOutput::soon(model.answer(interrupted("How long?", Some("resp_text_01"), vec![of_item("The Seine", "msg_text_01")]))).await;
     assert_eq!(told.text(), TEXT["The Seine".len()..]);
     assert_eq!(server.lines(), ["GET /v1/responses/resp_text_01"; 3]);
 }
@@ -144,7 +145,7 @@ async fn an_answer_that_is_lost_is_asked_for_anew_after_what_had_come() {
         // Being written, and not waited for.
         let model = responses(&server).fetch_for(Duration::ZERO);
         let shown = vec![of_item("Once", "msg_1"), of_item(" upon", "msg_1")];
-        let told = Told::soon(model.answer(interrupted("How long?", Some("resp_text_01"), shown))).await;
+        let told = ModelOutput::soon(model.answer(interrupted("How long?", Some("resp_text_01"), shown))).await;
         assert_eq!(told.lines(), recorded("responses-text").whole().lines(), "{what}");
         assert_eq!(server.lines(), ["GET /v1/responses/resp_text_01", "POST /v1/responses"]);
         insta::assert_snapshot!("responses-asked-anew", pretty(&server.asked()[1].body));
@@ -167,7 +168,7 @@ async fn a_provider_that_cannot_be_asked_for_the_stored_answer_is_not_asked_for_
     {
         let server = Server::with(vec![reply, anew("responses-text")]).await;
         let model = responses(&server).fetch_for(Duration::ZERO);
-        let told = Told::soon(model.answer(interrupted("How long?", Some("resp_text_01"), vec![Part::text("The")]))).await;
+        let told = ModelOutput::soon(model.answer(interrupted("How long?", Some("resp_text_01"), vec![Part::text("The")]))).await;
         assert_eq!((told.events, told.end.map_err(|error| error.kind())), (vec![], Err(kind)));
         assert_eq!(server.asked().len(), 1);
     }
@@ -177,7 +178,7 @@ async fn a_provider_that_cannot_be_asked_for_the_stored_answer_is_not_asked_for_
 async fn an_id_that_would_change_the_path_is_not_asked_for() {
     for id in ["../files", "a?b=c", "", "a/b", "a b"] {
         let server = Server::with(vec![anew("responses-text")]).await;
-        Told::soon(responses(&server).answer(interrupted("How long?", Some(id), Vec::new()))).await.end.expect("it is asked anew");
+        ModelOutput::soon(responses(&server).answer(interrupted("How long?", Some(id), Vec::new()))).await.end.expect("it is asked anew");
         assert_eq!(server.lines(), ["POST /v1/responses"], "{id}");
     }
 }
@@ -193,17 +194,20 @@ async fn a_model_without_a_store_is_shown_what_had_come_and_asked_to_go_on() {
     };
 
     let server = Server::with(vec![anew("completions-text")]).await;
-    let told = Told::soon(OpenAiCompatible::new("m").base_url(server.url()).client(client()).answer(shown())).await;
+    let told = ModelOutput::soon(OpenAiCompatible::new("m").base_url(server.url()).client(client()).answer(shown())).await;
     assert_eq!(told, recorded("completions-text").whole());
     insta::assert_snapshot!("completions-asked-to-go-on", pretty(&server.asked()[0].body));
 
     let server = Server::with(vec![anew("completions-text")]).await;
-    Told::soon(OpenAiCompatible::new("m").base_url(server.url()).client(client()).prefill().answer(shown())).await.end.expect("it ends");
+    ModelOutput::soon(OpenAiCompatible::new("m").base_url(server.url()).client(client()).prefill().answer(shown()))
+        .await
+        .end
+        .expect("it ends");
     let messages = server.asked()[0].body["messages"].clone();
     assert_eq!(messages, json!([{ "role": "user", "content": "How long?" }, { "role": "assistant", "content": "The Seine is" }]));
 
     let server = Server::with(vec![anew("anthropic-text")]).await;
-    let told = Told::soon(Anthropic::new("m").base_url(server.url()).client(client()).go_on("On!").answer(shown())).await;
+    let told = ModelOutput::soon(Anthropic::new("m").base_url(server.url()).client(client()).go_on("On!").answer(shown())).await;
     assert_eq!(told, recorded("anthropic-text").whole());
     insta::assert_snapshot!("anthropic-asked-to-go-on", pretty(&server.asked()[0].body));
 }
@@ -234,12 +238,12 @@ async fn an_answer_that_had_come_as_far_as_a_tool_call_is_not_asked_for_again() 
         Box::new(Anthropic::new("m").base_url(server.url()).client(client())),
     ];
     for model in models {
-        let told = Told::soon(model.answer(shown())).await;
+        let told = ModelOutput::soon(model.answer(shown())).await;
         assert_eq!((told.events, told.end.map(|end| end.reason)), (vec![], Ok(FinishReason::ToolCalls)));
     }
     // One that is lost from the store as well.
     let server = Server::with(vec![plain(404, "")]).await;
-    let told = Told::soon(responses(&server).answer(interrupted("?", Some("resp_1"), vec![call.clone()]))).await;
+    let told = ModelOutput::soon(responses(&server).answer(interrupted("?", Some("resp_1"), vec![call.clone()]))).await;
     assert_eq!(told.end.map(|end| end.reason), Ok(FinishReason::ToolCalls));
     assert_eq!(server.asked().len(), 1);
 }

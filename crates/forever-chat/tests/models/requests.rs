@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::server::{Reply, Server};
-use crate::support::{Told, client, part, question, recorded};
+use crate::support::{ModelOutput, client, part, question, recorded};
 
 fn message(role: Role, parts: impl IntoIterator<Item = Value>) -> UiMessage {
     UiMessage { parts: parts.into_iter().map(part).collect(), ..UiMessage::new("m", role) }
@@ -108,7 +108,7 @@ async fn a_request_has_the_providers_path_and_key_and_what_the_user_adds() {
         ),
     ];
     for model in models {
-        Told::soon(model.answer(question("?"))).await.end.expect("it is answered");
+        ModelOutput::soon(model.answer(question("?"))).await.end.expect("it is answered");
     }
     let asked = server.asked();
     assert_eq!(server.lines(), ["POST /v1/responses", "POST /v1/chat/completions", "POST /v1/messages"]);
@@ -145,7 +145,8 @@ fn a_call_without_an_id_gets_one_that_is_new() {
     let taken = |id: &str| json!({ "type": "tool-search", "toolCallId": id, "state": "output-available", "input": {}, "output": 1 });
     let request = ModelRequest { messages: vec![message(Role::Assistant, [taken("call_2"), taken("call_4")])], ..ModelRequest::default() };
     let bytes = futures_util::stream::iter([Ok(loose.text.as_bytes())]);
-    let told = futures_util::FutureExt::now_or_never(Told::by(OpenAiCompatible::read(&request, bytes))).expect("the bytes are there");
+    let told =
+        futures_util::FutureExt::now_or_never(ModelOutput::by(OpenAiCompatible::read(&request, bytes))).expect("the bytes are there");
     let lines = told.lines();
     assert!(lines.contains("call_3") && lines.contains("call_5") && !lines.contains("call_2") && !lines.contains("call_4"), "{lines}");
 }

@@ -4,7 +4,7 @@ use futures_util::StreamExt;
 use tokio::sync::oneshot;
 
 use crate::support::server::{Reply, Server, come};
-use crate::support::{Provider, RECORDED, Recorded, Told, client, question, recorded};
+use crate::support::{ModelOutput, Provider, RECORDED, Recorded, client, question, recorded};
 
 fn model(by: Provider, server: &Server) -> Box<dyn ChatModel> {
     match by {
@@ -14,9 +14,9 @@ fn model(by: Provider, server: &Server) -> Box<dyn ChatModel> {
     }
 }
 
-async fn told(recorded: Recorded, reply: Reply) -> Told {
+async fn told(recorded: Recorded, reply: Reply) -> ModelOutput {
     let server = Server::with(vec![reply]).await;
-    Told::soon(model(recorded.by, &server).answer(question("?"))).await
+    ModelOutput::soon(model(recorded.by, &server).answer(question("?"))).await
 }
 
 /// Some of the places, spread over all of them.

@@ -1,7 +1,7 @@
 //! Many sleeping and many finished fibers.
 use std::time::Duration;
 
-use forever::FiberState;
+use forever::fiber::FiberState;
 use forever_postgres::PostgresStore;
 use forever_testkit::postgres::schema;
 use tokio::task::JoinSet;

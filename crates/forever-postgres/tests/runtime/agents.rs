@@ -3,10 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle, Due, Pushed};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ChatEvent, Entry, Turn, TurnState};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, Due, ErrorKind, Pushed};
+use forever::{BoxError, ErrorKind};
 
 use crate::{SOON, cluster, store, until};
 

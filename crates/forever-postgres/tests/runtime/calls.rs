@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use forever::agent::{Agent, AgentHandle, EndedFiber, Pushed};
 use forever::prelude::*;
-use forever::{Agent, AgentHandle, BoxError, EndedFiber, Error, ErrorKind, Pushed};
+use forever::{BoxError, Error, ErrorKind};
 use forever_postgres::PostgresStore;
 use tokio::sync::Semaphore;
 use tokio_postgres::NoTls;
@@ -109,11 +110,11 @@ async fn open_over(store: PostgresStore, worker: char, world: &World) -> Forever
 }
 
 /// Two workers, of which the first has agent `ada` in memory.
-async fn two(world: &World) -> Option<(Forever, Forever, forever::Awake<Counter>)> {
+async fn two(world: &World) -> Option<(Forever, Forever, forever::agent::Awake<Counter>)> {
     Some(two_of(&cluster::url()?, &cluster::schema(), world).await)
 }
 
-async fn two_of(url: &str, schema: &str, world: &World) -> (Forever, Forever, forever::Awake<Counter>) {
+async fn two_of(url: &str, schema: &str, world: &World) -> (Forever, Forever, forever::agent::Awake<Counter>) {
     let (a, b) = (open(url, schema, 'a', world).await, open(url, schema, 'b', world).await);
     let awake = a.agent::<Counter>("ada").wake().await.unwrap();
     (a, b, awake)
@@ -323,7 +324,7 @@ async fn connection_in_another_worker_receives_states_and_broadcasts() {
     while next < 300 {
         match in_time("b hears", connection.recv()).await {
             // It was slow for a moment, and loses the oldest.
-            Some(Pushed::Missed(missed)) => next += missed,
+            Some(Pushed::Lagged(missed)) => next += missed,
             pushed => {
                 assert_eq!(text(pushed), next.to_string());
                 next += 1;

@@ -1,7 +1,8 @@
 //! Two workers: what one of them asks of fibers that the other one runs.
 use std::time::Duration;
 
-use forever::{FiberState, Forever};
+use forever::Forever;
+use forever::fiber::FiberState;
 
 use crate::{SOON, Steps, cluster, double, errand, long, open, until};
 
@@ -17,11 +18,11 @@ async fn result_is_waited_for_in_another_worker() {
     let (schema, steps) = (cluster::schema(), Steps::default());
     let (a, b) = (open(&url, &schema, LEASE, &steps).await, open(&url, &schema, LEASE, &steps).await);
     let id = a.spawn(long("f".into(), 30)).await.unwrap().id().to_owned();
-    let by_b = b.handle::<long>(&id);
+    let by_b = b.fiber::<long>(&id);
     assert_eq!(in_time("b hears of the end", by_b.wait()).await.unwrap(), 435);
     // One that has ended already, and one that does not exist.
     assert_eq!(in_time("b reads the end", by_b.wait()).await.unwrap(), 435);
-    assert!(in_time("b finds nothing", b.handle::<long>("nothing").wait()).await.unwrap_err().is_not_found());
+    assert!(in_time("b finds nothing", b.fiber::<long>("nothing").wait()).await.unwrap_err().is_not_found());
     a.close().await.unwrap();
     b.close().await.unwrap();
 }
@@ -47,7 +48,7 @@ async fn running_fiber_is_cancelled_by_another_worker() {
     let handle = a.spawn(long("f".into(), 1_000_000)).await.unwrap();
     until("it is under way", async || steps.0.lock().unwrap().len() > 3).await;
     b.cancel(handle.id(), "not wanted").await.unwrap();
-    let why = in_time("it ends", b.handle::<long>(handle.id()).wait()).await.unwrap_err();
+    let why = in_time("it ends", b.fiber::<long>(handle.id()).wait()).await.unwrap_err();
     assert!(why.is_cancelled(), "{why}");
     assert_eq!(why.reason(), "not wanted");
     assert!(in_time("a hears of it too", handle.wait()).await.unwrap_err().is_cancelled());
@@ -68,8 +69,8 @@ async fn workers_are_listed_while_they_are_open() {
     handle.cancel("enough").await.unwrap();
     a.close().await.unwrap();
     assert_eq!(b.workers().await.unwrap().into_iter().map(|worker| worker.id).collect::<Vec<_>>(), [2]);
-    assert_eq!(b.handle::<double>("x").status().await.unwrap_err().kind(), forever::FiberErrorKind::NotFound);
-    assert_eq!(b.handle::<long>(handle.id()).status().await.unwrap().state, FiberState::Cancelled);
+    assert_eq!(b.fiber::<double>("x").status().await.unwrap_err().kind(), forever::fiber::FiberErrorKind::NotFound);
+    assert_eq!(b.fiber::<long>(handle.id()).status().await.unwrap().state, FiberState::Cancelled);
     b.close().await.unwrap();
 }
 

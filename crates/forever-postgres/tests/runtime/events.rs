@@ -1,7 +1,8 @@
 //! Events of fibers that another worker runs.
 use std::time::Duration;
 
-use forever::{Event, EventKind, Events, Forever, Told};
+use forever::Forever;
+use forever::fiber::{Event, EventItem, EventKind, Events};
 
 use crate::{SOON, Steps, cluster, long, open, until};
 
@@ -12,14 +13,14 @@ async fn events_until(events: &mut Events, id: &str, is_last: impl Fn(&EventKind
     let mut seen = Vec::new();
     loop {
         match tokio::time::timeout(SOON, events.next()).await.expect("it hears of the fiber").unwrap() {
-            Told::Event(event) if *event.fiber == *id => {
+            EventItem::Event(event) if *event.fiber == *id => {
                 seen.push(event.clone());
                 if is_last(&event.kind) {
                     return seen;
                 }
             }
-            Told::Event(_) => {}
-            Told::Missed(missed) => panic!("{missed} were missed"),
+            EventItem::Event(_) => {}
+            EventItem::Lagged(missed) => panic!("{missed} were missed"),
         }
     }
 }
@@ -71,10 +72,10 @@ async fn listener_is_told_that_a_worker_that_dies_may_have_more_events() {
     let mut missed = false;
     loop {
         match tokio::time::timeout(SOON, events.next()).await.expect("it hears of the fiber").unwrap() {
-            Told::Missed(1) => missed = true,
-            Told::Missed(more) => panic!("{more}"),
-            Told::Event(event) if *event.fiber == *id && event.kind == EventKind::Completed => break,
-            Told::Event(_) => {}
+            EventItem::Lagged(1) => missed = true,
+            EventItem::Lagged(more) => panic!("{more}"),
+            EventItem::Event(event) if *event.fiber == *id && event.kind == EventKind::Completed => break,
+            EventItem::Event(_) => {}
         }
     }
     assert!(missed);

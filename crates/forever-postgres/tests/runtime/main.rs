@@ -9,8 +9,9 @@ mod versions;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever::fiber::FiberState;
 use forever::prelude::*;
-use forever::{BoxError, Error, FiberState};
+use forever::{BoxError, Error};
 use forever_postgres::PostgresStore;
 use forever_testkit::postgres as cluster;
 use tokio::time::Instant;
@@ -92,7 +93,7 @@ async fn killed_worker_is_opened_again_and_does_no_step_twice() {
     let forever = open(&url, &schema, lease, &steps).await;
     let id = forever.spawn(errand()).key("once").await.unwrap().id().to_owned();
     until("it waits for a message", async || {
-        let status = forever.handle::<errand>(&id).status().await.unwrap();
+        let status = forever.fiber::<errand>(&id).status().await.unwrap();
         status.state == FiberState::Waiting && status.at.as_deref() == Some("word pending")
     })
     .await;
@@ -102,7 +103,7 @@ async fn killed_worker_is_opened_again_and_does_no_step_twice() {
     let forever = open(&url, &schema, lease, &steps).await;
     assert!(!forever.spawn(errand()).key("once").await.unwrap().accepted());
     forever.send(&id, "word", "twice five is").await.unwrap();
-    let handle = forever.handle::<errand>(&id);
+    let handle = forever.fiber::<errand>(&id);
     let result = tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap();
     assert_eq!(result, "twice five is 10");
     assert_eq!(steps.sorted(), ["double", "first", "last"], "each step once");
@@ -127,7 +128,7 @@ async fn fibers_of_a_dead_worker_go_on_in_another_and_do_no_finished_step_twice(
     let begun = Instant::now();
     drop(a);
     for id in &ids {
-        let handle = b.handle::<long>(id);
+        let handle = b.fiber::<long>(id);
         until("it ends in the other worker", async || handle.status().await.unwrap().state == FiberState::Completed).await;
     }
     println!("all ended {:?} after the death", begun.elapsed());
@@ -138,7 +139,7 @@ async fn fibers_of_a_dead_worker_go_on_in_another_and_do_no_finished_step_twice(
     // A step that was under way when the worker died is done again, and no other one.
     assert!(done.len() as u64 <= FIBERS * STEPS + FIBERS, "{} repetitions", done.len() - each.len());
     for id in &ids {
-        assert_eq!(tokio::time::timeout(SOON, b.handle::<long>(id).wait()).await.unwrap().unwrap(), STEPS * (STEPS - 1) / 2);
+        assert_eq!(tokio::time::timeout(SOON, b.fiber::<long>(id).wait()).await.unwrap().unwrap(), STEPS * (STEPS - 1) / 2);
     }
     b.close().await.unwrap();
 }
@@ -152,7 +153,7 @@ async fn clean_close_hands_its_fibers_to_another_worker() {
     let id = a.spawn(long("f".into(), 40)).await.unwrap().id().to_owned();
     until("it is under way", async || steps.0.lock().unwrap().len() > 5).await;
     a.close().await.unwrap();
-    let handle = b.handle::<long>(&id);
+    let handle = b.fiber::<long>(&id);
     until("it ends in the other worker", async || handle.status().await.unwrap().state == FiberState::Completed).await;
     b.close().await.unwrap();
 }

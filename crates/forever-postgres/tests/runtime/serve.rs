@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use forever::BoxError;
+use forever::agent::{Agent, AgentHandle};
 use forever::chat::{ChatAgent, Turn};
 use forever::prelude::*;
 use forever::serve::Server;
-use forever::{Agent, AgentHandle, BoxError};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};

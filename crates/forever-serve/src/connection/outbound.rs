@@ -3,7 +3,8 @@ use axum::extract::ws::Message;
 use forever_chat::__server::ClientRequests;
 use forever_chat::message::UiMessage;
 use forever_chat::{ChatEvent, ChatHandle, TurnEnd, TurnHandle, TurnState, TurnStatus};
-use forever_runtime::{Error, ErrorKind, Pushed};
+use forever_runtime::agent::Pushed;
+use forever_runtime::{Error, ErrorKind};
 use serde_json::value::RawValue;
 
 use super::super::protocol::{Response, ToClient};
@@ -155,7 +156,7 @@ impl Session<'_> {
                 Ok(())
             }
             ChatEvent::Cleared => self.send(&ToClient::Clear).await,
-            ChatEvent::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+            ChatEvent::Lagged(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
             // An event that clients have no frame for.
             _ => Ok(()),
         }
@@ -299,7 +300,7 @@ impl Session<'_> {
                 self.send(&ToClient::State { state: raw }).await
             }
             Pushed::Broadcast(message) => self.put(Message::Text(message.json().into())).await,
-            Pushed::Missed(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+            Pushed::Lagged(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
             _ => Ok(()),
         }
     }

@@ -18,7 +18,8 @@ use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use forever_chat::{ChatHandle, TurnHandle, TurnState};
-use forever_runtime::{AgentHandle, Error, Result as StoreResult};
+use forever_runtime::agent::AgentHandle;
+use forever_runtime::{Error, Result as StoreResult};
 use request::Post;
 use tokio::time::timeout;
 

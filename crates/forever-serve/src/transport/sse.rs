@@ -7,7 +7,8 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use forever_chat::{ChatHandle, Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnState};
-use forever_runtime::{AgentHandle, Result};
+use forever_runtime::Result;
+use forever_runtime::agent::AgentHandle;
 use futures_util::stream;
 use serde_json::json;
 

@@ -1,5 +1,5 @@
 //! What every store keeps to with chats: turns in order, logs without gaps, ends that stay.
-use super::Told;
+use super::ReadyReceiver;
 use super::claims::is_lost;
 use crate::{
     AcceptTurnResult, Admission, AgentId, Claim, End, FiberRef, FiberState, IncidentRow, IncidentState, InteractionQuery, MessageRow,
@@ -263,7 +263,7 @@ async fn fiber_state(store: &impl Store, turn: &TurnRow) -> FiberState {
 }
 
 pub(super) async fn lets_a_parked_turn_see_that_it_was_cancelled(store: &impl Store) {
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     for ends in ["cancelled", "cleared"] {
         let (parked, runs) = (accept(store, new(ends, "1")).await, accept(store, new(&format!("{ends} beside"), "1")).await);
         assert_eq!(begin(store, &runs).await.row.deaths, 1);

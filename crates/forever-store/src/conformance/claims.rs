@@ -1,11 +1,11 @@
 //! Claims: two workers over one store.
 use std::sync::Arc;
 
-use super::{FIRST, SECOND, Told, accept, branch_result, claimed, message, new, row, snapshot};
+use super::{FIRST, ReadyReceiver, SECOND, accept, branch_result, claimed, message, new, row, snapshot};
 use crate::error::{ErrorKind, Result};
 use crate::{
-    AcceptResult, Claim, ClaimResult, CommandResult, End, FiberState, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpResolution,
-    OpState, Restart, RestartResult, Seq, Store, Suspension, Wait,
+    AcceptResult, Claim, ClaimResult, CommandResult, End, FiberState, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpState,
+    ResolvedOp, Restart, RestartResult, Seq, Store, Suspension, Wait,
 };
 
 pub(super) async fn run<S: Store + 'static>(make: &impl AsyncFn() -> S) {
@@ -170,7 +170,7 @@ async fn ends_a_claim_with_every_command(store: &impl Store) {
             "resolve" => drop(store.resolve(id, End::Completed("1".into()), 3).await.unwrap()),
             "cancel" => drop(store.cancel(id, "enough".into(), 3).await.unwrap()),
             _ => {
-                let how = OpResolution { id: "x".into(), state: OpState::NotExecuted, outcome: None };
+                let how = ResolvedOp { id: "x".into(), state: OpState::NotExecuted, outcome: None };
                 store.resolve_op(claim.fiber, how, 3).await.unwrap();
             }
         }
@@ -198,7 +198,7 @@ async fn restarts_a_claimed_fiber(store: &impl Store) {
     assert!(matches!(store.restart_claimed(claim, 2).await.unwrap(), RestartResult::InDoubt(op) if op == "x"));
     assert!(store.load(claim.fiber).await.unwrap().snapshot.is_some(), "nothing of it is forgotten");
     store.save_op(claim, OpRecord { state: OpState::NotExecuted, ..op }, 3).await.unwrap();
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     assert!(matches!(store.restart_claimed(claim, 4).await.unwrap(), RestartResult::Ready));
     assert_eq!((told.ids(), row(store, "a").await.state), (vec!["a".to_owned()], FiberState::Pending));
     assert!(store.load(claim.fiber).await.unwrap().snapshot.is_none());
@@ -225,7 +225,7 @@ async fn ends_what_was_told_to_end(store: &impl Store) {
 }
 
 async fn tells_of_what_becomes_ready(store: &impl Store) {
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     let (parent, child) = (accept(store, "parent").await, accept(store, "child").await);
     store.wait(parent, Wait { fibers: vec!["child".into()], ..Wait::default() }, 1).await.unwrap();
     assert!(told.ids().is_empty());

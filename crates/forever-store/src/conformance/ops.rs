@@ -1,7 +1,7 @@
 //! The ledger of operations.
-use super::{FIRST, SECOND, Told, accept, claimed, row, snapshot};
+use super::{FIRST, ReadyReceiver, SECOND, accept, claimed, row, snapshot};
 use crate::{
-    Claim, CommandResult, End, FiberState, NewSnapshot, OpKind, OpOutcome, OpRecord, OpResolution, OpState, OpsDelta, ResolveOpResult,
+    Claim, CommandResult, End, FiberState, NewSnapshot, OpKind, OpOutcome, OpRecord, OpState, OpsDelta, ResolveOpResult, ResolvedOp,
     Restart, RestartResult, Store, Suspension, op_stream,
 };
 
@@ -97,7 +97,7 @@ async fn keeps_effects_in_the_ledger(store: &impl Store) {
         matches!(store.restart("a".into(), Restart::FromStart, 40).await.unwrap(), CommandResult::Done(RestartResult::InDoubt(op)) if op == "a")
     );
     assert_eq!(row(store, "a").await.state, FiberState::Failed);
-    store.resolve_op(claim.fiber, OpResolution { id: "a".into(), state: OpState::NotExecuted, outcome: None }, 40).await.unwrap();
+    store.resolve_op(claim.fiber, ResolvedOp { id: "a".into(), state: OpState::NotExecuted, outcome: None }, 40).await.unwrap();
     store.restart("a".into(), Restart::FromStart, 40).await.unwrap();
     assert_eq!(ledger(store, claim).await.len(), 3, "a restart forgets nothing of it");
     assert_eq!((open(store, claim).await, store.load(claim.fiber).await.unwrap().restarts), (vec![], 1));
@@ -149,7 +149,7 @@ async fn resolves_what_nobody_knows_and_nothing_else(store: &impl Store) {
         store.append_op_log(claim, OpRecord { stash: Some("1".into()), ..record(id, OpKind::Effect) }, vec!["1".into()], 1).await.unwrap();
     }
     store.save_op(claim, record("step", OpKind::Step), 1).await.unwrap();
-    let how = |id: &str, state, outcome: Option<&str>| OpResolution { id: id.into(), state, outcome: outcome.map(Into::into) };
+    let how = |id: &str, state, outcome: Option<&str>| ResolvedOp { id: id.into(), state, outcome: outcome.map(Into::into) };
     let done = || how("x", OpState::Completed, Some("7"));
     assert!(matches!(store.resolve_op(claim.fiber, done(), 2).await.unwrap(), CommandResult::InvalidState(FiberState::Running)));
     store.suspend(claim, Suspension::Interrupted("x".into()), 2).await.unwrap();
@@ -176,8 +176,8 @@ async fn lets_a_parked_fiber_go_on(store: &impl Store) {
     let claim = accept(store, "a").await;
     store.save_op(claim, record("x", OpKind::Effect), 1).await.unwrap();
     store.suspend(claim, Suspension::Parked("x".into()), 2).await.unwrap();
-    let how = OpResolution { id: "x".into(), state: OpState::NotExecuted, outcome: None };
-    let mut told = Told::by(store);
+    let how = ResolvedOp { id: "x".into(), state: OpState::NotExecuted, outcome: None };
+    let mut told = ReadyReceiver::by(store);
     assert!(matches!(store.resolve_op(claim.fiber, how, 3).await.unwrap(), CommandResult::Done(ResolveOpResult::Done)));
     assert_eq!(told.ids(), ["a"]);
     assert_eq!((row(store, "a").await.state, row(store, "a").await.reason), (FiberState::Pending, None));
@@ -291,12 +291,12 @@ async fn keeps_what_is_open_over_a_death(store: &impl Store) {
     assert!(
         matches!(store.restart("a".into(), Restart::FromStart, 9).await.unwrap(), CommandResult::Done(RestartResult::InDoubt(op)) if op == "z")
     );
-    let known = OpResolution { id: "x".into(), state: OpState::Failed, outcome: None };
+    let known = ResolvedOp { id: "x".into(), state: OpState::Failed, outcome: None };
     assert!(matches!(
         store.resolve_op(claim.fiber, known, 9).await.unwrap(),
         CommandResult::Done(ResolveOpResult::Known(OpState::Completed))
     ));
-    let how = OpResolution { id: "z".into(), state: OpState::NotExecuted, outcome: None };
+    let how = ResolvedOp { id: "z".into(), state: OpState::NotExecuted, outcome: None };
     assert!(matches!(store.resolve_op(claim.fiber, how, 9).await.unwrap(), CommandResult::Done(ResolveOpResult::Done)));
     let claim = claimed(store, claim.fiber, FIRST).await;
     store.save_op(claim, effect("z", 2), 10).await.unwrap();

@@ -5,7 +5,7 @@ use super::recent_ops::Beginning;
 use super::store::Sqlite;
 use crate::error::Result;
 use crate::future::BoxFuture;
-use crate::{Claim, CommandResult, OpRecord, OpResolution, OpRow, OpStore, ResolveOpResult, Seq};
+use crate::{Claim, CommandResult, OpRecord, OpRow, OpStore, ResolveOpResult, ResolvedOp, Seq};
 
 impl OpStore for Sqlite {
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
@@ -31,7 +31,7 @@ impl OpStore for Sqlite {
         Box::pin(self.read("find an operation", move |c| ops::find(c, &id)))
     }
 
-    fn resolve_op(&self, seq: Seq, how: OpResolution, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>> {
+    fn resolve_op(&self, seq: Seq, how: ResolvedOp, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>> {
         Box::pin(self.write_ready("store how an operation ended", move |c, ready| ops::resolve(c, seq, &how, now_ms, ready)))
     }
 }

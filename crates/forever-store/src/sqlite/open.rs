@@ -217,8 +217,8 @@ pub(crate) fn copier(path: &Path, durability: Durability) -> Result<Connection> 
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     // The writer's connection is closed last, and tidies up.
     leave_log(&conn, true).map_err(sqlite)?;
-    // `synchronous` stays `FULL`, as it is by default: a copy syncs the same at `NORMAL`, and to set
-    // it would parse the schema.
+    // `synchronous` stays at its default, `FULL`: a copy syncs as much at `NORMAL`, and setting it
+    // would parse the schema.
     conn.pragma_update(None, "checkpoint_fullfsync", i64::from(durability == Durability::Power)).map_err(sqlite)?;
     // The first read opens the log. This one reads no table of the schema.
     conn.pragma_query_value(None, "user_version", |_| Ok(())).map_err(sqlite)?;

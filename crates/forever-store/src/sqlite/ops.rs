@@ -10,8 +10,8 @@ use super::recent_ops::{self, Beginning};
 use super::rows::{self, forget_deaths};
 use super::streams;
 use crate::{
-    Claim, CommandResult, FiberRef, FiberState, LayoutRow, OpKind, OpOutcome, OpRecord, OpResolution, OpRetry, OpRow, OpState,
-    ResolveOpResult, Runnable, Seq, StreamAppend, op_stream,
+    Claim, CommandResult, FiberRef, FiberState, LayoutRow, OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, ResolveOpResult,
+    ResolvedOp, Runnable, Seq, StreamAppend, op_stream,
 };
 
 const COLUMNS: &str =
@@ -216,7 +216,7 @@ fn in_ledger(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<Option<O
 pub(super) fn resolve(
     conn: &Connection,
     seq: Seq,
-    how: &OpResolution,
+    how: &ResolvedOp,
     now_ms: i64,
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<CommandResult<ResolveOpResult>> {

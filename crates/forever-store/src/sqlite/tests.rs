@@ -11,7 +11,7 @@ use super::job::Scope;
 use super::pace::{self, Caller, Pace};
 use super::user::{TransactionFn, TransactionResult, Tx};
 use crate::conformance::ops::{behind, ledger, open, record};
-use crate::conformance::{FIRST, SECOND, Told, accept, claimed, message, row, snapshot};
+use crate::conformance::{FIRST, ReadyReceiver, SECOND, accept, claimed, message, row, snapshot};
 use crate::error::ErrorKind;
 use crate::{Durability, FiberState, FiberStore, NewSnapshot, OpKind, OpState, Wait};
 
@@ -84,7 +84,7 @@ async fn write_that_was_polled_is_carried_out() {
     let store = &Sqlite::in_memory().await.unwrap();
     let claim = accept(store, "a").await;
     store.wait(claim, Wait { topics: vec!["go".into()], ..Wait::default() }, 5).await.unwrap();
-    let mut told = Told::by(store);
+    let mut told = ReadyReceiver::by(store);
     let mut given_up = store.send(message("a", "go", "1"));
     std::future::poll_fn(|cx| std::task::Poll::Ready(given_up.as_mut().poll(cx).is_pending())).await;
     drop(given_up);

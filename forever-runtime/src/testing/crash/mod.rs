@@ -1,9 +1,9 @@
 //! Ends a program at every write that it makes, and compares the result with an uninterrupted run.
-mod account;
-mod image;
-mod life;
+mod db_state;
+mod process;
+mod report;
 mod steps;
-mod tear;
+mod torn_write;
 mod world;
 
 use std::fmt;
@@ -13,15 +13,15 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
-use account::{Account, Around, differences};
-use life::{Death, Run, Script};
+use process::{Death, Run, Script};
+use report::{Around, Report, differences};
 pub use world::World;
 
 use super::dice::Dice;
 use crate::api::builder::Builder;
 use crate::api::forever::Forever;
 
-/// Default maximum time of a life.
+/// Default maximum time of a process.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Maximum number of deaths in a random run.
@@ -34,9 +34,9 @@ const TRIES: usize = 4;
 
 /// Ends a program at each of its writes, and compares it with an uninterrupted run.
 ///
-/// `setup` returns the builder of a process, and is called at the beginning of each life. `call` is
-/// the program: it starts fibers under keys or ids, as a client does that retries after a crash,
-/// and waits for them. It returns the value to compare.
+/// `setup` returns the builder of a process, and is called at the beginning of each. `call` is the
+/// program: it starts fibers under keys or ids, as a client does that retries after a crash, and
+/// waits for them. It returns the value to compare.
 ///
 /// First the program runs twice without interruption, and its writes are counted. Then, for each
 /// write, it runs again in a fresh [world](World) until the moment before or after that write.
@@ -53,7 +53,7 @@ const TRIES: usize = 4;
 ///   anything that a death could still undo.
 ///
 /// In memory ([`in_memory`](Builder::in_memory)) each death takes a millisecond or two. With a file
-/// of the world ([`World::database`]) each life starts from what SQLite recovers after a crash.
+/// of the world ([`World::database`]) each process starts from what SQLite recovers after a crash.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -65,7 +65,7 @@ const TRIES: usize = 4;
 /// let survived = crash_everywhere(
 ///     |_world| Forever::builder().in_memory(),
 ///     async |forever: Forever| {
-///         let order = forever.run_fiber("order", |_| async { Ok::<_, forever::Error>(42) }).key("A-1");
+///         let order = forever.spawn_closure("order", |_| async { Ok::<_, forever::Error>(42) }).key("A-1");
 ///         order.await.ok()
 ///     },
 /// )
@@ -114,13 +114,13 @@ impl<S, C> CrashEverywhere<'_, S, C> {
     /// Does not compare the database at the end, and how often steps began.
     ///
     /// For a program that may take another path when it is interrupted, as with
-    /// [`OnUnknown::Fail`](crate::OnUnknown::Fail).
+    /// [`OnUnknown::Fail`](crate::ops::OnUnknown::Fail).
     pub fn may_go_other_ways(mut self) -> Self {
         self.same_way = false;
         self
     }
 
-    /// Sets how long a life may take before it counts as hanging. Defaults to 20 s.
+    /// Sets how long a process may take before it counts as hanging. Defaults to 20 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -193,9 +193,9 @@ where
     let differ = differences(&whole, &again, test.same_way);
     if !differ.is_empty() {
         let head = "two runs that nothing interrupts are not the same, so none can be compared with them\n";
-        return Err(CrashFailure(format!("{head}{}", Account { run: &again, differences: differ, around: None })));
+        return Err(CrashFailure(format!("{head}{}", Report { run: &again, differences: differ, around: None })));
     }
-    let writes = whole.lives.iter().map(|life| life.writes.len() as u64).sum();
+    let writes = whole.processes.iter().map(|process| process.writes.len() as u64).sum();
     let (mut runs, mut deaths) = (0, 0);
     for (write, after) in (1..=writes).flat_map(|write| [(write, false), (write, true)]) {
         let run = script.run(&[Death::at(write, after)]).await;
@@ -231,23 +231,23 @@ where
         return Ok(());
     }
     let around = around(script, run).await;
-    Err(CrashFailure(format!("it does not come through\n{}", Account { run, differences, around })))
+    Err(CrashFailure(format!("it does not come through\n{}", Report { run, differences, around })))
 }
 
-/// The database around the last death of a run: repeats the same lives, ended on either side of the
-/// write.
+/// The database around the last death of a run: repeats the same processes, ended on either side
+/// of the write.
 async fn around<S, C, R>(script: &Script<'_, S, C>, run: &Run<R>) -> Option<Around>
 where
     S: Fn(&World) -> Builder,
     C: AsyncFn(Forever) -> R,
 {
-    let deaths: Vec<_> = run.lives.iter().filter_map(|life| life.death).collect();
+    let deaths: Vec<_> = run.processes.iter().filter_map(|process| process.death).collect();
     let (last, before) = deaths.split_last()?;
     let mut sides = Vec::new();
     for after in [false, true] {
         let plan: Vec<_> = before.iter().copied().chain([Death::at(last.write, after)]).collect();
         let again = script.run(&plan).await;
-        sides.push(again.lives.into_iter().nth(before.len())?);
+        sides.push(again.processes.into_iter().nth(before.len())?);
     }
     let after = sides.pop()?;
     let what = after.writes.last().copied().unwrap_or("none").to_owned();

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::image::{Image, Names};
+use super::db_state::{DbState, Names};
 use crate::runtime::events::{Event, EventKind};
 
-/// The bodies that began in all lives of a run.
+/// The bodies that began in all processes of a run.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     /// Counts by fiber and step.
@@ -23,11 +23,11 @@ struct Count {
 }
 
 impl Steps {
-    /// Adds the events of a life, which began with one image of the database and left another.
+    /// Adds the events of a process, which began with one state of the database and left another.
     /// `died` is false if it reached its end.
-    pub(super) fn lived(&mut self, events: &[Event], found: &Image, left: &Image, died: bool) {
+    pub(super) fn lived(&mut self, events: &[Event], found: &DbState, left: &DbState, died: bool) {
         let checkpoints =
-            |image: &Image| image.fibers.iter().map(|fiber| (fiber.id.clone(), fiber.checkpoints)).collect::<BTreeMap<_, _>>();
+            |db_state: &DbState| db_state.fibers.iter().map(|fiber| (fiber.id.clone(), fiber.checkpoints)).collect::<BTreeMap<_, _>>();
         let mut passed = checkpoints(found);
         // Bodies that began after each fiber's last reported checkpoint.
         let mut open: BTreeMap<String, (u64, Vec<&'static str>)> = BTreeMap::new();
@@ -91,7 +91,7 @@ impl Steps {
 
 /// Whether an event reports only what is stored. For a fiber that the program itself has deleted it
 /// is always true.
-fn told_of_what_was_stored(event: &Event, left: &Image) -> bool {
+fn told_of_what_was_stored(event: &Event, left: &DbState) -> bool {
     let Some(stored) = left.fibers.iter().find(|fiber| *fiber.id == *event.fiber) else { return left.deleted };
     match &event.kind {
         EventKind::StepFinished { checkpoint, .. } => stored.checkpoints >= *checkpoint || stored.state == "completed",

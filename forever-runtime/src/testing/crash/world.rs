@@ -11,7 +11,7 @@ use crate::testing::clock::VirtualClock;
 
 /// World outside of the program, which outlives its processes.
 ///
-/// Each run of [`crash_everywhere`](super::crash_everywhere) has a fresh one, shared by all lives
+/// Each run of [`crash_everywhere`](super::crash_everywhere) has a fresh one, shared by all processes
 /// of the run. Clones are the same world.
 #[derive(Clone, Default)]
 pub struct World(Arc<Inner>);

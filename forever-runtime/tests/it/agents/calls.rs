@@ -1,8 +1,9 @@
 //! Calls of methods by name, in one process.
 use std::sync::{Arc, Mutex};
 
+use forever_runtime::agent::{Agent, AgentHandle};
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{Agent, AgentHandle, BoxError, Builder, ErrorKind, Forever};
+use forever_runtime::{BoxError, Builder, ErrorKind, Forever};
 use tokio::sync::Semaphore;
 
 use super::SECOND;

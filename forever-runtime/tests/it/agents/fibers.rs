@@ -1,7 +1,9 @@
 //! Fibers that belong to agents. Numbers in brackets: the catalogue of cases that the behaviour is taken from.
 use std::sync::{Arc, Mutex};
 
-use forever_runtime::{Agent, AgentHandle, BoxError, Builder, EndedFiber, ErrorKind, FiberState, Forever, RecoveredFiber, Recovery};
+use forever_runtime::agent::{Agent, AgentHandle, EndedFiber, RecoveredFiber, RecoveryAction};
+use forever_runtime::fiber::FiberState;
+use forever_runtime::{BoxError, Builder, ErrorKind, Forever};
 
 use super::{HOUR, MINUTE, World};
 use crate::fibers::{Three, three};
@@ -15,7 +17,7 @@ struct Boss {
     rule: Rule,
 }
 
-type Rule = Arc<Mutex<Option<fn(&RecoveredFiber) -> Result<Recovery, BoxError>>>>;
+type Rule = Arc<Mutex<Option<fn(&RecoveredFiber) -> Result<RecoveryAction, BoxError>>>>;
 
 impl Agent for Boss {
     const CLASS: &'static str = "boss";
@@ -32,10 +34,10 @@ impl Agent for Boss {
         Ok(fibers)
     }
 
-    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<Recovery, BoxError> {
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
         self.probe.step(&format!("{} decides {}", self.me.name(), fiber.key().unwrap_or_default())).await?;
         let rule = *self.rule.lock().unwrap();
-        rule.map_or(Ok(Recovery::Resume), |rule| rule(fiber))
+        rule.map_or(Ok(RecoveryAction::Resume), |rule| rule(fiber))
     }
 
     async fn on_fiber_completed(&self, fiber: &EndedFiber) -> Result<(), BoxError> {
@@ -97,7 +99,7 @@ async fn on_start_is_over_before_the_agent_hears_of_its_fibers_oldest_first() {
     assert_eq!(office.probe.log(), ["b starts"]);
     gate.add_permits(1);
     for label in ["x", "y", "z"] {
-        assert_eq!(forever.by_key::<Three>(label).await.unwrap().wait().await.unwrap(), 17);
+        assert_eq!(forever.fiber_by_key::<Three>(label).await.unwrap().wait().await.unwrap(), 17);
     }
     let log = office.probe.log();
     assert_eq!(log[..2], ["b starts", "b orders x y z"]);
@@ -112,15 +114,15 @@ async fn a_hook_says_what_becomes_of_a_fiber() {
     *office.rule.lock().unwrap() = Some(|fiber| {
         assert_eq!((fiber.at(), fiber.deaths(), fiber.is_closure()), (Some("one"), 1, false));
         Ok(match fiber.key().unwrap() {
-            "restart" => Recovery::Restart,
-            "skip" => Recovery::Skip,
-            "complete" => Recovery::complete(&5_u64)?,
-            "fail" => Recovery::fail("not worth it"),
-            _ => Recovery::Resume,
+            "restart" => RecoveryAction::Restart,
+            "skip" => RecoveryAction::Skip,
+            "complete" => RecoveryAction::complete(&5_u64)?,
+            "fail" => RecoveryAction::fail("not worth it"),
+            _ => RecoveryAction::Resume,
         })
     });
     let forever = office.builder().open().await.unwrap();
-    let handle = |key: &'static str| forever.handle::<Three>(key);
+    let handle = |key: &'static str| forever.fiber::<Three>(key);
     assert_eq!(handle("resume").wait().await.unwrap(), 32);
     assert_eq!(handle("restart").wait().await.unwrap(), 35);
     assert_eq!(handle("complete").wait().await.unwrap(), 5);
@@ -179,7 +181,7 @@ async fn a_closure_fiber_of_an_agent_hands_over_its_stash() {
     let office = Office::new();
     let forever = office.builder().open().await.unwrap();
     let probe = office.probe.clone();
-    let running = forever.agent::<Boss>("b").run_fiber("import", move |ctx| async move {
+    let running = forever.agent::<Boss>("b").spawn_closure("import", move |ctx| async move {
         ctx.stash(&41).await?;
         probe.note("stashed");
         std::future::pending::<Result<u64, forever_runtime::Error>>().await
@@ -189,7 +191,7 @@ async fn a_closure_fiber_of_an_agent_hands_over_its_stash() {
     drop((handle, forever));
     *office.rule.lock().unwrap() = Some(|fiber| {
         assert!(fiber.is_closure());
-        Ok(Recovery::complete(&(fiber.snapshot::<u64>()?.unwrap_or_default() + 1))?)
+        Ok(RecoveryAction::complete(&(fiber.snapshot::<u64>()?.unwrap_or_default() + 1))?)
     });
     let forever = office.builder().open().await.unwrap();
     loop {

@@ -4,7 +4,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use forever_runtime::{AgentHandle, BoxError, FiberState, Pushed};
+use forever_runtime::BoxError;
+use forever_runtime::agent::{AgentHandle, Pushed};
+use forever_runtime::fiber::FiberState;
 
 use super::{Clerk, HOUR, MINUTE, SECOND, World};
 
@@ -142,7 +144,7 @@ async fn a_fiber_of_an_agent_that_is_stored_runs_although_the_call_is_given_up()
     let forever = world.open().await;
     for times in 1.. {
         let agent = forever.agent::<Clerk>(format!("a{times}"));
-        let closure = agent.run_fiber("work", |_| async { Ok::<_, BoxError>(1) });
+        let closure = agent.spawn_closure("work", |_| async { Ok::<_, BoxError>(1) });
         let given_up = polled(closure.start(), times).await.is_none();
         let all = || forever.fibers().agent("clerk", format!("a{times}"));
         agent.set_state(&Vec::new()).await.unwrap();

@@ -1,7 +1,8 @@
 //! Making, listing and cancelling schedules, and what cannot be one.
 use std::time::{Duration, SystemTime};
 
-use forever_runtime::{ErrorKind, ScheduleKind, When};
+use forever_runtime::ErrorKind;
+use forever_runtime::agent::{ScheduleKind, When};
 
 use super::{Clerk, HOUR, MINUTE, SECOND, World, at};
 
@@ -214,7 +215,8 @@ async fn schedules_of_a_class_that_is_not_registered_stay_and_run_when_it_is() {
 
 #[tokio::test]
 async fn a_class_without_on_schedule_fails_with_a_message_that_says_so() {
-    use forever_runtime::{Agent, Forever};
+    use forever_runtime::Forever;
+    use forever_runtime::agent::Agent;
     struct Deaf;
     impl Agent for Deaf {
         const CLASS: &'static str = "deaf";

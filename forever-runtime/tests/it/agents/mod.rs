@@ -16,8 +16,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever_runtime::agent::{Agent, AgentHandle, Due};
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{Agent, AgentHandle, BoxError, Builder, Due, Forever};
+use forever_runtime::{BoxError, Builder, Forever};
 use tokio::sync::watch;
 
 use crate::support::{Place, Probe};

@@ -2,7 +2,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forever_runtime::{AgentHandle, Clock, Forever};
+use forever_runtime::agent::AgentHandle;
+use forever_runtime::{Clock, Forever};
 
 use super::{Clerk, HOUR, MINUTE, SECOND, World, at};
 use crate::support::Plan;

@@ -1,8 +1,9 @@
 //! State, broadcasts and connections.
 use std::time::Duration;
 
+use forever_runtime::agent::Pushed;
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{ErrorKind, Forever, Pushed};
+use forever_runtime::{ErrorKind, Forever};
 
 use super::{Clerk, MINUTE, World};
 
@@ -97,7 +98,7 @@ async fn a_slow_connection_loses_the_oldest_messages_and_is_told_how_many() {
         assert!(matches!(quick.recv().await, Some(Pushed::Broadcast(message)) if message.read::<u32>().unwrap() == n));
     }
     agent.set_state(&lines(&["last"])).await.unwrap();
-    assert_eq!(slow.recv().await, Some(Pushed::Missed(745)));
+    assert_eq!(slow.recv().await, Some(Pushed::Lagged(745)));
     let mut received = Vec::new();
     while let Some(Pushed::Broadcast(message)) = slow.try_recv() {
         received.push(message.read::<u32>().unwrap());

@@ -2,7 +2,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use forever_runtime::{Agent, ErrorKind, Forever};
+use forever_runtime::agent::Agent;
+use forever_runtime::{ErrorKind, Forever};
 
 use super::{Clerk, MINUTE, SECOND, World};
 use crate::support::Plan;
@@ -197,7 +198,8 @@ async fn a_handle_inside_an_agent_does_not_keep_the_runtime_open() {
 
 #[tokio::test]
 async fn an_agent_that_holds_guards_of_itself_goes_with_its_runtime() {
-    use forever_runtime::{AgentHandle, BoxError, KeepAlive};
+    use forever_runtime::BoxError;
+    use forever_runtime::agent::{AgentHandle, KeepAlive};
     static LEFT: AtomicU32 = AtomicU32::new(0);
     struct Selfish {
         me: AgentHandle<Selfish>,

@@ -1,6 +1,7 @@
 //! The generated cases, with what their text expects to find in scope.
 #[cfg(not(difftest_plain))]
-use forever::{Res, call, fiber, step};
+use forever::fiber::Res;
+use forever::{call, fiber, step};
 use forever_difftest::*;
 
 use super::run::*;

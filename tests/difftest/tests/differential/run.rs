@@ -5,9 +5,9 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 
 #[cfg(not(difftest_plain))]
-use forever::Fiber;
+use forever::fiber::Fiber;
 #[cfg(not(difftest_plain))]
-use forever::testing::{From, Kill, Outcome, Played, Stage};
+use forever::testing::{Kill, Outcome, Stage, StageRun, StartFrom};
 use forever_difftest::Io;
 
 #[cfg(not(difftest_plain))]
@@ -32,7 +32,7 @@ pub(crate) struct Case {
     pub(crate) calls: u32,
     pub(crate) plain: fn(&Io) -> Result<String, String>,
     #[cfg(not(difftest_plain))]
-    pub(crate) fiber: fn(&Stage, Begin, Kill) -> Played<String>,
+    pub(crate) fiber: fn(&Stage, Begin, Kill) -> StageRun<String>,
 }
 
 /// Where a process begins.
@@ -54,16 +54,16 @@ pub(crate) fn run_plain<T: Debug>(plain: impl Future<Output = Result<T, String>>
 
 /// Plays a fiber; the value as text.
 #[cfg(not(difftest_plain))]
-pub(crate) fn play<F: Fiber>(stage: &Stage, begin: Begin, kill: Kill, start: fn() -> F) -> Played<String>
+pub(crate) fn run<F: Fiber>(stage: &Stage, begin: Begin, kill: Kill, start: fn() -> F) -> StageRun<String>
 where
     F::Output: Debug,
 {
     let from = match begin {
-        Begin::Start => From::Start(start()),
-        Begin::Restart => From::Restart(start()),
-        Begin::Snapshot(text) => From::Snapshot(text),
+        Begin::Start => StartFrom::Start(start()),
+        Begin::Restart => StartFrom::Restart(start()),
+        Begin::Snapshot(text) => StartFrom::Snapshot(text),
     };
-    let Played { snapshots, outcome } = block_on(stage.play_until(from, kill));
+    let StageRun { snapshots, outcome } = block_on(stage.run_until(from, kill));
     let outcome = match outcome {
         Outcome::Completed(value) => Outcome::Completed(format!("{value:?}")),
         Outcome::Failed(why) => Outcome::Failed(why),
@@ -71,7 +71,7 @@ where
         Outcome::Killed => Outcome::Killed,
         Outcome::Waiting => Outcome::Waiting,
     };
-    Played { snapshots, outcome }
+    StageRun { snapshots, outcome }
 }
 
 thread_local! {

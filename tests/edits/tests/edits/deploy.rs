@@ -4,8 +4,10 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
+use forever::fiber::{Fiber, FiberError, FiberState, FiberStatus};
+use forever::layout::{Layout, Verdict};
 use forever::testing::VirtualClock;
-use forever::{Builder, Durability, Fiber, FiberError, FiberState, FiberStatus, Forever, Layout, Verdict};
+use forever::{Builder, Durability, Forever};
 
 use crate::io::{Hangs, Io};
 use crate::oracle::message;
@@ -52,9 +54,9 @@ impl Version {
                 let call = call();
                 Box::pin(async move { drop(forever.spawn(call).id(ID).await.unwrap()) })
             }),
-            wait: |forever| Box::pin(async move { forever.handle::<W>(ID).wait().await }),
-            status: |forever| Box::pin(async move { forever.handle::<W>(ID).status().await.unwrap() }),
-            layouts: || vec![forever::layout::<W>(), forever::layout::<A>(), forever::layout::<B>()],
+            wait: |forever| Box::pin(async move { forever.fiber::<W>(ID).wait().await }),
+            status: |forever| Box::pin(async move { forever.fiber::<W>(ID).status().await.unwrap() }),
+            layouts: || vec![forever::layout::of::<W>(), forever::layout::of::<A>(), forever::layout::of::<B>()],
         }
     }
 

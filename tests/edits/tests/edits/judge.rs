@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forever::Verdict;
+use forever::layout::Verdict;
 use forever::testing::VirtualClock;
 use forever_testkit::prng::Prng;
 

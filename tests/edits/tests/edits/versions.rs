@@ -1,5 +1,7 @@
 //! The generated versions, with what their text expects to find in scope.
-use forever::{OnUnknown, Res, Retry, call, fiber, recv, sleep, spawn, step, steps, wait};
+use forever::fiber::{Res, Retry};
+use forever::ops::OnUnknown;
+use forever::{call, fiber, recv, sleep, spawn, step, steps, wait};
 use forever_edits::*;
 
 use crate::deploy::Version;

@@ -9,8 +9,9 @@ use forever_chat::model::{Anthropic, OpenAiCompatible, OpenAiResponses};
 use forever_chat::{
     AgentLoop, ChatAgent, ChatBuilder, ChatHandle, ChatRecovery, ChatRecoveryOptions, Entry, RecoveryPolicy, Tool, Turn, TurnHandle,
 };
+use forever_runtime::agent::{Agent, AgentHandle};
 use forever_runtime::testing::VirtualClock;
-use forever_runtime::{Agent, AgentHandle, BoxError, Durability, Forever};
+use forever_runtime::{BoxError, Durability, Forever};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch;

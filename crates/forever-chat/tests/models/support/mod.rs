@@ -58,33 +58,33 @@ pub(crate) fn recorded(name: &str) -> Recorded {
 
 impl Recorded {
     /// Reads bytes that come in these pieces, and then `end`.
-    pub(crate) fn read<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>, end: Option<ModelError>) -> Told {
+    pub(crate) fn read<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>, end: Option<ModelError>) -> ModelOutput {
         let reads: Vec<Result<Vec<u8>, ModelError>> = pieces.into_iter().map(|piece| Ok(piece.to_vec())).chain(end.map(Err)).collect();
         let bytes = stream::iter(reads);
-        Told::now(match self.by {
+        ModelOutput::now(match self.by {
             Provider::Responses => OpenAiResponses::read(bytes),
             Provider::Completions => OpenAiCompatible::read(&ModelRequest::default(), bytes),
             Provider::Anthropic => Anthropic::read(bytes),
         })
     }
 
-    pub(crate) fn whole(&self) -> Told {
+    pub(crate) fn whole(&self) -> ModelOutput {
         self.read([self.text.as_bytes()], None)
     }
 }
 
 /// All that a model has told.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct ModelOutput {
     /// What came before the end.
     pub(crate) events: Vec<ModelEvent>,
     pub(crate) end: Result<Finished, ModelError>,
 }
 
-impl Told {
+impl ModelOutput {
     /// Of a stream that does not wait for anything.
     fn now(stream: ModelStream) -> Self {
-        Told::by(stream).now_or_never().expect("the bytes are there")
+        ModelOutput::by(stream).now_or_never().expect("the bytes are there")
     }
 
     /// # Panics
@@ -100,12 +100,12 @@ impl Told {
         };
         let events: Vec<ModelEvent> = all.into_iter().collect::<Result<_, _>>().expect("an error is the last");
         assert!(!events.iter().any(|event| matches!(event, ModelEvent::Finished(_))), "an answer has one end");
-        Told { events, end }
+        ModelOutput { events, end }
     }
 
     /// With a limit, for answers that come by a socket.
     pub(crate) async fn soon(stream: ModelStream) -> Self {
-        tokio::time::timeout(Duration::from_secs(60), Told::by(stream)).await.expect("the answer ends")
+        tokio::time::timeout(Duration::from_secs(60), ModelOutput::by(stream)).await.expect("the answer ends")
     }
 
     /// One line for each event.

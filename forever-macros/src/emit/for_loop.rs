@@ -6,11 +6,11 @@ use syn::Label;
 use syn::spanned::Spanned;
 
 use super::{Emit, Target};
+use crate::hir::{Block, For, Stmt};
 use crate::ids::{JumpId, VarId};
 use crate::names::VarKind;
 use crate::place;
 use crate::plan::{Storage, mentions, stretches};
-use crate::tree::{Block, For, Stmt};
 
 impl Emit<'_> {
     pub(super) fn loop_(
@@ -37,23 +37,23 @@ impl Emit<'_> {
         if is_unsafe { emit!(unsafe { #body }) } else { emit!(#label { #body }) }
     }
 
-    pub(super) fn for_(&mut self, stmt: &Stmt, looped: &For) -> (TokenStream, TokenStream, TokenStream) {
+    pub(super) fn for_(&mut self, stmt: &Stmt, for_loop: &For) -> (TokenStream, TokenStream, TokenStream) {
         let (open, taken) = (self.open.clone(), self.taken.len());
-        let bases: BTreeSet<VarId> = looped.bases.iter().copied().collect();
+        let bases: BTreeSet<VarId> = for_loop.bases.iter().copied().collect();
         let mut mentioned = bases.clone();
-        looped.body.stmts.iter().for_each(|s| mentions(s, &mut mentioned));
-        let mut before = self.take_for_loop(stmt, &mentioned, &bases, looped.id, &looped.body);
+        for_loop.body.stmts.iter().for_each(|s| mentions(s, &mut mentioned));
+        let mut before = self.take_for_loop(stmt, &mentioned, &bases, for_loop.id, &for_loop.body);
         let opening = self.open_stretch(&bases, &BTreeSet::new(), stmt.before);
         before.extend(opening);
         let fiber = self.fiber.clone();
-        let position = &looped.position;
-        let position_var = looped.position_var.expect("resolved before it is emitted");
+        let position = &for_loop.position;
+        let position_var = for_loop.position_var.expect("resolved before it is emitted");
         let key = self.cx.plan.kept.iter().flatten().find(|k| k.var == position_var).map(|k| k.key.clone()).unwrap_or_default();
-        let items = self.in_order(&looped.items);
+        let items = self.in_order(&for_loop.items);
         // What is saved with the position cannot change. Anything else may be another list when the
         // fiber is resumed.
         let is_saved = |base: &VarId| self.cx.table.var(*base).kind == VarKind::Value;
-        let outside = looped.bases.is_empty() || !looped.bases.iter().all(is_saved);
+        let outside = for_loop.bases.is_empty() || !for_loop.bases.iter().all(is_saved);
         before.extend(if outside {
             let private = self.cx.private;
             emit! {
@@ -74,9 +74,9 @@ impl Emit<'_> {
                 self.open.insert(VarId(index));
             }
         }
-        let aliases = self.alias_declared(&looped.declares);
-        let body = self.jump_target(looped.label.as_ref(), looped.id, true, |emit| emit.block(&looped.body, &[]));
-        let (label, attrs, pat) = (&looped.label, &looped.attrs, &looped.pat);
+        let aliases = self.alias_declared(&for_loop.declares);
+        let body = self.jump_target(for_loop.label.as_ref(), for_loop.id, true, |emit| emit.block(&for_loop.body, &[]));
+        let (label, attrs, pat) = (&for_loop.label, &for_loop.attrs, &for_loop.pat);
         let value = if outside {
             let (private, over) = (self.cx.private, key.strip_suffix(" at").unwrap_or(&key));
             // In a `match`, so that the temporaries of the user's expression live as long as the

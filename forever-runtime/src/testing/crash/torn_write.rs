@@ -17,7 +17,7 @@ const FRAME_HEADER: u64 = 24;
 
 /// Damages the part of the log between its length at the last acknowledged commit, in pages, and
 /// its last length.
-pub(super) fn tear(database: &Path, heard: Pages, last: Pages, dice: &mut Dice) -> std::io::Result<()> {
+pub(super) fn torn_write(database: &Path, heard: Pages, last: Pages, dice: &mut Dice) -> std::io::Result<()> {
     let mut path = database.as_os_str().to_owned();
     path.push("-wal");
     let mut file = match OpenOptions::new().read(true).write(true).open(path) {

@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use super::bodies::{CONSTRUCTS, RICH};
-use super::dice::{Dice, changed, flat, soup};
+use super::dice::{Dice, changed, flat, random_tokens};
 use super::tokens;
 use crate::expand::expand;
 
@@ -19,7 +19,7 @@ fn survives(attr: &TokenStream, item: &TokenStream, seed: usize) {
 fn no_tokens_make_the_macro_panic() {
     for seed in 0..500 {
         let mut dice = Dice::Seed(Prng::new(seed as u64));
-        let (a, b, c) = (soup(&mut dice, 3), soup(&mut dice, 3), soup(&mut dice, 2));
+        let (a, b, c) = (random_tokens(&mut dice, 3), random_tokens(&mut dice, 3), random_tokens(&mut dice, 2));
         let name = format_ident!("f");
         survives(&a, &b, seed);
         survives(&quote!(), &quote!(async fn #name(#a) -> Result<(), E> { #b }), seed);

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 /// Content of a database at one moment.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Image {
+pub(super) struct DbState {
     pub(super) fibers: Vec<FiberImage>,
     /// Effects and manual operations.
     ops: Vec<Op>,
@@ -46,12 +46,12 @@ struct Op {
     outcome: Option<String>,
 }
 
-impl Image {
+impl DbState {
     /// Reads the database. Tables that the process did not create before it died count as empty.
     pub(super) fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'stream_log'", (), |r| r.get(0))?;
         if tables == 0 {
-            return Ok(Image::default());
+            return Ok(DbState::default());
         }
         let fibers = conn
             .prepare(
@@ -98,7 +98,7 @@ impl Image {
             .prepare("SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload FROM schedules ORDER BY 1")?
             .query_map((), |r| r.get(0))?
             .collect::<Result<_, _>>()?;
-        Ok(Image { fibers, ops, messages, schedules, deleted: false })
+        Ok(DbState { fibers, ops, messages, schedules, deleted: false })
     }
 
     /// Names for fibers in place of their ids, which differ in each run.
@@ -159,7 +159,7 @@ impl FiberImage {
 }
 
 /// The form for a report.
-impl fmt::Display for Image {
+impl fmt::Display for DbState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.fibers.is_empty() {
             writeln!(f, "    no fiber")?;

@@ -2,8 +2,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
 
-use super::image::Image;
-use super::life::Run;
+use super::db_state::DbState;
+use super::process::Run;
 
 /// The differences of a run from the uninterrupted one, a paragraph each; empty if they agree. A
 /// run that may take another path is not compared by its database and its steps.
@@ -49,7 +49,7 @@ pub(super) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>, sa
 }
 
 /// Report of a failed run, for people.
-pub(super) struct Account<'a, R> {
+pub(super) struct Report<'a, R> {
     pub(super) run: &'a Run<R>,
     pub(super) differences: Vec<String>,
     /// The database before and after the last death.
@@ -59,16 +59,16 @@ pub(super) struct Account<'a, R> {
 /// A write, and the database before and after it.
 pub(super) struct Around {
     pub(super) what: String,
-    pub(super) before: Image,
-    pub(super) after: Image,
+    pub(super) before: DbState,
+    pub(super) after: DbState,
 }
 
-impl<R> fmt::Display for Account<'_, R> {
+impl<R> fmt::Display for Report<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, life) in self.run.lives.iter().enumerate() {
-            match life.death {
-                Some(death) => writeln!(f, "  life {} ended {death}", n + 1)?,
-                None => writeln!(f, "  life {} was left alone, and made {} writes", n + 1, life.writes.len())?,
+        for (n, process) in self.run.processes.iter().enumerate() {
+            match process.death {
+                Some(death) => writeln!(f, "  process {} ended {death}", n + 1)?,
+                None => writeln!(f, "  process {} was left alone, and made {} writes", n + 1, process.writes.len())?,
             }
         }
         writeln!(f, "\nother than in a run that nothing interrupted:")?;

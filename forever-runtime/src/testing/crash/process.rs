@@ -11,12 +11,12 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::super::dice::Dice;
 use super::World;
-use super::image::Image;
+use super::db_state::DbState;
 use super::steps::Steps;
-use super::tear::tear;
+use super::torn_write::torn_write;
 use crate::api::builder::{Builder, Place};
 use crate::api::forever::Forever;
-use crate::runtime::events::{Event, Events, Told};
+use crate::runtime::events::{Event, EventItem, Events};
 use crate::runtime::race::race;
 use crate::runtime::settings::Retention;
 use crate::runtime::state::Runtime;
@@ -31,7 +31,7 @@ const QUIET: u32 = 3;
 /// Number of turns for the tasks that this woke.
 const TURNS: u32 = 50;
 
-/// Moment at which a life ends.
+/// Moment at which a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Death {
     /// Number of the write, from 1.
@@ -63,27 +63,27 @@ pub(super) struct Run<R> {
     pub(super) world: World,
     /// Result of the call, or the reason why it has none.
     pub(super) outcome: Result<R, String>,
-    pub(super) lives: Vec<Life>,
-    /// Events of all lives.
+    pub(super) processes: Vec<Process>,
+    /// Events of all processes.
     pub(super) steps: Steps,
     /// Database at the end.
-    pub(super) end: Image,
+    pub(super) end: DbState,
 }
 
 impl<R> Run<R> {
-    /// Number of lives that ended as planned.
+    /// Number of processes that ended as planned.
     pub(super) fn deaths(&self) -> usize {
-        self.lives.iter().filter(|life| life.death.is_some()).count()
+        self.processes.iter().filter(|process| process.death.is_some()).count()
     }
 }
 
-/// One life of a process.
+/// One process of a run.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct Process {
     /// How it was ended; `None` if it reached its end.
     pub(super) death: Option<Death>,
     pub(super) writes: Vec<&'static str>,
-    pub(super) left: Image,
+    pub(super) left: DbState,
 }
 
 /// The database of a run.
@@ -127,21 +127,21 @@ impl Stored {
             Stored::Memory { keeper, .. } => read(keeper),
             Stored::File(path) => {
                 let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-                // The next life needs the log as the last one left it.
+                // The next process needs the log as the last one left it.
                 conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
                 read(&conn)
             }
         }
     }
 
-    fn image(&self) -> rusqlite::Result<Image> {
+    fn db_state(&self) -> rusqlite::Result<DbState> {
         match self {
-            Stored::File(path) if !path.exists() => Ok(Image::default()),
-            _ => self.look(Image::read),
+            Stored::File(path) if !path.exists() => Ok(DbState::default()),
+            _ => self.look(DbState::read),
         }
     }
 
-    /// Ready when no fiber and no schedule runs or is about to. A fiber that an earlier life has
+    /// Ready when no fiber and no schedule runs or is about to. A fiber that an earlier process has
     /// left is marked interrupted until it is claimed.
     async fn at_rest(&self, runtime: &Runtime) -> Result<(), String> {
         const INTERRUPTED: &str = "SELECT id FROM fibers WHERE state = 'interrupted'";
@@ -165,7 +165,7 @@ impl Stored {
 pub(super) struct Script<'a, S, C> {
     pub(super) setup: &'a S,
     pub(super) call: &'a C,
-    /// Maximum time of a life.
+    /// Maximum time of a process.
     pub(super) patience: Duration,
     /// Whether it takes the same path when it is interrupted.
     pub(super) same_way: bool,
@@ -181,25 +181,25 @@ where
         let world = World::default();
         let mut run = Run {
             world: world.clone(),
-            outcome: Err("there was no life".to_owned()),
-            lives: Vec::new(),
+            outcome: Err("there was no process".to_owned()),
+            processes: Vec::new(),
             steps: Steps::default(),
-            end: Image::default(),
+            end: DbState::default(),
         };
         let stored = match Stored::new(&world, (self.setup)(&world).place().as_ref()) {
             Ok(stored) => stored,
             Err(why) => return Run { outcome: Err(why), ..run },
         };
         for death in deaths.iter().copied().map(Some).chain([None]) {
-            let (ended, life, told) = self.live(&world, &stored, death).await;
-            let mut image = match stored.image() {
-                Ok(image) => image,
+            let (ended, process, told) = self.run_process(&world, &stored, death).await;
+            let mut db_state = match stored.db_state() {
+                Ok(db_state) => db_state,
                 Err(error) => return Run { outcome: Err(format!("the database cannot be read after the death: {error}")), ..run },
             };
-            image.deleted = run.end.deleted || life.writes.contains(&"delete fibers");
-            run.steps.lived(&told, &run.end, &image, ended.is_none());
-            run.lives.push(Life { left: image.clone(), ..life });
-            run.end = image;
+            db_state.deleted = run.end.deleted || process.writes.contains(&"delete fibers");
+            run.steps.lived(&told, &run.end, &db_state, ended.is_none());
+            run.processes.push(Process { left: db_state.clone(), ..process });
+            run.end = db_state;
             if let Some(outcome) = ended {
                 run.outcome = outcome;
                 break;
@@ -208,8 +208,8 @@ where
         run
     }
 
-    /// One life; returns its result if it was not ended, and its events.
-    async fn live(&self, world: &World, stored: &Stored, death: Option<Death>) -> (Option<Result<R, String>>, Life, Vec<Event>) {
+    /// One process; returns its result if it was not ended, and its events.
+    async fn run_process(&self, world: &World, stored: &Stored, death: Option<Death>) -> (Option<Result<R, String>>, Process, Vec<Event>) {
         let fuse = match death {
             Some(Death { write, after: true, .. }) => Fuse::after(write),
             Some(Death { write, after: false, .. }) => Fuse::before(write),
@@ -222,7 +222,7 @@ where
         let builder = builder.retention(Retention::forever()).fuse(fuse.clone());
         // A handle that was kept must not keep a dead process alive.
         let runtime = Mutex::new(Weak::<Runtime>::new());
-        let life = async {
+        let process = async {
             let forever = builder.open().await.map_err(|error| format!("it could not be opened: {error}"))?;
             *runtime.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(forever.runtime());
             let outcome = (self.call)(forever.clone()).await;
@@ -230,9 +230,9 @@ where
             forever.close().await.map_err(|error| format!("it could not be closed: {error}"))?;
             Ok(outcome)
         };
-        let life = AssertUnwindSafe(life).catch_unwind();
+        let process = AssertUnwindSafe(process).catch_unwind();
         let too_long = race(time_passes(world, &fuse), tokio::time::sleep(self.patience));
-        let ended = match race(life, race(fuse.blown(), too_long.map(drop)).map(drop)).await {
+        let ended = match race(process, race(fuse.blown(), too_long.map(drop)).map(drop)).await {
             Some(ended) => Some(ended.unwrap_or_else(|payload| Err(format!("it panicked: {}", text_of(payload.as_ref()))))),
             None if fuse.is_blown() => None,
             None => Some(Err(format!("it has not come to its end after {:?}", self.patience))),
@@ -242,13 +242,13 @@ where
             runtime.died().await;
         }
         if let (Some(Death { torn: Some(seed), .. }), None, Stored::File(path), Some((heard, last))) = (death, &ended, stored, fuse.log())
-            && let Err(error) = tear(path, heard, last, &mut Dice::new(seed))
+            && let Err(error) = torn_write(path, heard, last, &mut Dice::new(seed))
         {
             let why = format!("its write-ahead log could not be torn: {error}");
-            return (Some(Err(why)), Life { death, writes: fuse.what(), left: Image::default() }, Vec::new());
+            return (Some(Err(why)), Process { death, writes: fuse.what(), left: DbState::default() }, Vec::new());
         }
         let death = death.filter(|_| ended.is_none());
-        (ended, Life { death, writes: fuse.what(), left: Image::default() }, told(events))
+        (ended, Process { death, writes: fuse.what(), left: DbState::default() }, told(events))
     }
 }
 
@@ -256,7 +256,7 @@ where
 fn told(mut events: Events) -> Vec<Event> {
     let mut told = Vec::new();
     while let Some(Some(next)) = events.next().now_or_never() {
-        if let Told::Event(event) = next {
+        if let EventItem::Event(event) = next {
             told.push(event);
         }
     }

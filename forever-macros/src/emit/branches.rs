@@ -7,8 +7,8 @@ use super::sealed::Seal;
 use super::step::{On, is_repeated};
 use super::{Emit, number};
 use crate::cut::{Branch, Each, Items, Step, Steps};
+use crate::hir::Stmt;
 use crate::ids::CutId;
-use crate::tree::Stmt;
 
 impl Emit<'_> {
     /// The value of a `steps!`, or `return` with its first error.

@@ -8,11 +8,11 @@ use syn::{Expr, Macro, Pat, Token};
 use super::step::{Step, Taker, is_option};
 use super::waits::{check_name, is_word, take_name};
 use super::{CutKind, Names, callee};
-use crate::messages as say;
+use crate::messages;
 use crate::report::Report;
 
 /// A `steps!` as the user wrote it.
-pub(crate) enum Written {
+pub(crate) enum SideBySide {
     Branches(Vec<Branch>),
     Each { pat: Pat, items: Expr, limit: Option<Expr>, step: Step },
 }
@@ -48,9 +48,9 @@ const LIMIT: &str = "`limit` stands between the items and the body: `steps!(for 
 const LAST: &str = "the body of `steps!(for ..)` comes last, and is one expression: put more into a block, `{ a().await?; b().await? }`";
 const FOR: Taker = Taker { name: "steps!", options: "`catch`, `effect`, `key`, `limit`, `on_unknown`, `retry`, `timeout`" };
 
-impl Written {
+impl SideBySide {
     /// Parses the arguments; errors go to `report`.
-    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<(Written, Names)> {
+    pub(crate) fn parse(mac: &Macro, report: &mut Report) -> Option<(SideBySide, Names)> {
         if mac.tokens.is_empty() {
             report.over(&mac.path, SHAPE);
             return None;
@@ -59,7 +59,7 @@ impl Written {
             Ok((parsed, mut names)) => {
                 check_name(&names, report);
                 let written = match parsed {
-                    Parsed::Branches(branches) => Written::Branches(named(branches, report)?),
+                    Parsed::Branches(branches) => SideBySide::Branches(named(branches, report)?),
                     Parsed::Each { pat, items, limit, options, body } => {
                         let step = match as_step(&body) {
                             Some(mac) if options.is_empty() => Step::parse(mac, report)?,
@@ -69,7 +69,7 @@ impl Written {
                             report.over(was, format!("unknown option `was` of `steps!`; known options: {}", FOR.options));
                         }
                         names.name = names.name.or_else(|| step.name.clone());
-                        Written::Each { pat, items, limit, step }
+                        SideBySide::Each { pat, items, limit, step }
                     }
                 };
                 Some((written, names))
@@ -104,7 +104,7 @@ fn named(branches: Vec<Expr>, report: &mut Report) -> Option<Vec<Branch>> {
     let mut taken: Vec<String> = Vec::new();
     for literal in steps.iter().filter_map(|step| step.name.as_ref()) {
         if taken.contains(&literal.value()) {
-            report.over(literal, say::same_name(&literal.value()));
+            report.over(literal, messages::same_name(&literal.value()));
         }
         taken.push(literal.value());
     }
