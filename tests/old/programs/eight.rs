@@ -1,7 +1,6 @@
 //! What a database of version 8 can hold besides: the history of a fiber, in both tables of streams.
-use forever::Builder;
-use forever::fiber::History;
 use forever::prelude::*;
+use forever::{Builder, fiber::History};
 
 use crate::desk::Desk;
 

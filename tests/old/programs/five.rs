@@ -1,7 +1,6 @@
 //! What a database of version 5 can hold besides: the keys of fibers that were deleted.
-use forever::Builder;
-use forever::fiber::FiberFilter;
 use forever::prelude::*;
+use forever::{Builder, fiber::FiberFilter};
 
 pub(crate) const HOLDS: &[(u32, &str)] = &[];
 

@@ -1,11 +1,10 @@
 //! What a database of version 6 can hold besides: the layouts of functions that are being called. What branches have given is known by their
 //! names since then. And the loop of an agent, which was a fiber beside that of its turn.
-use forever::agent::Agent;
 use forever::chat::message::{Chunk, Part, ToolState, UiMessage};
 use forever::chat::model::{ChatModel, FinishReason, Finished, ModelEvent, ModelRequest, ModelStream};
 use forever::chat::{AgentLoop, ChatAgent, Tool, Turn, UnknownCall};
 use forever::prelude::*;
-use forever::{BoxError, Builder};
+use forever::{BoxError, Builder, agent::Agent};
 use futures_util::StreamExt;
 use futures_util::stream::{iter, once};
 use serde_json::json;

@@ -1,8 +1,6 @@
 //! What a database of version 10 can hold besides: logs, and the log of an operation, as streams with several items in a row.
-use forever::fiber::Log;
-use forever::ops::OnUnknown;
 use forever::prelude::*;
-use forever::{Builder, Forever};
+use forever::{Builder, Forever, fiber::Log, ops::OnUnknown};
 
 use crate::desk::Desk;
 

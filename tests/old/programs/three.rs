@@ -1,7 +1,6 @@
 //! What a database of version 3 can hold besides: operations in every state of the ledger, and tables of the program's own.
-use forever::Builder;
-use forever::ops::OpResolution;
 use forever::prelude::*;
+use forever::{Builder, ops::OpResolution};
 
 use crate::desk::{Desk, LAST};
 
