@@ -45,21 +45,21 @@
 //! - [`#[fiber]`](macro@fiber): the function and its options. [`step!`], [`steps!`], [`call!`],
 //!   [`spawn!`], [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`] and [`select!`]:
 //!   the cut points.
-//! - [`Forever::builder`]: opening a database, with resources ([`Res`]) and a [`Durability`].
-//! - [`Forever::spawn`] and [`Forever::run`]: starting fibers. [`FiberHandle`]: their results and
-//!   states, also after a restart.
-//! - [`Retry`], [`Backoff`], [`StepError`] and [`Op`]: steps that fail, and their attempts.
-//! - [`OnUnknown`], [`Forever::ops`], [`Forever::resolve_op`] and [`FiberContext::op`]: effects
-//!   that never repeat silently.
-//! - [`FiberContext::transaction`], [`Forever::transaction`] and [`Builder::migration`]: tables of
-//!   your own in the same file.
-//! - [`Agent`] and [`Forever::agent`]: named owners of state, fibers and schedules;
-//!   [`AgentHandle::keep_alive`] and [`AgentHandle::schedule`].
+//! - [`Forever`] and [`Builder`]: opening a database, with resources and a [`Durability`]; starting
+//!   fibers, [`Forever::spawn`] and [`Forever::run`].
+//! - [`mod@fiber`]: the [`FiberHandle`](fiber::FiberHandle) with a fiber's result and state, also
+//!   after a restart; [`Retry`](fiber::Retry) and [`StepError`](fiber::StepError) for steps that
+//!   fail; lists, events and histories.
+//! - [`ops`]: effects that never repeat silently, [`OnUnknown`](ops::OnUnknown) and
+//!   [`Forever::resolve_op`]. Tables of your own in the same file:
+//!   [`FiberContext::transaction`](fiber::FiberContext::transaction) and [`Builder::migration`].
+//! - [`agent`]: named owners of state, fibers and schedules, [`Forever::agent`].
 //! - [`chat`]: agents that people chat with; [`ChatAgent`](chat::ChatAgent), [`Turn`](chat::Turn),
 //!   and the loop of model and tools, [`AgentLoop`](chat::AgentLoop).
+//! - [`layout`]: the locals that are stored at each cut point, for tests that detect changes which
+//!   would strand running fibers.
+//! - [`view`]: what a status page shows, [`Forever::view`].
 //! - [`store`]: stores of your own, behind [`Builder::store`].
-//! - [`layout()`]: the locals that are stored at each cut point, for tests that detect changes
-//!   which would strand running fibers.
 //!
 //! The guide is in the repository, `docs/guide`: getting started, one page for each task,
 //! operations, the file format, and the guarantees with the test that shows each.

@@ -8,7 +8,7 @@ use crate::store::LayoutRow;
 
 /// Layout of a fiber function: its steps, and the locals stored at each.
 ///
-/// `Display` is a table for people, serde a stable form for storing; see [`layout()`](crate::layout()).
+/// `Display` is a table for people, serde a stable form for storing; see [`of`](crate::layout::of).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     pub(super) format: Format,
