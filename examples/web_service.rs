@@ -4,7 +4,7 @@
 //! cargo run --example web_service
 //! curl -X POST localhost:3000/orders/A-1
 //! curl localhost:3000/orders/A-1
-//! curl -X POST localhost:3000/orders/A-1/approval
+//! curl -X POST localhost:3000/orders/A-1/approval -H 'content-type: application/json' -d '{"id": "decision-1", "approved": true}'
 //! ```
 #![forbid(unsafe_code)]
 
@@ -12,8 +12,10 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use forever::fiber::{FiberError, FiberState};
 use forever::prelude::*;
 use forever::{Error, ErrorKind};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 #[fiber]
@@ -31,12 +33,27 @@ async fn create(State(forever): State<Forever>, Path(number): Path<String>) -> R
 }
 
 async fn show(State(forever): State<Forever>, Path(number): Path<String>) -> Result<Json<Value>, StatusCode> {
-    let order = forever.fiber::<order>(&number).status().await.map_err(|_| StatusCode::NOT_FOUND)?;
-    Ok(Json(json!({ "state": order.state.to_string(), "at": order.at, "reason": order.reason })))
+    let order = forever.fiber::<order>(&number);
+    let failed = |e: FiberError| if e.is_not_found() { StatusCode::NOT_FOUND } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = order.status().await.map_err(failed)?;
+    // A fiber that has completed has its result already.
+    let result = if status.state == FiberState::Completed { Some(order.wait().await.map_err(failed)?) } else { None };
+    Ok(Json(json!({ "state": status.state.to_string(), "at": status.at, "reason": status.reason, "result": result })))
 }
 
-async fn approve(State(forever): State<Forever>, Path(number): Path<String>) -> Result<StatusCode, StatusCode> {
-    forever.send(&number, "approval", &true).message_id("approval").await.map_err(|e| status(&e))?;
+/// A person's decision. Its id makes the request safe to repeat.
+#[derive(Deserialize)]
+struct Decision {
+    id: String,
+    approved: bool,
+}
+
+async fn decide(
+    State(forever): State<Forever>,
+    Path(number): Path<String>,
+    Json(decision): Json<Decision>,
+) -> Result<StatusCode, StatusCode> {
+    forever.send(&number, "approval", &decision.approved).message_id(decision.id).await.map_err(|e| status(&e))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -53,7 +70,7 @@ async fn main() -> anyhow::Result<()> {
     let forever = Forever::builder().sqlite("orders.db").fiber::<order>().open().await?;
     let routes = Router::new()
         .route("/orders/{number}", post(create).get(show))
-        .route("/orders/{number}/approval", post(approve))
+        .route("/orders/{number}/approval", post(decide))
         .with_state(forever.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
     // Requests finish first, then steps in flight; everything else continues at the next start.

@@ -13,6 +13,7 @@ mod error;
 mod exact;
 mod exec;
 mod fanout;
+pub mod fiber;
 mod frame;
 mod future;
 mod guard;
@@ -26,6 +27,7 @@ pub mod store;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
+pub mod view;
 
 pub use agent::class::BoxError;
 pub use api::builder::Builder;
@@ -37,37 +39,6 @@ pub use forever_store::rusqlite;
 pub use runtime::settings::Retention;
 #[doc(inline)]
 pub use store::Durability;
-
-/// Fibers: what their functions use, their handles and states, lists, events and histories.
-pub mod fiber {
-    pub use crate::api::admin::{Cursor, FiberFilter, Fibers, Page};
-    pub use crate::api::messages::SendMessage;
-    pub use crate::exec::closure::{SpawnClosure, stash};
-    pub use crate::exec::spawn::Spawn;
-    pub use crate::frame::context::FiberContext;
-    pub use crate::frame::eager::EagerIterator;
-    pub use crate::frame::fiber::Fiber;
-    pub use crate::frame::keeps_order::KeepsOrder;
-    pub use crate::frame::log::Log;
-    pub use crate::frame::resources::Res;
-    pub use crate::frame::retry::{Backoff, Retry};
-    pub use crate::frame::snapshot::Snapshot;
-    pub use crate::frame::step_error::StepError;
-    pub use crate::history::{History, HistoryEntry};
-    pub use crate::runtime::commands::Resolution;
-    pub use crate::runtime::events::{Event, EventItem, EventKind, Events};
-    pub use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};
-    #[doc(inline)]
-    pub use crate::store::{FiberCount, FiberState};
-}
-
-/// What a status page shows: fibers with their position and locals, agents, functions, workers.
-pub mod view {
-    pub use crate::api::view::{
-        AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, PositionView, ScheduleView, SourceView, ValueView,
-    };
-    pub use crate::api::workers::WorkerStatus;
-}
 
 /// What values have to be: the traits that the compiler names where a type does not fit.
 ///

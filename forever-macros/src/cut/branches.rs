@@ -46,7 +46,7 @@ const MANY: &str = "`steps!` takes at most 12 things: for more, `steps!(for item
 const EACH: &str = "`steps!(for ..)` needs a comma behind what it goes over, and a body: `steps!(for item in items, work(item).await?)`";
 const LIMIT: &str = "`limit` stands between the items and the body: `steps!(for item in items, limit = 8, work(item).await?)`";
 const LAST: &str = "the body of `steps!(for ..)` comes last, and is one expression: put more into a block, `{ a().await?; b().await? }`";
-const FOR: Taker = Taker { name: "steps!", options: "`catch`, `effect`, `key`, `limit`, `on_unknown`, `retry`, `timeout`" };
+const FOR: Taker = Taker { name: "steps!", options: "`catch`, `effect`, `key`, `limit`, `on_unknown`, `retry`, `timeout`, `was`" };
 
 impl SideBySide {
     /// Parses the arguments; errors go to `report`.
@@ -61,14 +61,17 @@ impl SideBySide {
                 let written = match parsed {
                     Parsed::Branches(branches) => SideBySide::Branches(named(branches, report)?),
                     Parsed::Each { pat, items, limit, options, body } => {
-                        let step = match as_step(&body) {
+                        let mut step = match as_step(&body) {
                             Some(mac) if options.is_empty() => Step::parse(mac, report)?,
                             _ => Step::read(options.into_iter().chain([body]).collect(), FOR, report),
                         };
-                        if let Some(was) = &step.was {
-                            report.over(was, format!("unknown option `was` of `steps!`; known options: {}", FOR.options));
-                        }
+                        // The names of its step are those of the whole: an item has no name.
                         names.name = names.name.or_else(|| step.name.clone());
+                        if let Some(was) = step.was.take()
+                            && let Some(again) = names.was.replace(was)
+                        {
+                            report.over(again, "option `was` is given twice");
+                        }
                         SideBySide::Each { pat, items, limit, step }
                     }
                 };

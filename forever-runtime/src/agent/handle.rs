@@ -304,6 +304,10 @@ impl<A: Agent> AgentHandle<A> {
     ///
     /// A schedule that becomes due while no process is running runs when the database is opened:
     /// once, not for each missed time.
+    ///
+    /// One with a pattern is idempotent: a schedule with the same pattern, name and payload is
+    /// joined. Another pattern is another schedule, and the old one stays until it is
+    /// [cancelled](AgentHandle::cancel_schedule).
     pub fn schedule<P: Serialize>(&self, when: impl Into<When>, name: impl Into<String>, payload: P) -> NewSchedule {
         NewSchedule::new(
             self.link.clone(),

@@ -1,4 +1,33 @@
 //! Agents: named owners of state, fibers and schedules, which leave memory when they are idle.
+//!
+//! A class is a type with the trait [`Agent`]: its state, and hooks such as
+//! [`on_start`](Agent::on_start) and [`on_schedule`](Agent::on_schedule). An [`AgentHandle`] names
+//! one agent, in memory or not: it reads and sets the state, spawns fibers of the agent, makes
+//! [schedules](NewSchedule), [calls](AgentCall) methods, and [connects](Connection) to what the
+//! agent [pushes](Pushed). [`KeepAlive`] keeps an agent in memory. Of its fibers it hears by hooks,
+//! and decides about interrupted ones with a [`RecoveryAction`].
+//!
+//! ```
+//! # use forever_runtime as forever;
+//! use forever::Forever;
+//! use forever::agent::Agent;
+//!
+//! struct Counter;
+//!
+//! impl Agent for Counter {
+//!     const CLASS: &'static str = "counter";
+//!     type State = u64;
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> forever::Result<()> {
+//! let forever = Forever::builder().in_memory().agent(|_| Counter).open().await?;
+//! let ada = forever.agent::<Counter>("ada");
+//! ada.set_state(&7).await?;
+//! assert_eq!(ada.state().await?, 7);
+//! # Ok(())
+//! # }
+//! ```
 
 // `hooks` puts all classes behind one trait. `registry` holds the agents in memory, wakes them and
 // unloads them. `keep_alive`, `state` and `schedule` are the operations on an agent, in memory or

@@ -131,13 +131,16 @@ impl Forever {
     ///
     /// When the await returns it is stored. It is received once, in the order of the sends:
     /// `forever.send(id, "approval", &true).message_id("mail-17").await?`. Without a
-    /// [message id](SendMessage::message_id) a send that is repeated after an error is a second message.
+    /// [message id](SendMessage::message_id) a send that is repeated after an error is a second
+    /// message.
     ///
     /// # Errors
     /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has
     /// ended; when its function does not receive on this topic, or another type; when the store
-    /// fails. After kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received
-    /// all the same: sending it again is safe if it has a message id.
+    /// fails. The type is known once this process has reached the `recv!`: a value that is stored
+    /// before, and does not fit, parks the fiber. After kind
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received all the same:
+    /// sending it again is safe if it has a message id.
     pub fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> SendMessage {
         SendMessage::new(self.exec_link(), id, topic, value)
     }

@@ -37,7 +37,7 @@ impl SendMessage {
     /// Id of the message, which makes sending it again safe.
     ///
     /// A message with an id that the fiber was sent before, received or not, changes nothing and is
-    /// no error. Ids are remembered as long as the fiber is.
+    /// no error, also if its value is another one. Ids are remembered as long as the fiber is.
     pub fn message_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self

@@ -1,8 +1,14 @@
-//! Layout of a fiber function: its steps, and the locals that a snapshot at each step contains.
+//! Layouts of fiber functions: the cut points, and the locals that a snapshot at each contains.
 //!
-//! It is built from the `Machine` that the macro writes, stored with the snapshots of its code, and
-//! compared when newer code loads them (`drift`). Names identify everything. Source lines are not
-//! included, so an edit that moves code without affecting snapshots does not change the layout.
+//! [`of`] gives the [`Layout`] of a function, to show, or to compare with that of another version:
+//! [`Layout::can_resume`] gives the [`Drift`], with a [`Problem`] for each place where a fiber
+//! would be parked. [`check!`] in a test compares all functions with a file under version control.
+//! [`Compatibility`] is the same question about the fibers of a database, before a deploy.
+
+// A layout is built from the `Machine` that the macro writes, stored with the snapshots of its
+// code, and compared when newer code loads them (`drift`). Names identify everything. Source lines
+// are not included, so an edit that moves code without affecting snapshots does not change the
+// layout.
 
 pub(crate) mod drift;
 #[cfg(test)]

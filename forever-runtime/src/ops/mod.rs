@@ -1,5 +1,29 @@
-//! Operations: effects on the outside world and their ledger, transactions, and what a step keeps
-//! between its attempts.
+//! Operations: outside effects and their ledger, transactions, and what a step keeps between its
+//! attempts.
+//!
+//! `step!("charge", effect, on_unknown = ..)` records its operation before its body begins. After a
+//! crash in the body it is unknown whether it was executed: then the policy [`OnUnknown`] decides,
+//! and where it cannot, the fiber parks until a person gives an [`OpResolution`].
+//!
+//! [`Op`] is the operation inside the body, with its id, its stash and its [log](OpLog);
+//! [`OpStatus`] is its row in the ledger. An [`OpCall`] is an operation without a step, and a
+//! [`TransactionCall`] writes to tables of the program, with [`Tx`], in the commit of its result.
+//!
+//! ```
+//! # use forever_runtime as forever;
+//! use forever::Forever;
+//! use forever::ops::{OpResolution, OpState};
+//!
+//! /// Resolves all operations in doubt of a fiber, after a look at the other side's books.
+//! async fn none_was_executed(forever: &Forever, fiber: &str) -> forever::Result<()> {
+//!     for op in forever.ops(fiber).await? {
+//!         if op.state == OpState::Started {
+//!             forever.resolve_op(&op.id, OpResolution::NotExecuted).await?;
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
 
 pub(crate) mod effect;
 pub(crate) mod known;

@@ -109,10 +109,28 @@ async fn items_in_another_order_or_more_of_them_keep_their_results() {
             let all = steps!(for word in ["b", "c"], io.did(word, word.len() as u32 + n).await?);
             Ok(all)
         }
+        renamed_in_front(io, n: u32) -> Vec<u32> {
+            let found = steps!(was = "all", for word in ["a", "b", "c"], io.did(word, word.len() as u32 + n).await?);
+            Ok(found)
+        }
+        renamed_behind(io, n: u32) -> Vec<u32> {
+            let found = steps!(for word in ["a", "b", "c"], limit = 2, was = "all", io.did(word, word.len() as u32 + n).await?);
+            Ok(found)
+        }
+        renamed_by_its_step(io, n: u32) -> Vec<u32> {
+            let found = steps!(for word in ["a", "b", "c"], step!("find", was = "all", io.did(word, word.len() as u32 + n).await?));
+            Ok(found)
+        }
     }
     let fiber = stopped_side_by_side(old::work(3), "b", 2).await;
     fiber.parks_naming::<without_one::work>("the result of `all[\"a\"]` is stored, and what `all` goes over has no such item now").await;
     fiber.resumes::<turned_round::work>(vec![4; 4], &["b", "d"]).await;
+    let fiber = stopped_side_by_side(old::work(3), "b", 2).await;
+    fiber.resumes::<renamed_in_front::work>(vec![4; 3], &["b"]).await;
+    let fiber = stopped_side_by_side(old::work(3), "b", 2).await;
+    fiber.resumes::<renamed_behind::work>(vec![4; 3], &["b"]).await;
+    let fiber = stopped_side_by_side(old::work(3), "b", 2).await;
+    fiber.resumes::<renamed_by_its_step::work>(vec![4; 3], &["b"]).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ async fn items(list: Vec<u32>) -> anyhow::Result<u32> {
     let a = steps!(for n in &list, retries = 3, work(*n).await?);
     let b = steps!(for n in list, catch, catch, work(n).await?);
     let c = steps!(for n in a, key = n, work(n).await?);
-    let d = steps!(for n in b, step!(was = "old", work(n).await?));
+    let d = steps!(was = "older", for n in b, step!(was = "old", work(n).await?));
     let e = steps!(for n in c, effect, |op, n| work(n).await?);
     let f = steps!(for n in d, retry, work(n).await?);
     Ok(e[0] + f[0])
