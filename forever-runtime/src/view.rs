@@ -1,10 +1,10 @@
 //! What a status page shows; all of it is `Serialize`.
 //!
 //! [`FiberView`] is a fiber with its [position](PositionView) in the source and its
-//! [locals](LocalView), by [`Forever::view`](crate::Forever::view). [`FunctionView`] is a registered
-//! function with its cut points, by [`Forever::functions`](crate::Forever::functions), and
-//! [`AgentView`] an agent with its schedules. [`WorkerStatus`] is a worker that shares the database,
-//! by [`Forever::workers`](crate::Forever::workers).
+//! [locals](LocalView), by [`Forever::view`](crate::Forever::view). [`FunctionView`] is a
+//! registered function with its cut points, by [`Forever::functions`](crate::Forever::functions), and
+//! [`AgentView`] an agent with its schedules. [`WorkerStatus`] is a worker that shares the
+//! database, by [`Forever::workers`](crate::Forever::workers).
 
 pub use crate::api::view::{
     AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, PositionView, ScheduleView, SourceView, ValueView,
