@@ -95,7 +95,7 @@ fn messages_have_the_form_of_the_house() {
         "steps!(retry = r, a(), b())",
         "steps!(for x in xs, retries = 3, a())",
         "steps!(for x in xs, key = 3, a())",
-        "steps!(for x in xs, step!(was = \"b\", a()))",
+        "steps!(was = \"c\", for x in xs, step!(was = \"b\", a()))",
         "steps!(for x in xs, retry = 3)",
         "tokio::join!(step!(a()), b())",
         "tokio::select! { x = step!(a()) => x }",
