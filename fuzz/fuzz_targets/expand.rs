@@ -18,6 +18,7 @@ mod macros {
     pub(crate) mod fallback;
     pub(crate) mod flow;
     pub(crate) mod held;
+    pub(crate) mod hir;
     pub(crate) mod ids;
     pub(crate) mod kept;
     pub(crate) mod lower;
@@ -35,7 +36,6 @@ mod macros {
     pub(crate) mod source;
     pub(crate) mod text;
     pub(crate) mod texts;
-    pub(crate) mod hir;
     pub(crate) mod values;
 
     #[path = "tests/dice.rs"]
@@ -49,8 +49,8 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use macros::dice::{Dice, changed, flat};
 use macros::{
-    attributes, check, cut, emit, expand, fact, fallback, flow, held, ids, kept, lower, messages, names, options, pattern, place, plan,
-    remainder, report, scan, sealed, signature, source, text, texts, tree, values, written,
+    attributes, check, cut, emit, expand, fact, fallback, flow, held, hir, ids, kept, lower, messages, names, options, pattern, place,
+    plan, remainder, report, scan, sealed, signature, source, text, texts, values, written,
 };
 use proc_macro2::TokenStream;
 use quote::ToTokens;

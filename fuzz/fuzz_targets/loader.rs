@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
 
-use forever::prelude::*;
 use forever::fiber::Log;
-use forever::testing::{StartFrom, Outcome, Stage};
+use forever::prelude::*;
+use forever::testing::{Outcome, Stage, StartFrom};
 use libfuzzer_sys::fuzz_target;
 use serde::{Deserialize, Serialize};
 
@@ -108,7 +108,8 @@ fn of(layout: &forever::layout::Layout) -> Vec<(String, Vec<String>)> {
 fn snapshot(dice: u8, text: &str) -> String {
     let [outer, called] = cuts();
     let mut values = text.split('\n').chain(std::iter::repeat("null"));
-    let mut locals = |names: &[String]| names.iter().map(|name| format!("{name:?}:{}", values.next().unwrap_or_default())).collect::<Vec<_>>().join(",");
+    let mut locals =
+        |names: &[String]| names.iter().map(|name| format!("{name:?}:{}", values.next().unwrap_or_default())).collect::<Vec<_>>().join(",");
     let place = usize::from(dice) % (outer.len() + called.len());
     let Some((at, names)) = outer.get(place) else {
         let (at, names) = &called[place - outer.len()];
