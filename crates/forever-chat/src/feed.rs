@@ -52,7 +52,7 @@ struct Feed {
     told: AlreadySent,
 }
 
-/// Most turns that are remembered in a [`AlreadySent`].
+/// Most turns that are remembered in an [`AlreadySent`].
 const REMEMBERED: usize = 256;
 
 /// Events that this process has sent, so that they are not sent again when they are read back.
