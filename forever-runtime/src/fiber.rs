@@ -30,7 +30,6 @@
 //! ```
 
 pub use crate::api::admin::{Cursor, FiberFilter, Fibers, Page};
-pub use crate::api::messages::SendMessage;
 pub use crate::exec::closure::{SpawnClosure, stash};
 pub use crate::exec::spawn::Spawn;
 pub use crate::frame::context::FiberContext;
@@ -46,5 +45,6 @@ pub use crate::history::{History, HistoryEntry};
 pub use crate::runtime::commands::Resolution;
 pub use crate::runtime::events::{Event, EventItem, EventKind, Events};
 pub use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};
+pub use crate::runtime::messages::{MessageStatus, SendMessage};
 #[doc(inline)]
 pub use crate::store::{FiberCount, FiberState};

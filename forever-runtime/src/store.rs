@@ -31,8 +31,9 @@ pub use forever_store::{
     LoadedFiber, MessageRole, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow,
     Notification, OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpStore, OpsDelta, PendingMessage, Publication, PublishedItem,
     PublishedPage, PublishedQuery, QueuePolicy, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart,
-    RestartResult, RunResult, Runnable, ScheduleRow, ScheduleTiming, Seq, SnapshotDelta, SnapshotRows, Sqlite, Store, StoredClaim,
-    StreamAppend, StreamBatch, StreamStore, StreamsDelta, Suspension, TurnFilter, TurnKind, TurnProgress, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch, WorkerId,
-    WorkerRow, arguments_digest, has_pending_interaction, is_same_payload, log_number, log_stream, op_stream,
+    RestartResult, RunResult, Runnable, ScheduleRow, ScheduleTiming, SendResult, Seq, SnapshotDelta, SnapshotRows, Sqlite, Store,
+    StoredClaim, StreamAppend, StreamBatch, StreamStore, StreamsDelta, Suspension, TurnFilter, TurnKind, TurnProgress, TurnRequest,
+    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup, UpdateRefused, Wait, WaitResult,
+    Watch, WorkerId, WorkerRow, arguments_digest, has_pending_interaction, is_same_payload, log_number, log_stream, message_digest,
+    op_stream,
 };

@@ -7,6 +7,7 @@
 //! database, by [`Forever::workers`](crate::Forever::workers).
 
 pub use crate::api::view::{
-    AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, PositionView, ScheduleView, SourceView, ValueView,
+    AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, MessageView, PositionView, ScheduleView, SourceView,
+    ValueView,
 };
 pub use crate::api::workers::WorkerStatus;

@@ -382,6 +382,51 @@ async fn a_message_that_cannot_be_received_is_refused_with_the_reason() {
     assert_eq!(forever.fiber::<collector>("c").wait().await.unwrap(), (vec![1], "ada".to_owned()));
 }
 
+#[tokio::test]
+async fn a_message_of_a_type_that_was_not_known_yet_is_discarded_and_the_fiber_goes_on() {
+    let scene = Scene::new();
+    let forever = scene.open().await;
+    let mut ears = Ears::of(&forever);
+    let handle = forever.spawn(collector(1)).id("c").await.unwrap();
+    ears.hear("c", "waiting", 1).await;
+    // No fiber of this process has reached `recv!("name")`.
+    handle.send("name", &5).await.unwrap();
+    handle.send("name", "ada").await.unwrap();
+    handle.send("name", "bob").message_id("mail-17").await.unwrap();
+    handle.send("number", &1).await.unwrap();
+    let parked = handle.wait().await.unwrap_err();
+    assert!(parked.is_parked(), "{parked}");
+    assert!(parked.to_string().contains("a message to `collector` on topic `name` cannot be read as `String`"), "{parked}");
+    let error = handle.send("name", &6).await.unwrap_err();
+    assert!(error.is_conflict(), "the type is known now: {error}");
+
+    let waiting = forever.messages("c").await.unwrap();
+    let texts: Vec<_> = waiting.iter().map(|message| (&*message.topic, message.value.to_string())).collect();
+    assert_eq!(texts, [("name", "5".to_owned()), ("name", "\"ada\"".to_owned()), ("name", "\"bob\"".to_owned())]);
+    assert_eq!(handle.messages().await.unwrap(), waiting);
+    let view = forever.view("c").await.unwrap();
+    assert_eq!(view.messages.iter().map(|message| message.number).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(view.messages[0].value.value, Some(5.into()));
+
+    let number = waiting[0].number;
+    handle.discard_message(number).await.unwrap();
+    let error = forever.discard_message("c", number).await.unwrap_err();
+    assert!(error.is_not_found());
+    assert_eq!(error.to_string(), format!("failed to discard message {number} of fiber `c`: no message with this number waits for it"));
+    let error = forever.discard_message("nobody", number).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("failed to discard message {number} of fiber `nobody`: there is no such fiber"));
+    assert!(forever.messages("nobody").await.unwrap_err().is_not_found());
+    handle.resume().await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), (vec![1], "ada".to_owned()));
+
+    // It has ended, and still knows which message it was sent with the id.
+    handle.send("name", "bob").message_id("mail-17").await.unwrap();
+    let error = handle.send("name", "eve").message_id("mail-17").await.unwrap_err();
+    assert!(error.is_conflict());
+    assert_eq!(error.to_string(), "failed to send to fiber `c` on topic `name`: another message was sent to it with this message id");
+    assert_eq!(handle.messages().await.unwrap(), []);
+}
+
 /// What a child does.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 enum Role {

@@ -50,8 +50,8 @@ impl ChatWatcher {
     }
 
     fn take_in_turn(&self, progress: &TurnProgress) {
-        let TurnProgress { turn, chunks, state, reason, cancel } = progress;
-        let end = state.is_settled().then(|| TurnEnd::new(*state, reason.as_deref()));
+        let TurnProgress { turn, chunks, state, reason, error, cancel } = progress;
+        let end = state.is_settled().then(|| TurnEnd::new(*state, reason.as_deref(), error.as_deref()));
         if self.chats.is_under_way(*turn) {
             // This process writes its log itself, and settles it.
             if let Some(why) = cancel {

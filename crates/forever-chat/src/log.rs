@@ -30,15 +30,16 @@ pub(crate) const INTERRUPTED_TEXT: &str = "The answer was interrupted.";
 pub struct TurnEnd {
     state: TurnState,
     reason: Option<Arc<str>>,
+    error: Option<Arc<str>>,
 }
 
 impl TurnEnd {
     pub(crate) fn from_row(row: &TurnRow) -> Option<Self> {
-        row.state.is_settled().then(|| TurnEnd { state: row.state, reason: row.reason.as_deref().map(Into::into) })
+        row.state.is_settled().then(|| TurnEnd::new(row.state, row.reason.as_deref(), row.error.as_deref()))
     }
 
-    pub(crate) fn new(state: TurnState, reason: Option<&str>) -> Self {
-        TurnEnd { state, reason: reason.map(Into::into) }
+    pub(crate) fn new(state: TurnState, reason: Option<&str>, error: Option<&str>) -> Self {
+        TurnEnd { state, reason: reason.map(Into::into), error: error.map(Into::into) }
     }
 
     /// `Completed`, `Error`, `Aborted`, `Skipped` or `Interrupted`.
@@ -51,9 +52,19 @@ impl TurnEnd {
         self.state == TurnState::Completed
     }
 
-    /// Why it ended as it did: the text of the error, or the reason of the cancellation.
+    /// Why it ended as it did, in the words for clients: what
+    /// [`client_error_text`](crate::ChatAgent::client_error_text) made of the error, or the reason of
+    /// the cancellation.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
+    }
+
+    /// The error that ended it, with its causes: for the program and its logs. It may hold what
+    /// clients must not see.
+    ///
+    /// It is stored with the turn. `None` where no error ended it.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
     }
 
     /// The reason as shown to clients: an interruption is reported as such, without its cause.

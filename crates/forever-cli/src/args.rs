@@ -63,6 +63,10 @@ pub(crate) fn command() -> Command {
                 .arg(Arg::new("topic").required(true))
                 .arg(Arg::new("value").required(true).value_name("JSON"))
                 .arg(Arg::new("message-id").long("message-id").help("Makes it safe to repeat")),
+            Command::new("discard")
+                .about("Deletes a message that a fiber has not received")
+                .arg(id())
+                .arg(Arg::new("number").required(true).value_parser(clap::value_parser!(i64)).help("As `show` prints it")),
             Command::new("check").about("Whether the stored fibers fitted the code when the owner was opened"),
             Command::new("doctor").about("Looks for what is wrong: integrity, stuck and stopped fibers, unknown outcomes, the log's size"),
             Command::new("backup").about("Copies the database").arg(Arg::new("path").required(true).value_name("FILE")),

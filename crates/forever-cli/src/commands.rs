@@ -14,7 +14,7 @@ use crate::text::{age, clean, escaped, note, short, value};
 use crate::{doctor, watch};
 
 /// Commands that change something.
-const CHANGES: [&str; 6] = ["resume", "restart", "cancel", "resolve", "resolve-op", "send"];
+const CHANGES: [&str; 7] = ["resume", "restart", "cancel", "resolve", "resolve-op", "send", "discard"];
 
 /// Carries out a command line.
 pub(crate) async fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -72,6 +72,11 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
             let value = parsed(text(given, "value").unwrap_or_default())?;
             let body = json!({ "topic": text(given, "topic"), "value": value, "message_id": text(given, "message-id") });
             client.post(&format!("fibers/{}/send", escaped(&id)), &body).await?
+        }
+        "discard" => {
+            let id = id_of(client, given).await?;
+            let body = json!({ "number": given.get_one::<i64>("number") });
+            client.post(&format!("fibers/{}/discard", escaped(&id)), &body).await?
         }
         "backup" => {
             let path = std::path::absolute(text(given, "path").unwrap_or_default()).map_err(|why| Failure::usage(why.to_string()))?;
@@ -387,6 +392,15 @@ fn show(answer: &Value, now: u64) {
             say(&format!("\n{title}"));
             each(list).for_each(|local| say(&format!("    {} = {}", string(&local["name"]), value(local, 160))));
         }
+    }
+    if each(&fiber["messages"]).next().is_some() {
+        say("\nmessages that it has not received");
+        let mut table = Table::new(&["number", "topic", "sent", "value"]);
+        for message in each(&fiber["messages"]) {
+            let number = message["number"].to_string();
+            table.row(vec![number, string(&message["topic"]), age(&message["sent_ms"], now), value(message, 100)]);
+        }
+        table.print();
     }
     for (title, view) in [("result", &fiber["result"]), ("stash", &fiber["stash"])] {
         if view.is_object() {

@@ -145,6 +145,15 @@ async fn a_file_without_an_owner_is_read_and_repaired() {
     assert_eq!(code, 1, "{err}");
     done(&file, &["resume", "--all", "--name", "failing"]).await;
     done(&file, &["cancel", "retries", "--reason", "not needed"]).await;
+    // The file's reader does not know the type, so the value is stored; and deleted again.
+    done(&file, &["send", "waits", "approval", "\"six\""]).await;
+    let shown = done(&file, &["show", "waits"]).await;
+    // Its function has a secret, which a message may be, too.
+    assert!(shown.contains("messages that it has not received") && !shown.contains("six"), "{shown}");
+    let number = json(&file, &["show", "waits"]).await["fiber"]["messages"][0]["number"].to_string();
+    done(&file, &["discard", "waits", &number]).await;
+    let (code, _, err) = run(&file, &["discard", "waits", &number]).await;
+    assert_eq!((code, err.contains("no message with this number")), (3, true), "{err}");
     done(&file, &["send", "waits", "approval", "6"]).await;
     let states = json(&file, &["ls"]).await;
     let state = |key: &str| states["fibers"].as_array().unwrap().iter().find(|f| f["key"] == key).unwrap()["state"].clone();
@@ -233,6 +242,7 @@ async fn exit_codes_tell_what_went_wrong() {
         (&file, &["resume", "waits"], 1),
         (&file, &["ls", "--state", "sleepy"], 1),
         (&file, &["send", "waits", "approval", "no json"], 2),
+        (&file, &["discard", "waits", "first"], 2),
         (&file, &["resume", "--all"], 2),
         (&file, &["fly"], 2),
         (&file, &["watch"], 1),

@@ -38,6 +38,8 @@ struct Command {
     value: Option<Value>,
     topic: Option<String>,
     message_id: Option<String>,
+    /// Of a message that is discarded.
+    number: Option<i64>,
 }
 
 pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path((id, action)): Path<(String, String)>, body: Bytes) -> Answer {
@@ -63,6 +65,10 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path((id, action)):
                 Some(message_id) => message.message_id(message_id).await?,
                 None => message.await?,
             }
+        }
+        "discard" => {
+            let number = command.number.ok_or_else(|| Failure::bad("a message that is discarded has a `number`"))?;
+            forever.discard_message(&id, number).await?;
         }
         other => return Err(Failure::not_found(format!("there is no command `{other}`"))),
     }

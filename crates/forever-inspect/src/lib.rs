@@ -83,7 +83,7 @@ impl Inspector {
         Inspector { forever: forever.clone(), access: Access::default(), has_actions: false, is_socket: false }
     }
 
-    /// Allows commands: resume, restart, cancel, resolve, send.
+    /// Allows commands: resume, restart, cancel, resolve, send, discard.
     ///
     /// Every client that is let in may give them. An [`authorize`](Self::authorize) hook can still refuse
     /// [commands](Request::is_command).

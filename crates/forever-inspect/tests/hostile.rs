@@ -138,6 +138,7 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
         assert_eq!(get(at, path).await.status, 200, "{path}");
     }
     let send = format!("/api/fibers/{}/send", fiber.id());
+    let discard = format!("/api/fibers/{}/discard", fiber.id());
     for (path, body) in [
         (&*send, "{"),
         (&send, "[]"),
@@ -146,6 +147,10 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
         (&send, r#"{"topic":"other","value":1}"#),
         (&send, r#"{"topic":"go","value":"no number"}"#),
         (&send, r#"{"topic":"go","value":1,"more":2}"#),
+        (&*discard, "{}"),
+        (&discard, r#"{"number":"1"}"#),
+        (&discard, r#"{"number":1.5}"#),
+        (&discard, r#"{"number":9223372036854775808}"#),
         (&send, &format!("{{\"topic\":\"go\",\"value\":{}1{}}}", "[".repeat(5000), "]".repeat(5000))),
         (&format!("/api/fibers/{}/fly", fiber.id()), ""),
         (&format!("/api/fibers/{}/resume", fiber.id()), ""),

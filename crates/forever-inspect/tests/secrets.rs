@@ -172,9 +172,11 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
         }
         seen
     };
+    // A message may be what a function keeps as a secret.
+    forever.send(calling.id(), "later", SECRET).await.unwrap();
     let seen = check().await;
     // What is no secret is shown, and so is that there was one.
-    for shown in ["for all to see", "401 for", "•••", "\"is_secret\":true", "session", "fetch token"] {
+    for shown in ["for all to see", "401 for", "•••", "\"is_secret\":true", "session", "fetch token", "\"topic\":\"later\""] {
         assert!(seen.contains(shown), "{shown}");
     }
     forever.send(calling.id(), "go", &0).await.unwrap();

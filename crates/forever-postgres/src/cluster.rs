@@ -95,7 +95,7 @@ pub(crate) async fn changes(tx: &Tx, watch: &Watch) -> Done<Changes> {
 
 async fn turns(tx: &Tx, turns: &[i64]) -> Done<Vec<TurnProgress>> {
     // Settled turns first: what is read of their logs afterwards is all of them.
-    let rows = tx.rows("SELECT seq, state, reason, cancel FROM @turns WHERE seq = ANY ($1)", args![turns]).await?;
+    let rows = tx.rows("SELECT seq, state, reason, error, cancel FROM @turns WHERE seq = ANY ($1)", args![turns]).await?;
     let mut progress = Vec::with_capacity(rows.len());
     for row in rows {
         let turn = row.int("seq")?;
@@ -105,6 +105,7 @@ async fn turns(tx: &Tx, turns: &[i64]) -> Done<Vec<TurnProgress>> {
             chunks: last.last().map_or(0, |chunks| chunks.first + chunks.count),
             state: row.word("state")?,
             reason: row.text_opt("reason")?,
+            error: row.text_opt("error")?,
             cancel: row.text_opt("cancel")?,
         });
     }

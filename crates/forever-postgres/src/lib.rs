@@ -25,6 +25,7 @@ mod cluster;
 mod fibers;
 mod grouped;
 mod layouts;
+mod messages;
 mod notify;
 mod ops;
 mod options;

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_3_places.sql"),
     include_str!("schema_4_requests.sql"),
     include_str!("schema_5_streams.sql"),
+    include_str!("schema_6_causes.sql"),
 ];
 
 /// The version that this code reads and writes.

@@ -10,8 +10,8 @@ use forever_store::{
     InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow,
     NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, Publication, PublishedPage, PublishedQuery,
     ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult, Result, RunResult, Runnable,
-    ScheduleRow, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
-    TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
+    ScheduleRow, SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq,
+    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -21,7 +21,7 @@ use crate::options::Builder;
 use crate::pool::Access;
 use crate::sql::args;
 use crate::workers::{Become, Watch};
-use crate::{admin, agents, chat, claims, cluster, fibers, notify, ops, published, requests, streams, turns, waits, workers};
+use crate::{admin, agents, chat, claims, cluster, fibers, messages, notify, ops, published, requests, streams, turns, waits, workers};
 
 /// Store in a Postgres database, which any number of workers share.
 ///
@@ -272,12 +272,12 @@ impl FiberStore for PostgresStore {
         self.read("find what is due next", (), |tx, ()| Box::pin(waits::next_due(tx)))
     }
 
-    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<()>>> {
-        self.write("store a message", message, |tx, message| Box::pin(waits::send(tx, message)))
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<SendResult>>> {
+        self.write("store a message", message, |tx, message| Box::pin(messages::send(tx, message)))
     }
 
     fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>> {
-        self.read("load a message", (seq, topic), |tx, args| Box::pin(waits::message(tx, args.0, &args.1)))
+        self.read("load a message", (seq, topic), |tx, args| Box::pin(messages::next(tx, args.0, &args.1)))
     }
 
     fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
@@ -401,6 +401,14 @@ impl AdminStore for PostgresStore {
 
     fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>> {
         self.write("let a fiber run again", (id, how, now_ms), |tx, args| Box::pin(admin::restart(tx, &args.0, args.1, args.2)))
+    }
+
+    fn pending_messages(&self, id: String, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>> {
+        self.read("list messages of a fiber", (id, limit), |tx, args| Box::pin(messages::list(tx, &args.0, args.1)))
+    }
+
+    fn discard_message(&self, id: String, message: i64) -> BoxFuture<'_, Result<CommandResult<bool>>> {
+        self.write("discard a message", (id, message), |tx, args| Box::pin(messages::discard(tx, &args.0, args.1)))
     }
 
     fn find(&self, fiber: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>> {

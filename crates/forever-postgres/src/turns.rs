@@ -21,6 +21,7 @@ fn turn_row(row: &Row) -> Done<TurnRow> {
         kind: if row.text("kind")? == "continue" { TurnKind::Continue } else { TurnKind::Reply },
         state: row.word("state")?,
         reason: row.text_opt("reason")?,
+        error: row.text_opt("error")?,
         cancel: row.text_opt("cancel")?,
         message: row.text("message")?,
         place: row.int("place")?,
@@ -417,8 +418,8 @@ pub(crate) async fn settle(tx: &Tx, by: TurnSettler, turn: TurnSeq, how: &TurnSe
         tx.run("UPDATE @incidents SET state = $2, changed_ms = $3 WHERE turn = $1", args![turn, word(state), how.now_ms]).await?;
     }
     tx.run(
-        "UPDATE @turns SET state = $2, reason = $3, settled_ms = $4, deaths = greatest(deaths - 1, 0), worker = NULL WHERE seq = $1",
-        args![turn, how.state.as_str(), &how.reason, how.now_ms],
+        "UPDATE @turns SET state = $2, reason = $3, error = $4, settled_ms = $5, deaths = greatest(deaths - 1, 0), worker = NULL WHERE seq = $1",
+        args![turn, how.state.as_str(), &how.reason, &how.error, how.now_ms],
     )
     .await?;
     Ok(TurnWrite::Done)

@@ -3,9 +3,8 @@
 //! A check for something to wait for, and each event that it might miss, lock the same row first,
 //! in a statement of their own: that of the waiting fiber for messages, that of the awaited fiber
 //! for its end. So one of the two sees the other.
-use forever_store::{Claim, CommandResult, FiberState, NewMessage, PendingMessage, Runnable, Seq, Wait, WaitResult};
+use forever_store::{Claim, Runnable, Seq, Wait, WaitResult};
 
-use crate::notify::CHANGED;
 use crate::sql::{Done, Tx, args};
 use crate::{claims, fibers};
 
@@ -119,41 +118,4 @@ pub(crate) async fn take_due(tx: &Tx, now_ms: i64, limit: u32) -> Done<Vec<Runna
 
 pub(crate) async fn next_due(tx: &Tx) -> Done<Option<i64>> {
     tx.one("SELECT min(due_ms) AS due_ms FROM @waits WHERE due_ms IS NOT NULL", args![]).await?.int_opt("due_ms")
-}
-
-pub(crate) async fn message(tx: &Tx, seq: Seq, topic: &str) -> Done<Option<PendingMessage>> {
-    let row = tx.row("SELECT seq, data FROM @messages WHERE fiber = $1 AND topic = $2 ORDER BY seq LIMIT 1", args![seq, topic]).await?;
-    row.map(|row| Ok(PendingMessage { seq: row.int("seq")?, data: row.text("data")? })).transpose()
-}
-
-pub(crate) async fn send(tx: &Tx, new: &NewMessage) -> Done<CommandResult<()>> {
-    let Some(to) = tx.row("SELECT seq, state FROM @fibers WHERE id = $1 FOR NO KEY UPDATE", args![&new.to]).await? else {
-        return Ok(CommandResult::NotFound);
-    };
-    let (seq, state) = (to.int("seq")?, to.word::<FiberState>("state")?);
-    if let Some(id) = &new.id {
-        let sql = "SELECT EXISTS (SELECT 1 FROM @message_ids WHERE fiber = $1 AND id = $2) AS sent";
-        if tx.one(sql, args![seq, id]).await?.flag("sent")? {
-            return Ok(CommandResult::Done(()));
-        }
-    }
-    if state.is_final() {
-        return Ok(CommandResult::InvalidState(state));
-    }
-    if let Some(id) = &new.id {
-        tx.run("INSERT INTO @message_ids (fiber, id) VALUES ($1, $2)", args![seq, id]).await?;
-    }
-    let waits = tx
-        .one(
-            "WITH sent AS (INSERT INTO @messages (fiber, topic, data, sent_ms) VALUES ($1, $2, $3, $4))
-             SELECT EXISTS (SELECT 1 FROM @wait_topics WHERE fiber = $1 AND topic = $2) AS waits",
-            args![seq, &new.topic, &new.data, new.now_ms],
-        )
-        .await?;
-    tx.announce(CHANGED);
-    if waits.flag("waits")? {
-        let woken = wake(tx, &[seq], new.now_ms).await?;
-        tx.ready().extend(woken);
-    }
-    Ok(CommandResult::Done(()))
 }

@@ -1,5 +1,5 @@
 //! Commands, lists and deletion: data types and [`AdminStore`].
-use super::{AgentId, End, FiberRow, FiberState, Runnable, ScheduleRow, Seq};
+use super::{AgentId, End, FiberRow, FiberState, PendingMessage, Runnable, ScheduleRow, Seq};
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -193,6 +193,17 @@ pub trait AdminStore {
     /// Allowed for fibers that failed, are interrupted or parked, and from the start also for those
     /// that were cancelled.
     fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>>;
+
+    /// Lists the first messages that a fiber has not received, in the order of the sends. Those of
+    /// an unknown fiber are none.
+    fn pending_messages(&self, id: String, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>>;
+
+    /// Deletes a message that the fiber has not received; gives whether there is one with this
+    /// number.
+    ///
+    /// Refused while the fiber is running, since it may have received the message and not stored so
+    /// yet. The message's id stays sent.
+    fn discard_message(&self, id: String, message: i64) -> BoxFuture<'_, Result<CommandResult<bool>>>;
 
     /// Finds a fiber.
     fn find(&self, fiber: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>>;

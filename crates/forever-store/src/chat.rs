@@ -241,6 +241,8 @@ pub struct TurnRow {
     pub state: TurnState,
     /// Why it ended as it did, unless it completed.
     pub reason: Option<String>,
+    /// The error that ended it, with its causes: for the program, and not for clients.
+    pub error: Option<String>,
     /// Reason of its cancel.
     pub cancel: Option<String>,
     /// Id of its message.
@@ -343,6 +345,8 @@ pub struct TurnSettlement {
     pub state: TurnState,
     /// Why, unless it completed.
     pub reason: Option<String>,
+    /// The error that ended it, with its causes.
+    pub error: Option<String>,
     /// Its message, JSON, stored at its [place](TurnRow::place). `None` if there is none.
     pub message: Option<String>,
     /// Whether its message holds a [pending interaction](has_pending_interaction).

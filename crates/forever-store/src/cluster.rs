@@ -99,6 +99,8 @@ pub struct TurnProgress {
     pub state: TurnState,
     /// Why it ended as it did.
     pub reason: Option<String>,
+    /// The error that ended it.
+    pub error: Option<String>,
     /// Reason with which it was cancelled.
     pub cancel: Option<String>,
 }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use super::{
     AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState,
-    LayoutRow, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpsDelta, ReadySender, Restart, RestartResult, Runnable, Seq,
-    SnapshotDelta, SnapshotRows, Store, StreamAppend, StreamsDelta, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId, log_stream,
+    LayoutRow, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpsDelta, ReadySender, Restart, RestartResult, Runnable, SendResult,
+    Seq, SnapshotDelta, SnapshotRows, Store, StreamAppend, StreamsDelta, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    log_stream,
 };
 #[cfg(test)]
 use super::{Durability, Sqlite};
@@ -433,7 +434,7 @@ pub(crate) fn message(to: &str, topic: &str, data: &str) -> NewMessage {
 
 /// Sends, and gives the ids of the fibers that became ready.
 async fn sent(store: &impl Store, told: &mut ReadyReceiver, to: &str, topic: &str, data: &str) -> Vec<String> {
-    assert!(matches!(store.send(message(to, topic, data)).await.unwrap(), CommandResult::Done(())));
+    assert!(matches!(store.send(message(to, topic, data)).await.unwrap(), CommandResult::Done(SendResult::Sent)));
     told.ids()
 }
 

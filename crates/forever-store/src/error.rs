@@ -1,5 +1,6 @@
 //! One error type for the whole library.
 use std::fmt;
+use std::sync::Arc;
 
 /// A result of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -65,7 +66,7 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
@@ -87,7 +88,14 @@ impl Error {
 
     /// Sets the error that caused this one.
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(source.into().into());
+        self
+    }
+
+    /// Sets an error that several calls have in common.
+    #[doc(hidden)]
+    pub fn with_shared_source(mut self, source: Arc<dyn std::error::Error + Send + Sync>) -> Self {
+        self.source = Some(source);
         self
     }
 

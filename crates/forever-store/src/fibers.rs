@@ -371,7 +371,7 @@ pub enum WaitResult {
 pub struct NewMessage {
     /// Id of the receiving fiber.
     pub to: String,
-    /// Message id. One that was sent to the fiber before makes the send a success without effect.
+    /// Message id. A fiber gets one message of each.
     pub id: Option<String>,
     /// Topic.
     pub topic: String,
@@ -386,8 +386,21 @@ pub struct NewMessage {
 pub struct PendingMessage {
     /// Sequence number, in the order of the sends.
     pub seq: i64,
+    /// Topic.
+    pub topic: String,
     /// Value, JSON.
     pub data: String,
+    /// Time of the send.
+    pub sent_ms: i64,
+}
+
+/// Result of [`FiberStore::send`] to a fiber that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendResult {
+    /// The message is stored, or was sent before with its id.
+    Sent,
+    /// Another message was sent with its id. Nothing was changed.
+    Conflict,
 }
 
 /// End of a fiber.
@@ -539,10 +552,11 @@ pub trait FiberStore {
 
     /// Stores a message, and makes the fiber ready if it waits on the topic.
     ///
-    /// A message id that was sent to the fiber before is a success without effect, whatever the
-    /// state of the fiber. Otherwise a fiber that has ended is
-    /// [`InvalidState`](CommandResult::InvalidState).
-    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<()>>>;
+    /// A message whose id was sent to the fiber before changes nothing, whatever the state of the
+    /// fiber: it is [`Sent`](SendResult::Sent) if its [digest](super::message_digest) is that of the
+    /// first, and otherwise a [`Conflict`](SendResult::Conflict). Without such an id, a fiber that has
+    /// ended is [`InvalidState`](CommandResult::InvalidState).
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<SendResult>>>;
 
     /// Gives the oldest pending message of a topic, and leaves it there.
     fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>>;

@@ -47,8 +47,8 @@ pub use cluster::{
 pub use error::{Error, ErrorKind, Result};
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,
-    NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, Seq, StoredClaim, Suspension, UnfinishedGroup, Wait,
-    WaitResult, WorkerId,
+    NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, SendResult, Seq, StoredClaim, Suspension, UnfinishedGroup,
+    Wait, WaitResult, WorkerId,
 };
 pub use future::BoxFuture;
 pub use interactions::{InteractionKind, has_pending_interaction};
@@ -135,6 +135,17 @@ impl<S: FiberStore + StreamStore + AdminStore + AgentStore + OpStore + ChatStore
 /// order.
 pub fn arguments_digest(args: &str) -> String {
     let hash = Sha256::digest(forever_json::unordered(args).as_deref().unwrap_or(args));
+    hex(&hash[..16])
+}
+
+/// Digest of a message that is sent with an id: 32 hexadecimal digits.
+///
+/// Equal for the same topic with the same value, also where the entries of a set or map stand in
+/// another order.
+pub fn message_digest(topic: &str, data: &str) -> String {
+    let data = forever_json::unordered(data);
+    let data = data.as_deref().unwrap_or_default();
+    let hash = Sha256::new().chain_update(topic.len().to_be_bytes()).chain_update(topic).chain_update(data).finalize();
     hex(&hash[..16])
 }
 

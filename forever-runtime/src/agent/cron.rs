@@ -41,7 +41,24 @@ fn parse(pattern: &str) -> Result<Cron, String> {
         ));
     }
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-    parser.parse(pattern).map_err(|why| why.to_string().trim_end_matches('.').to_owned())
+    let text = |why: croner::errors::CronError| why.to_string().trim_end_matches('.').to_owned();
+    parser.parse(pattern).map_err(|why| match wrong_field(&parser, pattern) {
+        Some((name, field, why)) => format!("`{field}` is no {name}: {}", text(why)),
+        None => text(why),
+    })
+}
+
+/// The first field of a pattern that is wrong by itself: its name, its text and the error.
+#[cfg(feature = "cron")]
+fn wrong_field<'a>(parser: &CronParser, pattern: &'a str) -> Option<(&'static str, &'a str, croner::errors::CronError)> {
+    const NAMES: [&str; 6] = ["second", "minute", "hour", "day of the month", "month", "day of the week"];
+    let fields: Vec<&str> = pattern.split_whitespace().collect();
+    let names = NAMES.get(NAMES.len().checked_sub(fields.len())?..)?;
+    fields.iter().zip(names).enumerate().find_map(|(n, (field, name))| {
+        let mut alone = vec!["*"; fields.len()];
+        alone[n] = field;
+        Some((*name, *field, parser.parse(&alone.join(" ")).err()?))
+    })
 }
 
 #[cfg(all(test, feature = "cron"))]
@@ -78,6 +95,17 @@ mod tests {
             ["", "   ", "nonsense", "* * * *", "* * * * * * *", "61 * * * *", "5/0 * * * *", "0 9 * * * Mars", "@sometimes", "é * * * *"]
         {
             assert!(next(bad, 0).is_err(), "{bad:?}");
+        }
+        for (bad, field) in [
+            ("61 * * * *", "`61` is no minute: "),
+            ("0 25 * * *", "`25` is no hour: "),
+            ("0 9 32 * *", "`32` is no day of the month: "),
+            ("0 9 * 13 *", "`13` is no month: "),
+            ("0 9 * * Mars", "`Mars` is no day of the week: "),
+            ("75 0 9 * * *", "`75` is no second: "),
+        ] {
+            let why = next(bad, 0).unwrap_err();
+            assert!(why.starts_with(field), "{why}");
         }
         assert_eq!(next("0 0 30 2 *", 0), Err("it never holds".to_owned()));
         assert_eq!(next(&"*".repeat(1000), 0), Err("it is not a cron pattern".to_owned()));

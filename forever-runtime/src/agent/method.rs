@@ -62,9 +62,7 @@ impl CallFailure {
     /// The error that the caller gets.
     pub(super) fn into_error(self, agent: &AgentId, method: &str) -> Error {
         match self.kind {
-            FailureKind::Failed => {
-                Error::new(ErrorKind::Agent, format!("method `{method}` of agent `{agent}` failed: {}", self.text)).with_source(self.text)
-            }
+            FailureKind::Failed => Error::new(ErrorKind::Agent, format!("method `{method}` of agent `{agent}` failed: {}", self.text)),
             FailureKind::NoMethod => {
                 let class = &agent.class;
                 Error::new(ErrorKind::NotRegistered, format!("agent class `{class}` has no method `{method}`: add it with `.callable(..)`"))

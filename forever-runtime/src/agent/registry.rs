@@ -152,26 +152,7 @@ impl Phase {
 type Woke = Result<(), Failed>;
 
 /// Error of a failed waking, shared by all that waited for it.
-#[derive(Clone)]
-struct Failed(Arc<dyn std::error::Error + Send + Sync>);
-
-impl fmt::Debug for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Failed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.0)
-    }
-}
+type Failed = Arc<dyn std::error::Error + Send + Sync>;
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -532,11 +513,11 @@ impl Agents {
             };
             match woke.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(Err(why))) => {
-                    if let Some(elsewhere) = why.0.downcast_ref::<Error>().filter(|why| why.kind() == ErrorKind::AgentElsewhere) {
+                    if let Some(elsewhere) = why.downcast_ref::<Error>().filter(|why| why.kind() == ErrorKind::AgentElsewhere) {
                         return Err(Error::new(ErrorKind::AgentElsewhere, elsewhere.to_string()));
                     }
                     let failed = Error::new(ErrorKind::Agent, format!("failed to wake agent `{id}`"));
-                    return Err(failed.with_source(why.clone()));
+                    return Err(failed.with_shared_source(Arc::clone(why)));
                 }
                 // It is held, so it is awake.
                 Ok(_) => {}
@@ -586,7 +567,7 @@ impl Waking {
             }
             Err(why) => {
                 debug!(agent = %slot.id, error = %chain(&*why), "agent could not be woken");
-                (Phase::Asleep, Err(Failed(why.into())))
+                (Phase::Asleep, Err(Failed::from(why)))
             }
         };
         let failed = !phase.is_in_memory();

@@ -13,7 +13,6 @@ use crate::agent::{Agent, AgentHandle, Agents};
 use crate::api::admin;
 use crate::api::admin::{FiberFilter, Fibers, Page};
 use crate::api::builder::Builder;
-use crate::api::messages::SendMessage;
 use crate::api::view;
 use crate::api::view::{AgentView, FiberView, FunctionView, PositionView, ScheduleView, Stored};
 use crate::api::workers;
@@ -32,6 +31,7 @@ use crate::runtime::commands::{self, Resolution};
 use crate::runtime::events::Events;
 use crate::runtime::handle::{FiberError, FiberHandle, FiberStatus};
 use crate::runtime::link::{Link, RuntimeGuard};
+use crate::runtime::messages::{self, MessageStatus, SendMessage};
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, FiberCount, FiberRef, Restart, Tx};
 
@@ -135,14 +135,31 @@ impl Forever {
     /// message.
     ///
     /// # Errors
-    /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has
-    /// ended; when its function does not receive on this topic, or another type; when the store
-    /// fails. The type is known once this process has reached the `recv!`: a value that is stored
-    /// before, and does not fit, parks the fiber. After kind
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received all the same:
-    /// sending it again is safe if it has a message id.
+    /// As [`FiberHandle::send`].
     pub fn send<V: Serialize + ?Sized>(&self, id: &str, topic: &str, value: &V) -> SendMessage {
-        SendMessage::new(self.exec_link(), id, topic, value)
+        SendMessage::new(self.runtime_link(), id, topic, value)
+    }
+
+    /// The messages that a fiber has not received, the first 1 000, in the order in which they were
+    /// sent.
+    ///
+    /// # Errors
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
+    pub async fn messages(&self, id: &str) -> Result<Vec<MessageStatus>> {
+        messages::list(self.runtime(), id).await
+    }
+
+    /// Deletes a message that a fiber has not received, by its [number](MessageStatus::number).
+    ///
+    /// For a message that the fiber cannot receive: one of another type parks it. Discard it, then
+    /// [`resume`](Self::resume) the fiber. The message's id stays sent.
+    ///
+    /// # Errors
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber, or no such message of
+    /// it; of kind [`InvalidState`](ErrorKind::InvalidState) while the fiber is running, since it may
+    /// have received the message; when the store fails.
+    pub async fn discard_message(&self, id: &str, number: i64) -> Result<()> {
+        messages::discard(self.runtime(), id, number).await
     }
 
     /// Result of comparing the stored fibers with the code when the runtime was opened.
@@ -356,7 +373,8 @@ impl Forever {
     /// # Errors
     /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
     pub async fn view(&self, id: &str) -> Result<FiberView> {
-        Ok(Stored::read(&self.exec, id).await?.view(&self.exec))
+        let messages = self.runtime().store.pending_messages(id.to_owned(), view::MOST_MESSAGES).await?;
+        Ok(Stored::read(&self.exec, id).await?.view(&self.exec, messages))
     }
 
     /// The ledger of a fiber as [`ops`](Self::ops) gives it, without secrets.

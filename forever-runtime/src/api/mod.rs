@@ -4,7 +4,6 @@ pub(crate) mod admin;
 pub(crate) mod builder;
 pub(crate) mod forever;
 mod history;
-pub(crate) mod messages;
 mod redact;
 pub(crate) mod upper;
 pub(crate) mod view;

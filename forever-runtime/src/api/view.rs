@@ -20,11 +20,15 @@ use crate::layout::spec::Layout;
 use crate::ops::resolve::OpStatus;
 use crate::runtime::handle::FiberStatus;
 use crate::store::{
-    AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, ScheduleRow, Seq, SnapshotRows, UnfinishedGroup,
+    AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, PendingMessage, ScheduleRow, Seq, SnapshotRows,
+    UnfinishedGroup,
 };
 
 /// The longest value that a view holds, in bytes of its JSON.
 const LONGEST_VALUE: usize = 64 << 10;
+
+/// How many messages a view of a fiber has.
+pub(crate) const MOST_MESSAGES: u32 = 100;
 
 /// Stored values of one fiber, outermost function first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,6 +45,9 @@ pub struct FiberView {
     pub frames: Vec<FrameView>,
     /// Results of finished branches of the `steps!` under way.
     pub branches: Vec<LocalView>,
+    /// The first messages that it was sent and has not received. Their values are secret where the
+    /// function has values marked `#[secret]`.
+    pub messages: Vec<MessageView>,
     /// Stash of a closure fiber.
     pub stash: Option<ValueView>,
     /// Why values of its snapshot are missing here.
@@ -71,6 +78,21 @@ pub struct LocalView {
     pub name: String,
     /// Role in a `for` loop.
     pub role: LoopRole,
+    /// Value.
+    #[serde(flatten)]
+    pub value: ValueView,
+}
+
+/// A message that a fiber has not received.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct MessageView {
+    /// Number, by which it is discarded.
+    pub number: i64,
+    /// Topic.
+    pub topic: String,
+    /// Time at which it was sent, in milliseconds since 1970.
+    pub sent_ms: i64,
     /// Value.
     #[serde(flatten)]
     pub value: ValueView,
@@ -346,7 +368,12 @@ impl Stored {
     }
 
     /// The whole view.
-    pub(crate) fn view(self, exec: &Executor) -> FiberView {
+    pub(crate) fn view(self, exec: &Executor, messages: Vec<PendingMessage>) -> FiberView {
+        let hides_messages = self.hides_texts(exec);
+        let messages = messages.into_iter().map(|PendingMessage { seq, topic, data, sent_ms }| {
+            let value = ValueView::of(&data, hides_messages, &self.redactor);
+            MessageView { number: seq, topic: self.redactor.text(&topic), sent_ms, value }
+        });
         let outer = self.secrecy_of_frame(exec, 0, None);
         let shown = |text: &str| ValueView::of(text, false, &self.redactor);
         let arguments = arguments(&self.row.args).into_iter().map(|(name, text)| {
@@ -362,6 +389,7 @@ impl Stored {
             result: self.row.result.as_deref().map(shown),
             frames,
             branches: branches.collect(),
+            messages: messages.collect(),
             stash: stash.map(shown),
             problem: self.problem.as_deref().map(|why| self.redactor.text(why)),
             status: self.status(exec),

@@ -1,5 +1,5 @@
 //! The executor: the functions, resources and agents that the fibers of a runtime need.
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -7,12 +7,12 @@ use tokio::sync::Semaphore;
 use crate::exec::agent_hooks::{AgentHooks, EndedFiber};
 use crate::exec::compatibility::Compatibility;
 use crate::exec::registry::Registry;
-use crate::frame::machine::Machine;
+use crate::frame::machine::{COMPUTED_TOPIC, Machine};
 use crate::frame::resources::Resources;
 use crate::layout::rows::machines;
 use crate::runtime::exits::AgentFiberExit;
 use crate::runtime::link::Link;
-use crate::runtime::state::Runtime;
+use crate::runtime::state::{Functions, Runtime};
 
 /// Maximum number of fibers that are being loaded from the store.
 const ENTERING: usize = 512;
@@ -44,17 +44,34 @@ impl Executor {
         compatibility: Compatibility,
     ) -> Self {
         let entering = Arc::new(Semaphore::new(ENTERING));
-        let (with_secrets, callers) = registry
-            .machines()
-            .filter(|machine| !machine.secrets.is_empty() || machine.calls())
-            .partition::<Vec<_>, _>(|machine| !machine.secrets.is_empty());
-        let names = |machines: Vec<&'static Machine>| machines.into_iter().map(|machine| machine.name).collect::<BTreeSet<_>>();
-        let (with_secrets, callers) = (names(with_secrets), names(callers));
-        runtime.hide_texts(move |name| {
-            // Which functions are called is known once they were.
-            with_secrets.contains(name) || callers.contains(name) && machines().iter().any(|machine| !machine.secrets.is_empty())
-        });
+        runtime.register(Registered(registry.machines().map(|machine| (machine.name, machine)).collect()));
         Executor { runtime, registry, resources, agents, compatibility, entering, suspects: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+/// The registered functions, by their stored names.
+#[derive(Debug)]
+struct Registered(BTreeMap<&'static str, &'static Machine>);
+
+impl Functions for Registered {
+    fn hides_texts(&self, name: &str) -> bool {
+        let has_secrets = |machine: &Machine| !machine.secrets.is_empty();
+        // Which functions it calls is known once they were called.
+        self.0.get(name).is_some_and(|machine| has_secrets(machine) || machine.calls() && machines().into_iter().any(has_secrets))
+    }
+
+    fn check_topic(&self, name: &str, topic: &str) -> Result<(), String> {
+        let Some(machine) = self.0.get(name) else { return Ok(()) };
+        let topics = machine.topics;
+        // What it calls may receive on other topics, and computed ones are known only while it
+        // waits.
+        if machine.calls() || topics.contains(&COMPUTED_TOPIC) || topics.contains(&topic) {
+            return Ok(());
+        }
+        Err(match topics {
+            [] => "it receives no messages".to_owned(),
+            topics => format!("it receives on {}", topics.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ")),
+        })
     }
 }
 

@@ -20,6 +20,7 @@ use crate::runtime::active::ActiveGuard;
 use crate::runtime::events::EventKind;
 use crate::runtime::handle::FiberHandle;
 use crate::runtime::link::Link;
+use crate::runtime::messages::LONGEST_ID;
 use crate::runtime::state::Runtime;
 use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberTombstone, NewFiber};
 
@@ -177,9 +178,6 @@ impl There {
         }
     }
 }
-
-/// Maximum length in bytes of an id or key.
-pub(crate) const LONGEST_ID: usize = 512;
 
 /// Checks the id and the key of a fiber.
 fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {

@@ -82,25 +82,27 @@ impl Layout {
             }
         }
         for was in &old.steps {
-            let Some(step) = self.identify(Some(old), &was.name, &mut found) else { continue };
+            let known = self.identify(Some(old), &was.name, &mut found);
+            let Some(step) = known.or_else(|| self.likely(old, &was.name)) else { continue };
             self.compare_waits(step, old, was, None, &mut found);
             step.compare_order(was, &mut found);
             for kept in step.loops_gone(was) {
                 found.add(Problem::LoopGone { items: kept.name.clone(), step: step.name.clone() });
             }
             let has = |name: &str, role| was.kept(name).is_some_and(|kept| old.is_of_role(kept, role));
-            for local in &step.keeps {
+            // Names that the macro makes follow that of the step.
+            for local in step.keeps.iter().filter(|local| known.is_some() || local.is_let()) {
                 if found.unclear(step, local, was, has) {
                     continue;
                 }
                 let kept = step.source_of(local, has).and_then(|name| was.kept(name));
                 match kept {
-                    None => found.absent(step, local, false, has),
+                    None => found.absent(step, local, Some((old, was)), false, has),
                     Some(kept) if kept.of != self.bearers(old, &kept.name) => {
                         found.renumbered(&kept.name, self.bearers(old, &kept.name), kept.of);
                     }
                     Some(kept) if kept.result && !local.result && step.kind == CutKind::Call => {
-                        found.missing(&local.name, &step.name, true);
+                        found.missing(step, local, None, true);
                     }
                     Some(_) => {}
                 }
@@ -128,7 +130,8 @@ impl Layout {
         if let Some(old) = old {
             self.compare(old, &mut found);
         }
-        if let Some(step) = self.identify(old, &snapshot.at, &mut found) {
+        let known = self.identify(old, &snapshot.at, &mut found);
+        if let Some(step) = known.or_else(|| self.likely(old?, &snapshot.at)) {
             let under_way = snapshot.call.is_some();
             if under_way && step.kind != CutKind::Call {
                 found.kind(&step.name, step.kind, CutKind::Call);
@@ -149,13 +152,15 @@ impl Layout {
                 let is_another = old.zip(kept(name)).is_some_and(|(old, kept)| !old.is_of_role(kept, role));
                 snapshot.locals.contains_key(name) && !is_another
             };
-            for local in step.keeps.iter().filter(|local| !(under_way && local.result)) {
+            // Names that the macro makes follow that of the step.
+            let kept_here = step.keeps.iter().filter(|local| known.is_some() || local.is_let());
+            for local in kept_here.filter(|local| !(under_way && local.result)) {
                 if was.is_some_and(|was| found.unclear(step, local, was, has)) {
                     continue;
                 }
                 let Some(stored) = step.source_of(local, has) else {
                     let only_after = under_way && kept(&local.name).is_some();
-                    found.absent(step, local, only_after, has);
+                    found.absent(step, local, old.zip(was), only_after, has);
                     continue;
                 };
                 if let (Some(old), Some(kept)) = (old, kept(stored))
@@ -245,7 +250,8 @@ impl Layout {
         }
         let step = match claims[..] {
             [] => {
-                found.add(Problem::StepGone { step: at.to_owned() });
+                let perhaps = old.and_then(|old| self.likely(old, at)).map(|step| step.name.clone());
+                found.add(Problem::StepGone { step: at.to_owned(), perhaps });
                 return None;
             }
             [step] => step,
@@ -267,6 +273,19 @@ impl Layout {
             }
         }
         Some(step)
+    }
+
+    /// The step that an old one was most likely renamed to, where no step claims its name: the only
+    /// new one with its body, or that stands where it did. For texts and further checks alone.
+    fn likely(&self, old: &Layout, at: &str) -> Option<&Step> {
+        let was = old.step(at)?;
+        if self.steps.iter().any(|step| step.name == at || renamed_from(step, Some(old)) == Some(at)) {
+            return None;
+        }
+        let is_new = |step: &&Step| step.kind == was.kind && step.was.is_none() && old.step(&step.name).is_none();
+        let is_it = |step: &&Step| !was.body.is_empty() && step.body == was.body || self.stands_where(step, old, was);
+        let mut all = self.steps.iter().filter(|step| is_new(step) && is_it(step));
+        all.next().filter(|_| all.next().is_none())
     }
 
     /// Whether the name of the old step `was` could mean another step than `step`, which claims it.
@@ -465,6 +484,11 @@ impl Step {
 }
 
 impl Kept {
+    /// Whether it is a variable of the source: values that the macro names are not.
+    fn is_let(&self) -> bool {
+        self.role == LocalRole::Value && !self.name.contains([' ', '('])
+    }
+
     /// Whether a kept local belongs to the same loop as an old one.
     fn is_loop_of(&self, then: &Kept) -> bool {
         self.role == then.role && (self.name == then.name || self.was.as_ref() == Some(&then.name))
@@ -508,7 +532,7 @@ impl Found {
     }
 
     /// Reports a local without a stored value.
-    fn absent(&mut self, step: &Step, local: &Kept, under_way: bool, has: impl Fn(&str, LocalRole) -> bool) {
+    fn absent(&mut self, step: &Step, local: &Kept, was: Option<(&Layout, &Step)>, under_way: bool, has: impl Fn(&str, LocalRole) -> bool) {
         match local.was.as_deref().filter(|old| has(old, local.role)) {
             Some(old) => {
                 let by = step.claimants(old, has).map(|local| local.name.clone()).collect();
@@ -517,12 +541,20 @@ impl Found {
             None if local.role != LocalRole::Value => {
                 self.add(Problem::LoopMissing { items: local.name.clone(), step: step.name.clone() });
             }
-            None => self.missing(&local.name, &step.name, under_way),
+            None => self.missing(step, local, was, under_way),
         }
     }
 
-    fn missing(&mut self, local: &str, step: &str, under_way: bool) {
-        self.add(Problem::LocalMissing { local: local.to_owned(), step: step.to_owned(), under_way });
+    /// Reports a value that was not kept, with the locals that it may have been at the old step.
+    fn missing(&mut self, step: &Step, local: &Kept, was: Option<(&Layout, &Step)>, under_way: bool) {
+        let is_claimed = |name: &str| step.keeps.iter().any(|now| now.name == name || now.was.as_deref() == Some(name));
+        let may_be = |old: &Layout, then: &Kept| {
+            let is_let = local.is_let() && then.is_let() && !old.arguments.contains(&then.name);
+            is_let && then.result == local.result && !is_claimed(&then.name)
+        };
+        let then = was.iter().flat_map(|(old, was)| was.keeps.iter().filter(|then| may_be(old, then)));
+        let perhaps = then.map(|then| then.name.clone()).collect();
+        self.add(Problem::LocalMissing { local: local.name.clone(), step: step.name.clone(), under_way, perhaps });
     }
 
     fn renumbered(&mut self, local: &str, now: u32, before: u32) {

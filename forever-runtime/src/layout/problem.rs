@@ -31,6 +31,8 @@ pub enum Problem {
     StepGone {
         /// Name of the step.
         step: String,
+        /// The new step that it was most likely renamed to, if there is one.
+        perhaps: Option<String>,
     },
     /// A different number of steps share the step's name, or one of them has it written in the
     /// source now.
@@ -66,6 +68,8 @@ pub enum Problem {
         step: String,
         /// Whether it is missing only while the call of that name is under way.
         under_way: bool,
+        /// Locals that were kept there and are not needed any more: it may be one of them.
+        perhaps: Vec<String>,
     },
     /// A local is said to have had another name, but the old code had locals of both names.
     LocalUnclear {
@@ -175,12 +179,17 @@ impl fmt::Display for Problem {
                      spawn the new function under another name"
                 )
             }
-            Problem::StepGone { step } if step.contains(PENDING) => {
-                let wait = step.replacen(PENDING, "", 1);
-                write!(f, "`{wait}`, where it waits, is gone: if it was renamed, write `was = \"{wait}\"` at the wait that it is now")
-            }
-            Problem::StepGone { step } => {
-                write!(f, "step `{step}` is gone: if it was renamed, write `was = \"{step}\"` at the step that it is now")
+            Problem::StepGone { step, perhaps } => {
+                let (kind, step) = match step.contains(PENDING) {
+                    true => ("wait", step.replacen(PENDING, "", 1)),
+                    false => ("step", step.clone()),
+                };
+                let what = if kind == "wait" { format!("`{step}`, where it waits,") } else { format!("step `{step}`") };
+                let now = match perhaps {
+                    Some(now) => format!("if it is `{}` now, write `was = \"{step}\"` there", now.replacen(PENDING, "", 1)),
+                    None => format!("if it was renamed, write `was = \"{step}\"` at the {kind} that it is now"),
+                };
+                write!(f, "{what} is gone: {now}")
             }
             Problem::StepRewritten { step } => write!(
                 f,
@@ -269,14 +278,18 @@ impl Problem {
                     "local `{local}` kept at step `{step}` is claimed by {by}: which one was meant cannot be told; leave `#[was]` at one of them"
                 )
             }
-            Problem::LocalMissing { local, step, under_way: false } => {
+            Problem::LocalMissing { local, step, under_way: false, perhaps } => {
+                let renamed = match &perhaps[..] {
+                    [] => String::new(),
+                    [was] => format!("if it was `{was}`, write `#[was = \"{was}\"] let {local}`; otherwise "),
+                    all => format!("if it was one of {}, write its name, `#[was = \"..\"] let {local}`; otherwise ", listed(all)),
+                };
                 write!(
                     f,
-                    "local `{local}` is needed after step `{step}` but was not kept: if it was renamed, write `#[was = \"..\"] let {local}`; \
-                     otherwise put it into the snapshot with `migrate`"
+                    "local `{local}` is needed after step `{step}` but was not kept: {renamed}put it into the snapshot with `migrate`"
                 )
             }
-            Problem::LocalMissing { local, step, under_way: true } => {
+            Problem::LocalMissing { local, step, under_way: true, .. } => {
                 write!(
                     f,
                     "local `{local}` is needed during call `{step}` but was only kept after it: put it into the snapshot with `migrate`"

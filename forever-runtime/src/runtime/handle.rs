@@ -16,6 +16,7 @@ use crate::runtime::active::{ActiveFibers, RunState};
 use crate::runtime::commands::{self, Resolution};
 use crate::runtime::exit::Exit;
 use crate::runtime::link::Link;
+use crate::runtime::messages::{self, MessageStatus, SendMessage};
 use crate::runtime::state::Runtime;
 use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry, Restart, Wait};
 
@@ -102,6 +103,42 @@ impl<T> FiberHandle<T> {
     /// When there is no such fiber, it is in another state, or the store fails.
     pub async fn resolve(&self, how: Resolution) -> Result<(), Error> {
         commands::resolve(&self.link.get()?, &self.id, how).await
+    }
+
+    /// Sends a message on a topic, to a [`recv!`](crate::recv) of the fiber; stored by `.await`.
+    ///
+    /// When the future is ready, the message is stored, and the fiber receives it once. A fiber
+    /// that waits for it is woken, in memory or not.
+    ///
+    /// # Errors
+    /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has
+    /// ended; of kind [`Conflict`](ErrorKind::Conflict) when its function does not receive on this
+    /// topic, or another type, or another message was sent with its
+    /// [id](SendMessage::message_id); when the store fails. The type is known once this process has
+    /// reached the `recv!`: a value that is stored before, and does not fit, parks the fiber, until
+    /// it is [discarded](Self::discard_message). After kind
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received all the same:
+    /// sending it again is safe if it has a message id.
+    pub fn send<V: Serialize + ?Sized>(&self, topic: &str, value: &V) -> SendMessage {
+        SendMessage::new(self.link.clone(), &self.id, topic, value)
+    }
+
+    /// The messages that the fiber has not received, the first 1 000, in the order in which they
+    /// were sent.
+    ///
+    /// # Errors
+    /// When there is no such fiber, or the store fails.
+    pub async fn messages(&self) -> Result<Vec<MessageStatus>, Error> {
+        messages::list(&*self.link.get()?, &self.id).await
+    }
+
+    /// Deletes a message that the fiber has not received, by its [number](MessageStatus::number).
+    ///
+    /// # Errors
+    /// When there is no such fiber or message, while the fiber is running, and when the store
+    /// fails.
+    pub async fn discard_message(&self, number: i64) -> Result<(), Error> {
+        messages::discard(&*self.link.get()?, &self.id, number).await
     }
 
     async fn find(&self) -> Result<FiberRow, FiberError> {

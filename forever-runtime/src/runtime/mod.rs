@@ -11,6 +11,7 @@ pub(crate) mod exits;
 pub(crate) mod fence;
 pub(crate) mod handle;
 pub(crate) mod link;
+pub(crate) mod messages;
 pub(crate) mod published;
 pub(crate) mod race;
 pub(crate) mod settings;

@@ -51,7 +51,7 @@ pub(crate) struct Runtime {
     pub(crate) topics: Kinds,
     /// What their effects give.
     pub(crate) results: Kinds,
-    hides_texts: OnceLock<HidesTexts>,
+    functions: OnceLock<Box<dyn Functions>>,
     async_handle: Handle,
     tasks: Mutex<JoinSet<()>>,
     /// Whether tasks are dropped where they are.
@@ -61,13 +61,13 @@ pub(crate) struct Runtime {
     closed: tokio::sync::Mutex<bool>,
 }
 
-/// Which functions have values marked `#[secret]`.
-struct HidesTexts(Box<dyn Fn(&str) -> bool + Send + Sync>);
+/// What a runtime has to know of the registered functions, by their stored names.
+pub(crate) trait Functions: fmt::Debug + Send + Sync {
+    /// Whether texts of its errors may repeat a value that is marked `#[secret]`.
+    fn hides_texts(&self, name: &str) -> bool;
 
-impl fmt::Debug for HidesTexts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HidesTexts")
-    }
+    /// Whether it receives on a topic; `Err` is why not.
+    fn check_topic(&self, name: &str, topic: &str) -> Result<(), String>;
 }
 
 /// What a runtime is made of, for [`Runtime::new`].
@@ -97,7 +97,7 @@ impl Runtime {
             watchers: Watchers::default(),
             topics: Kinds::default(),
             results: Kinds::default(),
-            hides_texts: OnceLock::new(),
+            functions: OnceLock::new(),
             async_handle,
             tasks: Mutex::default(),
             aborts: AtomicBool::new(false),
@@ -134,12 +134,18 @@ impl Runtime {
     /// Whether texts of a function's errors may repeat what is marked `#[secret]`, and stay out of
     /// logs.
     pub(crate) fn hides_texts(&self, name: &str) -> bool {
-        self.hides_texts.get().is_some_and(|hides| hides.0(name))
+        self.functions.get().is_some_and(|functions| functions.hides_texts(name))
     }
 
-    /// Names what decides that. A runtime has one.
-    pub(crate) fn hide_texts(&self, hides: impl Fn(&str) -> bool + Send + Sync + 'static) {
-        let _ = self.hides_texts.set(HidesTexts(Box::new(hides)));
+    /// Whether a function receives on a topic; `Err` is why not, and functions that this process
+    /// does not know may.
+    pub(crate) fn check_topic(&self, name: &str, topic: &str) -> Result<(), String> {
+        self.functions.get().map_or(Ok(()), |functions| functions.check_topic(name, topic))
+    }
+
+    /// Names the registered functions. A runtime has one registry.
+    pub(crate) fn register(&self, functions: impl Functions + 'static) {
+        let _ = self.functions.set(Box::new(functions));
     }
 
     /// Sends an event to all listeners.

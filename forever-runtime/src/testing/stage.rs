@@ -325,11 +325,12 @@ impl RunBackend for Tape {
     }
 
     fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
-        let message = locked(&self.kept)
-            .messages
-            .iter()
-            .find(|(_, t, _)| t == topic)
-            .map(|(seq, _, data)| PendingMessage { seq: *seq, data: data.clone() });
+        let message = locked(&self.kept).messages.iter().find(|(_, t, _)| t == topic).map(|(seq, topic, data)| PendingMessage {
+            seq: *seq,
+            topic: topic.clone(),
+            data: data.clone(),
+            sent_ms: 0,
+        });
         Box::pin(async move { Ok(message) })
     }
 

@@ -132,7 +132,7 @@ pub(crate) mod frame {
     }
 
     pub(crate) mod machine {
-        pub(crate) use crate::stubs::exec::registry::Machine;
+        pub(crate) use crate::stubs::exec::registry::{COMPUTED_TOPIC, Machine};
     }
 
     pub(crate) mod context {
@@ -369,8 +369,12 @@ pub(crate) mod exec {
             Stored(Box<LoadedFiber>),
         }
 
+        pub(crate) const COMPUTED_TOPIC: &str = "";
+
+        #[derive(Debug)]
         pub(crate) struct Machine {
             pub(crate) name: &'static str,
+            pub(crate) topics: &'static [&'static str],
             pub(crate) max_recoveries: Option<u32>,
             pub(crate) secrets: &'static [&'static str],
         }
@@ -411,7 +415,7 @@ pub(crate) mod exec {
 
         impl Known for Receives {
             fn machine(&self) -> &'static Machine {
-                static MACHINE: Machine = Machine { name: "receives", max_recoveries: None, secrets: &[] };
+                static MACHINE: Machine = Machine { name: "receives", topics: &[COMPUTED_TOPIC], max_recoveries: None, secrets: &[] };
                 &MACHINE
             }
 

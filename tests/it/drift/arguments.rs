@@ -49,7 +49,7 @@ async fn an_argument_added_parks() {
     fiber.parks_saying::<added::work>("argument `more` is not stored").await;
     fiber.resumes::<one::work>(15, &["a", "b"]).await;
     let fiber = stopped(one::work(1), "b").await;
-    fiber.parks::<added::work>("local `more` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let more`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<added::work>("local `more` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<one::work>(15, &["b"]).await;
 }
 
@@ -70,7 +70,7 @@ async fn an_argument_renamed_parks() {
     fiber.parks_saying::<renamed::work>("argument `number` is not stored").await;
     fiber.resumes::<one::work>(15, &["a", "b"]).await;
     let fiber = stopped(one::work(1), "b").await;
-    fiber.parks::<renamed::work>("local `number` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let number`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<renamed::work>("local `number` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<one::work>(15, &["b"]).await;
 }
 

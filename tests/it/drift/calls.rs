@@ -250,7 +250,7 @@ async fn what_is_needed_only_since_the_call_came_under_way_parks() {
         }
     }
     let fiber = stopped(old::work(3), "child b").await;
-    fiber.parks::<new::work>("local `extra` is needed after step `sum` but was not kept: if it was renamed, write `#[was = \"..\"] let extra`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("local `extra` is needed after step `sum` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(7, &["child b", "end"]).await;
 }
 

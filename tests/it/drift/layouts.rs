@@ -214,11 +214,11 @@ fn a_layout_says_why_it_cannot_resume_another() {
     assert_eq!(said(&layout::of::<more_steps::work>(), &old), "");
     assert_eq!(
         said(&layout::of::<other_step::work>(), &old),
-        "`work` cannot resume: step `b` is gone: if it was renamed, write `was = \"b\"` at the step that it is now"
+        "`work` cannot resume: step `b` is gone: if it is `c` now, write `was = \"b\"` there; local `c` is needed after step `c` but was not kept: if it was `b`, write `#[was = \"b\"] let c`; otherwise put it into the snapshot with `migrate`"
     );
     assert_eq!(
         said(&layout::of::<keeps_more::work>(), &old),
-        "`work` cannot resume: local `n` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let n`; otherwise put it into the snapshot with `migrate`; local `n` is needed after step `b` but was not kept: if it was renamed, write `#[was = \"..\"] let n`; otherwise put it into the snapshot with `migrate`"
+        "`work` cannot resume: local `n` is needed after step `a` but was not kept: put it into the snapshot with `migrate`; local `n` is needed after step `b` but was not kept: put it into the snapshot with `migrate`"
     );
     assert_eq!(
         said(&layout::of::<called::work>(), &old),

@@ -23,7 +23,7 @@ async fn a_local_that_is_needed_added_before_parks() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<new::work>("local `bonus` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let bonus`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("local `bonus` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<third::work>(36, &["b"]).await;
 }
 
@@ -62,7 +62,7 @@ async fn a_local_made_after_the_step_but_before_it_in_the_new_code_parks() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<new::work>("local `extra` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let extra`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("local `extra` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(10, &["b"]).await;
 }
 
@@ -101,7 +101,7 @@ async fn a_local_renamed_parks() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<new::work>("local `extra` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let extra`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("local `extra` is needed after step `a` but was not kept: if it was `bonus`, write `#[was = \"bonus\"] let extra`; otherwise put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(33, &["b"]).await;
 }
 
@@ -275,7 +275,7 @@ async fn a_local_made_fresh_resumes_and_one_no_longer_fresh_parks() {
     }
     stopped(kept::work(3), "b").await.resumes::<fresh::work>(8, &["b"]).await;
     let fiber = stopped(fresh::work(3), "b").await;
-    fiber.parks::<kept::work>("local `rate` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let rate`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<kept::work>("local `rate` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<fresh::work>(8, &["b"]).await;
 }
 
@@ -297,7 +297,7 @@ async fn a_borrow_made_a_value_parks_and_a_value_made_a_borrow_resumes() {
     }
     let names = || vec!["ada".to_owned(), "bob".to_owned()];
     let fiber = stopped(borrowed::work(names()), "b").await;
-    fiber.parks::<owned::work>("local `first` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let first`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<owned::work>("local `first` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<borrowed::work>("ada of 2".into(), &["b"]).await;
     stopped(owned::work(names()), "b").await.resumes::<borrowed::work>("ada of 2".into(), &["b"]).await;
 }
@@ -313,7 +313,7 @@ async fn operands_exchanged_are_not_mixed_up() {
         }
     }
     let fiber = stopped(old::work(3), "two").await;
-    fiber.parks::<new::work>("local `two()` is needed after step `one` but was not kept: if it was renamed, write `#[was = \"..\"] let two()`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("local `two()` is needed after step `one` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(297, &["two"]).await;
 }
 

@@ -102,7 +102,7 @@ async fn a_loop_by_value_made_one_by_borrow_parks_and_back() {
         }
     }
     let fiber = stopped(value::work(words()), "say c").await;
-    fiber.parks::<borrow::work>("local `list` is needed after step `say` but was not kept: if it was renamed, write `#[was = \"..\"] let list`; otherwise put it into the snapshot with `migrate`; step `say` is in a `for` loop now whose place (`list at`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
+    fiber.parks::<borrow::work>("local `list` is needed after step `say` but was not kept: put it into the snapshot with `migrate`; step `say` is in a `for` loop now whose place (`list at`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;
     fiber.resumes::<value::work>("abc".into(), &["say c"]).await;
     let fiber = stopped(borrow::work(words()), "say c").await;
     fiber
@@ -133,7 +133,11 @@ async fn a_loop_by_value_over_what_a_step_gave_made_one_by_borrow_parks_and_back
     }
     for (at, left) in [("add 1", &["add 1", "add 2"][..]), ("add 2", &["add 2"])] {
         let fiber = stopped(value::work(1), at).await;
-        fiber.parks_saying::<borrow::work>("`work` cannot resume: local `list` is needed after step `add` but was not kept: if it was renamed, write `#[was = \"..\"] let list`; otherwise put it into the snapshot with `migrate`; ").await;
+        fiber
+            .parks_saying::<borrow::work>(
+                "`work` cannot resume: local `list` is needed after step `add` but was not kept: put it into the snapshot with `migrate`; ",
+            )
+            .await;
         fiber.resumes::<value::work>(3, left).await;
         let fiber = stopped(borrow::work(1), at).await;
         fiber.parks::<value::work>("step `add` is in a `for` loop now whose place (`list left`) was not kept: the loop is new or goes over something else; give the step in it another name, or put the place into the snapshot with `migrate`").await;

@@ -35,7 +35,7 @@ async fn a_step_added_before_whose_value_is_needed_later_parks() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<new::work>("local `rate` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let rate`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("local `rate` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
@@ -124,7 +124,7 @@ async fn a_renamed_step_parks_and_with_was_resumes() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<new::work>("step `search` is gone: if it was renamed, write `was = \"search\"` at the step that it is now").await;
+    fiber.parks::<new::work>("step `search` is gone: if it is `find` now, write `was = \"search\"` there").await;
     fiber.resumes::<third::work>(7, &["b"]).await;
 }
 
@@ -148,8 +148,8 @@ async fn a_derived_name_changed_by_renaming_its_let_parks() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<new::work>("step `hits` is gone: if it was renamed, write `was = \"hits\"` at the step that it is now").await;
-    fiber.parks::<with_was::work>("local `found` is needed after step `found` but was not kept: if it was renamed, write `#[was = \"..\"] let found`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("step `hits` is gone: if it is `found` now, write `was = \"hits\"` there; local `found` is needed after step `found` but was not kept: if it was `hits`, write `#[was = \"hits\"] let found`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<with_was::work>("local `found` is needed after step `found` but was not kept: if it was `hits`, write `#[was = \"hits\"] let found`; otherwise put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
@@ -350,7 +350,7 @@ async fn steps_exchanged_of_which_one_gives_what_is_needed_park() {
         }
     }
     let fiber = stopped(old::work(3), "b").await;
-    fiber.parks::<new::work>("local `b` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let b`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("local `b` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
@@ -370,6 +370,6 @@ async fn a_step_moved_into_a_branch_where_its_value_has_another_name_parks() {
     }
     let fiber = stopped(old::work(3), "b").await;
     assert_eq!(fiber.snapshot(), r#"{"at":"a","locals":{"a":3},"call":null}"#);
-    fiber.parks::<new::work>("local `a()` is needed after step `a` but was not kept: if it was renamed, write `#[was = \"..\"] let a()`; otherwise put it into the snapshot with `migrate`").await;
+    fiber.parks::<new::work>("local `a()` is needed after step `a` but was not kept: put it into the snapshot with `migrate`").await;
     fiber.resumes::<old::work>(4, &["b"]).await;
 }

@@ -28,10 +28,7 @@ async fn a_recv_renamed_with_was_goes_on_waiting() {
     }
     let fiber = Waiting::at_its_first_wait(old::work(3)).await;
     fiber
-        .parks::<new::work>(
-            ("answer", 4),
-            "`answer`, where it waits, is gone: if it was renamed, write `was = \"answer\"` at the wait that it is now",
-        )
+        .parks::<new::work>(("answer", 4), "`answer`, where it waits, is gone: if it is `verdict` now, write `was = \"answer\"` there")
         .await;
     fiber.resumes::<third::work>(&[("answer", 4)], 7).await;
 }
@@ -56,7 +53,7 @@ async fn a_recv_with_a_timeout_and_computed_topics_renamed_with_was_keeps_both()
     fiber
         .parks::<unnamed::work>(
             ("answer-3", 4),
-            "`answer`, where it waits, is gone: if it was renamed, write `was = \"answer\"` at the wait that it is now",
+            "`answer`, where it waits, is gone: if it is `verdict` now, write `was = \"answer\"` there",
         )
         .await;
     fiber.resumes::<new::work>(&[("answer-3", 4)], Some(4)).await;

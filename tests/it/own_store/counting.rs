@@ -9,9 +9,9 @@ use forever::store::{
     ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRow, FiberStore,
     FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
     NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, ReadySender,
-    ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow, Seq, Sqlite, StoredClaim, StreamBatch,
-    StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup,
-    UpdateRefused, Wait, WaitResult, WorkerId,
+    ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow, SendResult, Seq, Sqlite, StoredClaim,
+    StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot};
@@ -221,7 +221,7 @@ impl FiberStore for Counting {
         fn wake(&self, fibers: Vec<Seq>, now_ms: i64) -> ();
         fn take_due(&self, now_ms: i64, limit: u32) -> Vec<Runnable>;
         fn next_due(&self) -> Option<i64>;
-        fn send(&self, message: NewMessage) -> CommandResult<()>;
+        fn send(&self, message: NewMessage) -> CommandResult<SendResult>;
         fn message(&self, seq: Seq, topic: String) -> Option<PendingMessage>;
         fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> End;
         fn suspend(&self, claim: Claim, suspension: Suspension, now_ms: i64) -> Option<End>;
@@ -235,6 +235,8 @@ impl AdminStore for Counting {
         fn resolve(&self, id: String, end: End, now_ms: i64) -> CommandResult<(FiberRow, End)>;
         fn cancel(&self, id: String, reason: String, now_ms: i64) -> CommandResult<Vec<Runnable>>;
         fn restart(&self, id: String, how: Restart, now_ms: i64) -> CommandResult<RestartResult>;
+        fn pending_messages(&self, id: String, limit: u32) -> Vec<PendingMessage>;
+        fn discard_message(&self, id: String, message: i64) -> CommandResult<bool>;
         fn find(&self, fiber: FiberRef) -> Option<FiberRow>;
         fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> Vec<FiberRow>;
         fn counts(&self) -> Vec<FiberCount>;

@@ -1,5 +1,6 @@
 //! What becomes of what the databases hold: each of these finishes what the program of one version has left, and looks at it.
 pub(crate) mod eight;
+pub(crate) mod eleven;
 pub(crate) mod five;
 pub(crate) mod four;
 pub(crate) mod nine;

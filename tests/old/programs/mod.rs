@@ -2,6 +2,7 @@
 //!
 //! These files are compiled by the code of now and by that of then, so they use nothing that came later.
 pub(crate) mod eight;
+pub(crate) mod eleven;
 pub(crate) mod five;
 pub(crate) mod four;
 pub(crate) mod nine;
@@ -20,7 +21,19 @@ use crate::desk::Desk;
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
     upto(
         version,
-        [one::HOLDS, two::HOLDS, three::HOLDS, four::HOLDS, five::HOLDS, six::HOLDS, seven::HOLDS, eight::HOLDS, nine::HOLDS, ten::HOLDS],
+        [
+            one::HOLDS,
+            two::HOLDS,
+            three::HOLDS,
+            four::HOLDS,
+            five::HOLDS,
+            six::HOLDS,
+            seven::HOLDS,
+            eight::HOLDS,
+            nine::HOLDS,
+            ten::HOLDS,
+            eleven::HOLDS,
+        ],
     )
 }
 
@@ -42,6 +55,7 @@ pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
             eight::SETTLED,
             nine::SETTLED,
             ten::SETTLED,
+            eleven::SETTLED,
         ],
     );
     if version == 6 {
@@ -69,17 +83,32 @@ pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
 
 /// What is left to be done of such a database, each once.
 pub(crate) fn left(version: u32) -> Vec<&'static str> {
-    upto(version, [one::LEFT, two::LEFT, three::LEFT, four::LEFT, five::LEFT, six::LEFT, seven::LEFT, eight::LEFT, nine::LEFT, ten::LEFT])
+    upto(
+        version,
+        [
+            one::LEFT,
+            two::LEFT,
+            three::LEFT,
+            four::LEFT,
+            five::LEFT,
+            six::LEFT,
+            seven::LEFT,
+            eight::LEFT,
+            nine::LEFT,
+            ten::LEFT,
+            eleven::LEFT,
+        ],
+    )
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 10]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 11]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    let builder = ten::registered(nine::registered(eight::registered(builder)));
+    let builder = eleven::registered(ten::registered(nine::registered(eight::registered(builder))));
     let builder = seven::registered(six::registered(builder, desk));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
@@ -96,7 +125,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         seven::start(forever).await?;
         eight::start(forever).await?;
         nine::start(forever).await?;
-        ten::start(forever).await
+        ten::start(forever).await?;
+        eleven::start(forever).await
     } else {
         three::resolve(forever).await
     }

@@ -37,8 +37,4 @@ impl fmt::Display for LoopFailed {
     }
 }
 
-impl std::error::Error for LoopFailed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
-    }
-}
+impl std::error::Error for LoopFailed {}

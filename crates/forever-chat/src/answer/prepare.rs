@@ -157,7 +157,7 @@ impl<'a> Preparing<'a> {
         self.chats.feeds.tell(&self.row.chat, || ChatEvent::Recovering { turn: self.row.id.clone(), recovering: true });
         let Some(reason) = exhausted else { return Ok((self, context)) };
         warn!(turn.id = %self.row.id, %reason, why = before.why, "an interrupted turn is given up");
-        let settled = Settled { engine, chats: self.chats, by: Some(fence), row: &self.row, incident: true };
+        let settled = Settled { engine, chats: self.chats, by: Some(fence), row: &self.row, incident: true, error: Some(&before.why) };
         let state = settled.given_up(policy, reason, self.answered.builder.into_message()).await?;
         if let Err(why) = policy.tell_exhausted(Exhausted { reason, recovery: context }).await {
             warn!(turn.id = %self.row.id, error = text_of(&why), "`on_exhausted` failed");
@@ -236,8 +236,14 @@ impl<'a> Preparing<'a> {
 
     /// Ends the turn before an attempt.
     async fn ends(self, state: TurnState, reason: Option<&str>) -> Not {
-        let settled =
-            Settled { engine: self.engine, chats: self.chats, by: Some(self.fence), row: &self.row, incident: self.incident.is_some() };
+        let settled = Settled {
+            engine: self.engine,
+            chats: self.chats,
+            by: Some(self.fence),
+            row: &self.row,
+            incident: self.incident.is_some(),
+            error: None,
+        };
         match settled.with(state, reason, self.answered.builder.into_message()).await {
             Ok(state) => Not::Made(Attempted::Over(state)),
             Err(error) => Not::Failed(error),

@@ -26,6 +26,8 @@ pub(super) struct Settled<'a> {
     pub(super) row: &'a TurnRow,
     /// Whether it was interrupted before.
     pub(super) incident: bool,
+    /// The error that ends it, with its causes.
+    pub(super) error: Option<&'a str>,
 }
 
 impl Settled<'_> {
@@ -40,7 +42,7 @@ impl Settled<'_> {
     }
 
     async fn store(self, state: TurnState, reason: Option<&str>, mut message: UiMessage, incident: IncidentState) -> Result<TurnState> {
-        let Settled { engine, chats, by, row, incident: interrupted } = self;
+        let Settled { engine, chats, by, row, incident: interrupted, error } = self;
         let empty = message.parts.is_empty();
         close_parts(&mut message);
         if state != TurnState::Completed {
@@ -53,6 +55,7 @@ impl Settled<'_> {
         let how = TurnSettlement {
             state,
             reason: reason.map(str::to_owned),
+            error: error.map(str::to_owned),
             pending: message.as_ref().is_some_and(|message| message.pending),
             message: message.map(|message| message.data),
             incident: interrupted.then_some(incident),
@@ -62,7 +65,7 @@ impl Settled<'_> {
         let (of_work, chats, by, row) = (engine.clone(), Arc::clone(chats), by.cloned(), row.clone());
         let work = async move {
             let engine = &of_work;
-            let reason = how.reason.clone();
+            let (reason, error) = (how.reason.clone(), how.error.clone());
             let settled_by = by.as_ref().map_or(TurnSettler::Other, |fence| TurnSettler::Activation(fence.claim()));
             let settled = engine.store().settle_turn(settled_by, row.seq, how).await;
             let settled = match by {
@@ -74,7 +77,7 @@ impl Settled<'_> {
                     if state != TurnState::Completed {
                         cancel_fiber(engine, &row, reason.as_deref().unwrap_or("its turn has ended")).await;
                     }
-                    chats.settled(row.seq, TurnEnd::new(state, reason.as_deref()));
+                    chats.settled(row.seq, TurnEnd::new(state, reason.as_deref(), error.as_deref()));
                     if interrupted {
                         chats.feeds.tell(&row.chat, || ChatEvent::Recovering { turn: row.id.clone(), recovering: false });
                     }
@@ -149,6 +152,6 @@ async fn settle_as(
 ) -> Result<TurnState> {
     let chunks = engine.store().chunks(row.seq, 0, u32::MAX).await?;
     let answered = Transcript::load(engine, row, &chunks).await?;
-    let settled = Settled { engine, chats, by, row, incident: false };
+    let settled = Settled { engine, chats, by, row, incident: false, error: None };
     settled.with(state, Some(why), answered.builder.into_message()).await
 }

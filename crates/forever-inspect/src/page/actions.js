@@ -165,6 +165,16 @@ export function resolveOp(op, refresh) {
   return h("button", { type: "button", class: "primary", onclick: run }, "Resolve");
 }
 
+/** Deletes a message that a fiber cannot receive. */
+export function discard(fiber, message, refresh) {
+  const run = async () => {
+    const text = `The fiber will not receive message ${message.number} on topic “${message.topic}”. Resume it afterwards if the message has parked it.`;
+    const sure = await ask("Discard this message", text, [], "Discard", true);
+    if (sure) await perform(`fibers/${encodeURIComponent(fiber)}/discard`, { number: message.number }, "Discarded", refresh);
+  };
+  return h("button", { type: "button", onclick: run }, "Discard");
+}
+
 /** One command for all fibers of a filter. */
 export async function bulk(action, filter, refresh) {
   const values = await ask(

@@ -1,5 +1,5 @@
 // One fiber: what it does or needs, where it stands in its source, and everything that is stored of it.
-import { actionsOf, resolveOp } from "./actions.js";
+import { actionsOf, discard, resolveOp } from "./actions.js";
 import { api, copyable, h } from "./dom.js";
 import { age, badge, plural, preview, remedy, sentence, span, tree } from "./format.js";
 import { nameOf, sourceView } from "./source.js";
@@ -32,7 +32,7 @@ export function render(data, { id, frame: chosen }, { refresh }) {
       "div",
       { class: "columns" },
       h("div", null, stack(data, id, chosen), timeline(data.history)),
-      h("aside", null, values(fiber, chosen), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
+      h("aside", null, values(fiber, chosen), messages(fiber, data.actions, refresh), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
     ),
   ];
 }
@@ -120,6 +120,30 @@ function values(fiber, chosen) {
     fiber.stash && h("section", { class: "card" }, h("h2", null, "Stash"), tree(fiber.stash, true)),
     table("Arguments", fiber.arguments, "argument"),
   ];
+}
+
+/** What it was sent and has not received. */
+function messages({ status, messages }, hasActions, refresh) {
+  if (messages.length === 0) return null;
+  const discards = hasActions && status.state !== "running";
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", null, "Messages not received", h("span", { class: "count" }, messages.length === 100 ? "the first 100" : messages.length)),
+    h(
+      "ul",
+      { class: "ops" },
+      messages.map((message) =>
+        h(
+          "li",
+          { "data-message": message.number },
+          h("div", { class: "what" }, h("b", null, message.topic), " ", h("span", { class: "quiet" }, "sent ", age(message.sent_ms))),
+          h("p", { class: "mono" }, preview(message, 120)),
+          discards && discard(status.id, message, refresh),
+        ),
+      ),
+    ),
+  );
 }
 
 function facts(status) {

@@ -81,7 +81,8 @@ async fn begin(store: &impl Store, turn: &TurnRow) -> TurnStart {
 
 fn ends(state: TurnState, message: Option<&str>) -> TurnSettlement {
     let reason = (state != TurnState::Completed).then(|| "why".to_owned());
-    TurnSettlement { state, reason, message: message.map(str::to_owned), pending: false, incident: None, now_ms: 20 }
+    let error = reason.as_ref().map(|why| format!("{why}: its cause"));
+    TurnSettlement { state, reason, error, message: message.map(str::to_owned), pending: false, incident: None, now_ms: 20 }
 }
 
 async fn ids(store: &impl Store, of: &str, up_to: i64) -> Vec<String> {
@@ -222,6 +223,7 @@ pub(super) async fn ends_a_turn_once(store: &impl Store) {
     assert_eq!(store.stash_turn(claim(store, &turn).await, turn.seq, "2".into()).await.unwrap(), TurnWrite::NotRunning);
     let row = store.turn_by_seq(turn.seq).await.unwrap().unwrap();
     assert_eq!((row.state, row.reason.as_deref(), row.settled_ms), (TurnState::Error, Some("why"), Some(20)));
+    assert_eq!(row.error.as_deref(), Some("why: its cause"));
     assert_eq!(store.chat_messages(chat("a"), i64::MAX).await.unwrap()[1].data, "\"partial\"");
 }
 

@@ -5,7 +5,7 @@ use super::{FIRST, ReadyReceiver, SECOND, accept, branch_result, claimed, messag
 use crate::error::{ErrorKind, Result};
 use crate::{
     AcceptResult, Claim, ClaimResult, CommandResult, End, FiberState, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpState,
-    ResolvedOp, Restart, RestartResult, Seq, Store, Suspension, Wait,
+    ResolvedOp, Restart, RestartResult, SendResult, Seq, Store, Suspension, Wait,
 };
 
 pub(super) async fn run<S: Store + 'static>(make: &impl AsyncFn() -> S) {
@@ -21,6 +21,7 @@ pub(super) async fn run<S: Store + 'static>(make: &impl AsyncFn() -> S) {
     ends_what_was_told_to_end(&make().await).await;
     tells_of_what_becomes_ready(&make().await).await;
     stores_a_message_with_an_id_once(&make().await).await;
+    lists_and_discards_messages(&make().await).await;
     runs_each_fiber_once_between_two_workers(Arc::new(make().await)).await;
 }
 
@@ -253,19 +254,60 @@ async fn tells_of_what_becomes_ready(store: &impl Store) {
 async fn stores_a_message_with_an_id_once(store: &impl Store) {
     let claim = accept(store, "a").await;
     let with_id = |data: &str, id: &str| NewMessage { id: Some(id.into()), ..message("a", "go", data) };
-    for data in ["1", "2"] {
-        assert!(matches!(store.send(with_id(data, "one")).await.unwrap(), CommandResult::Done(())));
+    let sent = async |message| match store.send(message).await.unwrap() {
+        CommandResult::Done(sent) => sent,
+        other => panic!("{other:?}"),
+    };
+    for again in ["{\"a\":1,\"b\":2}", "{\"b\":2, \"a\":1}"] {
+        assert_eq!(sent(with_id(again, "one")).await, SendResult::Sent, "the same value: {again}");
     }
+    let on_other = NewMessage { topic: "stop".into(), ..with_id("{\"a\":1,\"b\":2}", "one") };
+    for other in [with_id("{\"a\":1,\"b\":3}", "one"), on_other] {
+        assert_eq!(sent(other).await, SendResult::Conflict);
+    }
+    assert_eq!(store.message(claim.fiber, "stop".into()).await.unwrap(), None);
     let first = store.message(claim.fiber, "go".into()).await.unwrap().unwrap();
-    assert_eq!(first.data, "1");
+    assert_eq!((&*first.topic, &*first.data, first.sent_ms), ("go", "{\"a\":1,\"b\":2}", 50));
     store.checkpoint(claim, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
-    store.send(with_id("3", "one")).await.unwrap();
+    assert_eq!(sent(with_id("{\"a\":1,\"b\":2}", "one")).await, SendResult::Sent);
+    assert_eq!(sent(with_id("3", "one")).await, SendResult::Conflict);
     assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap(), None, "it was received before");
-    store.send(with_id("4", "two")).await.unwrap();
+    assert_eq!(sent(with_id("4", "two")).await, SendResult::Sent);
     assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "4");
     store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
-    assert!(matches!(store.send(with_id("5", "two")).await.unwrap(), CommandResult::Done(())), "it was sent before the end");
+    assert_eq!(sent(with_id("4", "two")).await, SendResult::Sent, "it was sent before the end");
+    assert_eq!(sent(with_id("5", "two")).await, SendResult::Conflict);
     assert!(matches!(store.send(with_id("6", "three")).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));
+}
+
+async fn lists_and_discards_messages(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    let other = accept(store, "b").await;
+    for (to, topic, data) in [("a", "go", "1"), ("b", "go", "2"), ("a", "stop", "3"), ("a", "go", "4")] {
+        store.send(message(to, topic, data)).await.unwrap();
+    }
+    let listed = async |limit| {
+        let messages = store.pending_messages("a".into(), limit).await.unwrap();
+        messages.into_iter().map(|m| (m.seq, m.topic, m.data)).collect::<Vec<_>>()
+    };
+    let all = listed(9).await;
+    let texts: Vec<_> = all.iter().map(|(_, topic, data)| (&**topic, &**data)).collect();
+    assert_eq!(texts, [("go", "1"), ("stop", "3"), ("go", "4")]);
+    assert_eq!(listed(2).await, all[..2]);
+    assert_eq!(store.pending_messages("unknown".into(), 9).await.unwrap(), []);
+
+    let first = all[0].0;
+    let discard = async |id: &str, message| store.discard_message(id.into(), message).await.unwrap();
+    assert!(matches!(discard("a", first).await, CommandResult::InvalidState(FiberState::Running)), "it may have been received");
+    store.suspend(claim, Suspension::Parked("it does not fit".into()), 8).await.unwrap();
+    store.suspend(other, Suspension::Parked("it does not fit".into()), 8).await.unwrap();
+    assert!(matches!(discard("unknown", first).await, CommandResult::NotFound));
+    assert!(matches!(discard("b", first).await, CommandResult::Done(false)), "it is another fiber's");
+    assert_eq!(listed(9).await, all);
+    assert!(matches!(discard("a", first).await, CommandResult::Done(true)));
+    assert!(matches!(discard("a", first).await, CommandResult::Done(false)));
+    assert_eq!(listed(9).await, all[1..]);
+    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "4");
 }
 
 /// Two workers claim what they find, make checkpoints, give fibers up in the middle, and take over

@@ -1,12 +1,12 @@
 //! Commands of people, lists and deletion.
 use super::job::Scope;
 use super::store::Sqlite;
-use super::{agents, past, rows};
+use super::{agents, messages, past, rows};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
     AdminStore, AgentId, AgentRow, CommandResult, DeleteResult, Deletion, End, FiberCount, FiberQuery, FiberRef, FiberRow, FiberTombstone,
-    Restart, RestartResult, Runnable, ScheduleRow, Seq,
+    PendingMessage, Restart, RestartResult, Runnable, ScheduleRow, Seq,
 };
 
 impl AdminStore for Sqlite {
@@ -20,6 +20,14 @@ impl AdminStore for Sqlite {
 
     fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>> {
         Box::pin(self.write_ready("let a fiber run again", move |c, ready| rows::restart(c, &id, how, now_ms, ready)))
+    }
+
+    fn pending_messages(&self, id: String, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>> {
+        Box::pin(self.read("list messages of a fiber", move |c| messages::list(c, &id, limit)))
+    }
+
+    fn discard_message(&self, id: String, message: i64) -> BoxFuture<'_, Result<CommandResult<bool>>> {
+        Box::pin(self.write("discard a message", Scope::One, move |c| messages::discard(c, &id, message)))
     }
 
     fn find(&self, which: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>> {

@@ -4,13 +4,13 @@ use rusqlite::params;
 use super::job::Scope;
 use super::recent_items::{self, Destination};
 use super::store::Sqlite;
-use super::{agents, chat, claims, rows};
+use super::{agents, chat, claims, messages, rows, waits};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
     AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, End, FiberStore, LoadedFiber, NewFiber, NewMessage, NewSnapshot,
-    OpOutcome, OpsDelta, PendingMessage, ReadySender, RestartResult, Runnable, Seq, StoredClaim, StreamBatch, StreamStore, Suspension,
-    UnfinishedGroup, Wait, WaitResult, WorkerId,
+    OpOutcome, OpsDelta, PendingMessage, ReadySender, RestartResult, Runnable, SendResult, Seq, StoredClaim, StreamBatch, StreamStore,
+    Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 
 impl FiberStore for Sqlite {
@@ -85,7 +85,7 @@ impl FiberStore for Sqlite {
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
-        Box::pin(self.write("store what a fiber waits for", Scope::Many, move |c| rows::wait(c, claim, &wait, now_ms)))
+        Box::pin(self.write("store what a fiber waits for", Scope::Many, move |c| waits::wait(c, claim, &wait, now_ms)))
     }
 
     fn unfinished_groups(&self) -> BoxFuture<'_, Result<Vec<UnfinishedGroup>>> {
@@ -101,7 +101,7 @@ impl FiberStore for Sqlite {
     }
 
     fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
-        Box::pin(self.write("wake fibers that are due", Scope::Many, move |c| rows::take_due(c, now_ms, limit)))
+        Box::pin(self.write("wake fibers that are due", Scope::Many, move |c| waits::take_due(c, now_ms, limit)))
     }
 
     fn next_due(&self) -> BoxFuture<'_, Result<Option<i64>>> {
@@ -110,12 +110,12 @@ impl FiberStore for Sqlite {
         }))
     }
 
-    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<()>>> {
-        Box::pin(self.write_ready("store a message", move |c, ready| rows::send(c, &message, ready)))
+    fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<SendResult>>> {
+        Box::pin(self.write_ready("store a message", move |c, ready| messages::send(c, &message, ready)))
     }
 
     fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>> {
-        Box::pin(self.read("load a message", move |c| rows::message(c, seq, &topic)))
+        Box::pin(self.read("load a message", move |c| messages::next(c, seq, &topic)))
     }
 
     fn end(&self, claim: Claim, how: End, settled: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {

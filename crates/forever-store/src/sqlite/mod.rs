@@ -21,6 +21,7 @@ mod layouts;
 mod loading;
 mod lock;
 mod log;
+mod messages;
 #[cfg(target_os = "linux")]
 mod mounts;
 mod op_store;
@@ -43,6 +44,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 pub mod user;
+mod waits;
 mod witness;
 mod worker;
 

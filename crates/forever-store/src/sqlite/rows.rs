@@ -12,8 +12,8 @@ use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
     AcceptResult, BranchResult, Claim, CommandResult, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, HISTORY,
-    LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpOutcome, OpRetry, PendingMessage, Restart, RestartResult, Runnable, Seq,
-    StreamAppend, Suspension, UnfinishedGroup, Wait, WaitResult,
+    LoadedFiber, NewFiber, NewSnapshot, OpOutcome, OpRetry, Restart, RestartResult, Runnable, Seq, StreamAppend, Suspension,
+    UnfinishedGroup, Wait, WaitResult,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
@@ -728,120 +728,13 @@ pub(super) fn finish(
 }
 
 /// Makes a waiting fiber ready.
-fn wake(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Runnable>> {
+pub(super) fn wake(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result<Option<Runnable>> {
     conn.prepare_cached("DELETE FROM waits WHERE fiber = ?1")?.execute([seq])?;
     conn.prepare_cached("DELETE FROM joins WHERE fiber = ?1")?.execute([seq])?;
     let woken = conn
         .prepare_cached("UPDATE fibers SET state = 'pending', changed_ms = ?2 WHERE seq = ?1 AND state = 'waiting'")?
         .execute(params![seq, now_ms])?;
     if woken == 0 { Ok(None) } else { runnable(conn, seq) }
-}
-
-pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) -> rusqlite::Result<WaitResult> {
-    claims::check(conn, claim)?;
-    let seq = claim.fiber;
-    if wait.due_ms.is_some_and(|due| due <= now_ms) {
-        return Ok(WaitResult::Ready);
-    }
-    for topic in &wait.topics {
-        if message(conn, seq, topic)?.is_some() {
-            return Ok(WaitResult::Ready);
-        }
-    }
-    if wait.any_fiber && some_have_ended(conn, &wait.fibers)? {
-        return Ok(WaitResult::Ready);
-    }
-    let mut open = 0;
-    for id in &wait.fibers {
-        open += conn
-            .prepare_cached(
-                "INSERT INTO joins (child, fiber) SELECT seq, ?2 FROM fibers WHERE id = ?1 AND finished_ms IS NULL ON CONFLICT DO NOTHING",
-            )?
-            .execute(params![id, seq])?;
-    }
-    if !wait.fibers.is_empty() && open == 0 {
-        return Ok(WaitResult::Ready);
-    }
-    let (one, several) = match &wait.topics[..] {
-        [topic] => (Some(topic), &[][..]),
-        topics => (None, topics),
-    };
-    conn.prepare_cached("INSERT OR REPLACE INTO waits (fiber, due_ms, topic, any_join) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-        seq,
-        wait.due_ms,
-        one,
-        wait.any_fiber
-    ])?;
-    for topic in several {
-        conn.prepare_cached("INSERT INTO wait_topics (fiber, topic) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-            .execute(params![seq, topic])?;
-    }
-    let waits = conn
-        .prepare_cached(
-            "UPDATE fibers SET state = 'waiting', reason = NULL, changed_ms = ?2
-             WHERE seq = ?1 AND finished_ms IS NULL AND cancel IS NULL",
-        )?
-        .execute(params![seq, now_ms])?;
-    // A fiber that was cancelled meanwhile does not wait. The rows of its wait are deleted with its
-    // end.
-    Ok(if waits == 0 { WaitResult::Ready } else { WaitResult::Waiting })
-}
-
-/// Whether one of several fibers has ended, or is unknown.
-fn some_have_ended(conn: &Connection, ids: &[String]) -> rusqlite::Result<bool> {
-    for id in ids {
-        let runs: bool = conn
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM fibers WHERE id = ?1 AND finished_ms IS NULL)")?
-            .query_row([id], |r| r.get(0))?;
-        if !runs {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-pub(super) fn take_due(conn: &Connection, now_ms: i64, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
-    let due: Vec<Seq> = conn
-        .prepare_cached("SELECT fiber FROM waits WHERE due_ms <= ?1 ORDER BY due_ms LIMIT ?2")?
-        .query_map(params![now_ms, limit], |r| r.get(0))?
-        .collect::<Result<_, _>>()?;
-    due.into_iter().filter_map(|seq| wake(conn, seq, now_ms).transpose()).collect()
-}
-
-pub(super) fn message(conn: &Connection, seq: Seq, topic: &str) -> rusqlite::Result<Option<PendingMessage>> {
-    conn.prepare_cached("SELECT seq, data FROM messages WHERE fiber = ?1 AND topic = ?2 ORDER BY seq LIMIT 1")?
-        .query_row(params![seq, topic], |r| Ok(PendingMessage { seq: r.get(0)?, data: r.get(1)? }))
-        .optional()
-}
-
-pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable>) -> rusqlite::Result<CommandResult<()>> {
-    let Some(row) = find(conn, &FiberRef::Id(new.to.clone()))? else { return Ok(CommandResult::NotFound) };
-    if let Some(id) = &new.id {
-        let sent: bool = conn
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM message_ids WHERE fiber = ?1 AND id = ?2)")?
-            .query_row(params![row.seq, id], |r| r.get(0))?;
-        if sent {
-            return Ok(CommandResult::Done(()));
-        }
-    }
-    if row.state.is_final() {
-        return Ok(CommandResult::InvalidState(row.state));
-    }
-    if let Some(id) = &new.id {
-        conn.prepare_cached("INSERT INTO message_ids (fiber, id) VALUES (?1, ?2)")?.execute(params![row.seq, id])?;
-    }
-    conn.prepare_cached("INSERT INTO messages (fiber, topic, data, sent_ms) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![row.seq, new.topic, new.data, new.now_ms])?;
-    let waits: bool = conn
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND topic = ?2)
-                    OR EXISTS (SELECT 1 FROM wait_topics WHERE fiber = ?1 AND topic = ?2)",
-        )?
-        .query_row(params![row.seq, new.topic], |r| r.get(0))?;
-    if waits {
-        ready.extend(wake(conn, row.seq, new.now_ms)?);
-    }
-    Ok(CommandResult::Done(()))
 }
 
 /// Suspends a claimed fiber; one that was cancelled ends.

@@ -30,6 +30,7 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_8.sql")),
     script(include_str!("schema_9.sql")),
     script(include_str!("schema_10.sql")),
+    script(include_str!("schema_11.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.

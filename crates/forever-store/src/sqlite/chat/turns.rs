@@ -26,6 +26,7 @@ fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
         kind: if row.get_ref("kind")?.as_str()? == "continue" { TurnKind::Continue } else { TurnKind::Reply },
         state,
         reason: row.get("reason")?,
+        error: row.get("error")?,
         cancel: row.get("cancel")?,
         message: row.get("message")?,
         place: row.get("place")?,
@@ -53,6 +54,7 @@ pub(super) fn listed(row: &Row<'_>) -> Option<TurnRow> {
         kind: if text("kind").as_deref() == Some("continue") { TurnKind::Continue } else { TurnKind::Reply },
         state: text("state")?.parse().ok()?,
         reason: text("reason"),
+        error: text("error"),
         cancel: text("cancel"),
         message: text("message").unwrap_or_default(),
         place: number("place").unwrap_or(0),
@@ -389,8 +391,10 @@ pub(super) fn settle(conn: &Connection, turn: TurnSeq, how: &TurnSettlement) -> 
             how.now_ms
         ])?;
     }
-    conn.prepare_cached("UPDATE turns SET state = ?2, reason = ?3, settled_ms = ?4, deaths = max(deaths - 1, 0) WHERE seq = ?1")?
-        .execute(params![turn, how.state.as_str(), how.reason, how.now_ms])?;
+    conn.prepare_cached(
+        "UPDATE turns SET state = ?2, reason = ?3, error = ?4, settled_ms = ?5, deaths = max(deaths - 1, 0) WHERE seq = ?1",
+    )?
+    .execute(params![turn, how.state.as_str(), how.reason, how.error, how.now_ms])?;
     streams::close_of_turn(conn, turn)?;
     Ok(TurnWrite::Done)
 }

@@ -1,0 +1,146 @@
+//! Messages to a fiber: sending one, which is stored first, then the fiber is woken if it waits for
+//! it; and those that it has not received.
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::clock::from_ms;
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::frame::saved::text_to_keep;
+use crate::runtime::commands::done;
+use crate::runtime::detached::detached;
+use crate::runtime::handle::as_ms;
+use crate::runtime::link::Link;
+use crate::runtime::state::Runtime;
+use crate::store::{CommandResult, FiberRef, NewMessage, PendingMessage, SendResult};
+
+/// The longest id or key, in bytes.
+pub(crate) const LONGEST_ID: usize = 512;
+
+/// How many messages of one fiber are listed.
+const MOST_LISTED: u32 = 1000;
+
+/// Message to a fiber, stored by `.await`.
+///
+/// Made by [`FiberHandle::send`](crate::fiber::FiberHandle::send) and
+/// [`Forever::send`](crate::Forever::send).
+#[derive(Debug)]
+#[must_use = "a message is sent when this is awaited"]
+pub struct SendMessage {
+    link: Link<Runtime>,
+    fiber: String,
+    topic: String,
+    /// Text of the value, or why there is none.
+    data: Result<String, String>,
+    id: Option<String>,
+}
+
+impl SendMessage {
+    pub(crate) fn new<V: Serialize + ?Sized>(link: Link<Runtime>, fiber: &str, topic: &str, value: &V) -> Self {
+        let data = text_to_keep(value);
+        SendMessage { link, fiber: fiber.to_owned(), topic: topic.to_owned(), data, id: None }
+    }
+
+    /// Id of the message, which makes sending it again safe.
+    ///
+    /// The same message with an id that the fiber was sent before, received or not, changes nothing
+    /// and is no error. Another topic or value under this id is an error of kind
+    /// [`Conflict`](ErrorKind::Conflict). Ids are remembered as long as the fiber is.
+    pub fn message_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+}
+
+impl IntoFuture for SendMessage {
+    type Output = Result<()>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { send(&self.link.get()?, self).await })
+    }
+}
+
+async fn send(runtime: &Arc<Runtime>, message: SendMessage) -> Result<()> {
+    let SendMessage { link: _, fiber: id, topic, data, id: message_id } = message;
+    let (id, topic) = (id.as_str(), topic.as_str());
+    let refused = |kind, why: String| Error::new(kind, format!("failed to send to fiber `{id}` on topic `{topic}`: {why}"));
+    let data = data.map_err(|why| refused(ErrorKind::Value, format!("the value {why}")))?;
+    if message_id.as_ref().is_some_and(|id| id.trim().is_empty() || id.len() > LONGEST_ID) {
+        let why = format!("its message id must not be blank, nor longer than {LONGEST_ID} bytes");
+        return Err(refused(ErrorKind::Value, why));
+    }
+    let there = runtime.store.find(FiberRef::Id(id.to_owned())).await?;
+    let Some(row) = there else { return Err(refused(ErrorKind::NotFound, "there is no such fiber".into())) };
+    if row.closure {
+        return Err(refused(ErrorKind::Conflict, "it is a closure, and receives no messages".into()));
+    }
+    let conflict = |why: String| refused(ErrorKind::Conflict, why);
+    runtime.check_topic(&row.name, topic).map_err(|which| conflict(format!("it is a fiber `{}`, and {which}", row.name)))?;
+    runtime.topics.check(&row.name, topic, &data).map_err(|why| conflict(format!("the value {why}")))?;
+    let message = NewMessage { to: id.to_owned(), id: message_id, topic: topic.to_owned(), data, now_ms: runtime.now_ms() };
+    let (of_task, to) = (Arc::clone(runtime), id.to_owned());
+    let work = async move {
+        // The store tells the dispatcher, if the fiber waits for it.
+        let sent = of_task.store.send(message).await;
+        // One that waits in memory looks itself, also where it is unknown whether there is one.
+        if let Some(control) = of_task.active.get(&to).and_then(|entry| entry.control()) {
+            control.ring();
+        }
+        sent
+    };
+    match detached(runtime, work).await.map_err(|e| refused(e.kind(), chain(&e)))? {
+        CommandResult::Done(SendResult::Sent) => Ok(()),
+        CommandResult::Done(SendResult::Conflict) => {
+            Err(refused(ErrorKind::Conflict, "another message was sent to it with this message id".into()))
+        }
+        CommandResult::NotFound => Err(refused(ErrorKind::NotFound, "there is no such fiber".into())),
+        CommandResult::InvalidState(state) => Err(refused(ErrorKind::InvalidState, format!("it has {state} already"))),
+    }
+}
+
+/// Message that a fiber was sent and has not received.
+///
+/// As JSON its time is in milliseconds since 1970, in the field `sent_ms`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct MessageStatus {
+    /// Number, in the order in which messages were sent to all fibers.
+    pub number: i64,
+    /// Topic.
+    pub topic: String,
+    /// Value.
+    pub value: serde_json::Value,
+    /// Time at which it was sent, UTC.
+    #[serde(rename = "sent_ms", serialize_with = "as_ms")]
+    pub sent: SystemTime,
+}
+
+impl MessageStatus {
+    fn of(message: PendingMessage) -> Self {
+        let PendingMessage { seq, topic, data, sent_ms } = message;
+        let value = serde_json::from_str(&data).unwrap_or(serde_json::Value::String(data));
+        MessageStatus { number: seq, topic, value, sent: from_ms(sent_ms) }
+    }
+}
+
+/// Lists the first messages that a fiber has not received.
+pub(crate) async fn list(runtime: &Runtime, fiber: &str) -> Result<Vec<MessageStatus>> {
+    let messages = runtime.store.pending_messages(fiber.to_owned(), MOST_LISTED).await?;
+    if messages.is_empty() && runtime.store.find(FiberRef::Id(fiber.to_owned())).await?.is_none() {
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{fiber}`")));
+    }
+    Ok(messages.into_iter().map(MessageStatus::of).collect())
+}
+
+/// Deletes a message that a fiber has not received.
+pub(crate) async fn discard(runtime: &Runtime, fiber: &str, number: i64) -> Result<()> {
+    let what = format!("discard message {number} of");
+    if done(runtime.store.discard_message(fiber.to_owned(), number).await?, fiber, &what)? {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::NotFound, format!("failed to {what} fiber `{fiber}`: no message with this number waits for it")))
+}
