@@ -127,8 +127,8 @@ impl Tool {
 
     /// Sets the JSON schema of the input. Defaults to an object without properties.
     ///
-    /// The schema is for the model. Inputs are not checked against it, except by
-    /// [`typed`](Tool::typed).
+    /// The schema is for the model. Inputs are not checked against it, except by `Tool::typed`
+    /// (feature `schemars`).
     pub fn parameters(mut self, schema: Value) -> Self {
         self.spec.parameters = schema;
         self
