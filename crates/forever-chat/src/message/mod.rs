@@ -42,7 +42,7 @@
 //! ```
 //!
 //! A program that calls a model itself needs two more: [`Continuation`] fits the chunks of a new
-//! attempt to those of one that was cut off, and [`repair`] gives each interrupted tool call a
+//! attempt to those of one that was cut off, and [`repair()`] gives each interrupted tool call a
 //! result, without which providers refuse a conversation. A turn does both by itself.
 //!
 //! Versions 5, 6 and 7 of the AI SDK have this JSON. Source of the formats:

@@ -48,7 +48,7 @@
 //!
 //! - The last item is [`ModelEvent::Finished`] or an error, and neither comes earlier. A stream
 //!   that simply stops was cut off, so it is an error and never a complete answer.
-//! - The [kind](ModelErrorKind) of an error decides whether the request is repeated. [`classify`]
+//! - The [kind](ModelErrorKind) of an error decides whether the request is repeated. [`classify()`]
 //!   finds it from the status and body of a response.
 //! - With [`ModelRequest::interrupted`] a part of the answer has been shown already. The chunks of
 //!   the new stream follow it, and do not repeat it.
