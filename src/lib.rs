@@ -59,7 +59,10 @@
 //! - [`layout`]: the locals that are stored at each cut point, for tests that detect changes which
 //!   would strand running fibers.
 //! - [`view`]: what a status page shows, [`Forever::view`].
-//! - [`store`]: stores of your own, behind [`Builder::store`].
+//! - [`store`]: which store for which need; stores of your own, behind [`Builder::store`].
+//! - [`Error`] and [`ErrorKind`]: what calls of the runtime return, and what to do about each kind.
+//!   [`FiberError`](fiber::FiberError): why a fiber has no result.
+//! - `serve`, `inspect` and `testing`: modules that features add, below.
 //!
 //! The guide is in the repository, `docs/guide`: getting started, one page for each task,
 //! operations, the file format, and the guarantees with the test that shows each.
@@ -76,6 +79,9 @@
 //! - `openai`: models behind OpenAI's Responses API and chat completions. See [`chat::model`].
 //! - `anthropic`: models behind Anthropic's Messages API. See [`chat::model`].
 //! - `server`: the module `serve`, agents over HTTP and WebSocket.
+//! - `postgres`: many workers over one Postgres database, `Builder::postgres` and
+//!   `store::PostgresStore`.
+//! - `postgres-tls`: the same, with TLS by rustls.
 //! - `inspect`: the module `inspect`, a page, a JSON API and a control socket to look at fibers and
 //!   to give commands.
 //! - `schemars`: tools whose input is a type of the program, with its JSON schema.
@@ -93,13 +99,11 @@ pub use forever_runtime::*;
 #[doc(inline)]
 pub use language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
 
-/// The inspector: a page, a JSON API and a control socket over the fibers of a runtime.
 #[cfg(feature = "inspect")]
 #[cfg_attr(docsrs, doc(cfg(feature = "inspect")))]
 #[doc(inline)]
 pub use forever_inspect as inspect;
 
-/// Chats of agents: turns, tools, and adaptors for models.
 #[doc(inline)]
 pub use forever_chat as chat;
 #[cfg(feature = "schemars")]
@@ -107,7 +111,6 @@ pub use forever_chat as chat;
 #[doc(inline)]
 pub use forever_chat::schemars;
 
-/// Server of agents over HTTP and WebSocket.
 #[cfg(feature = "server")]
 #[cfg_attr(docsrs, doc(cfg(feature = "server")))]
 #[doc(inline)]

@@ -9,25 +9,62 @@ use uuid::{ContextV7, Timestamp, Uuid};
 /// How long a clock is not looked at.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// Time and ids for a runtime.
+/// Source of time and ids of a runtime, given to [`Builder::clock`](crate::Builder::clock).
 ///
-/// All stored times and all waits of a runtime come from its clock. Implement it to drive time in a
-/// test.
+/// Defaults to [`SystemClock`]. Tests use `testing::VirtualClock`, which they drive. All stored
+/// times, and the waits of the runtime itself, come from the clock; `tokio::time::sleep` in a
+/// program does not. Implement it for ids of your own, or for another source of time:
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::{Clock, Forever, SystemClock};
+/// use std::future::Future;
+/// use std::pin::Pin;
+/// use std::time::{Duration, SystemTime};
+///
+/// /// System time, and ids that say the region.
+/// #[derive(Debug, Default)]
+/// struct Regional(SystemClock);
+///
+/// impl Clock for Regional {
+///     fn now(&self) -> SystemTime {
+///         self.0.now()
+///     }
+///
+///     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+///         self.0.sleep(duration)
+///     }
+///
+///     fn id(&self) -> String {
+///         format!("eu-{}", self.0.id())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// let forever = Forever::builder().in_memory().clock(Regional::default()).open().await?;
+/// let handle = forever.spawn_closure("job", |_| async { Ok::<_, forever::Error>(()) }).start().await?;
+/// assert!(handle.id().starts_with("eu-"));
+/// # forever.close().await
+/// # }
+/// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The time now, UTC.
+    /// The time now, UTC. It may be set back, as a system clock may.
     fn now(&self) -> SystemTime;
 
-    /// Ready when `duration` has passed on this clock.
+    /// Ready when `duration` has passed on this clock. Dropping it loses nothing.
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// Ready when a time is there that is `left` away, or before: the caller looks at the time
-    /// again. What is stored is due at a time and not after a while, and a system clock may be set;
-    /// so this sleeps for a minute at most, unless a clock knows better.
+    /// Ready when the time that is `left` away has come, or earlier: the caller looks at
+    /// [`now`](Self::now) again.
+    ///
+    /// Stored waits are due at a time, and a system clock may be set meanwhile. So the default
+    /// sleeps for a minute at most. A clock that knows when it is set can sleep longer.
     fn sleep_towards(&self, left: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         self.sleep(left.min(LONGEST_SLEEP))
     }
 
-    /// A new id for a fiber: unique, and greater in text order than earlier ones.
+    /// A new id for a fiber: unique in the database, and greater in text order than earlier ones.
     fn id(&self) -> String;
 }
 

@@ -40,10 +40,29 @@ pub use runtime::settings::Retention;
 #[doc(inline)]
 pub use store::Durability;
 
-/// What values have to be: the traits that the compiler names where a type does not fit.
+/// Bounds of stored values: the traits that compiler messages name where a type does not fit.
 ///
-/// Every type that serde can write and read has those for values. The macros of fibers require
-/// them, so code rarely names them.
+/// | trait | of | implemented for |
+/// |---|---|---|
+/// | [`Saved`](bounds::Saved) | a local that is used after a cut point | what serde can write and read |
+/// | [`ReturnValue`](bounds::ReturnValue) | the result of a fiber | the same, if it is `Send` and holds no references |
+/// | [`Value`](bounds::Value) | results of closures and operations | the same |
+/// | [`Key`](bounds::Key) | the `key` of an effect | what serde can write |
+/// | [`IntoTopics`](bounds::IntoTopics) | the topics of `recv!` | texts, and lists of them |
+/// | [`Gives`](bounds::Gives) | the value of a step with `on_unknown` | the type that its policy names |
+/// | [`FromLibraryError`](bounds::FromLibraryError) | the fiber's error, for a `timeout` | what is `From<forever::Error>` |
+///
+/// None is implemented by hand. The macros require them, so only generic code names one:
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::bounds::ReturnValue;
+/// use forever::fiber::FiberHandle;
+///
+/// async fn result_or_default<T: ReturnValue + Default>(handle: &FiberHandle<T>) -> T {
+///     handle.wait().await.unwrap_or_default()
+/// }
+/// ```
 pub mod bounds {
     pub use crate::frame::fiber::Value;
     pub use crate::frame::saved::{ReturnValue, Saved};

@@ -1,19 +1,46 @@
-//! Storage: the traits of a store, their data types, and the SQLite store.
+//! Stores: where a runtime keeps what outlives its process.
 //!
-//! A runtime keeps everything that outlives its process in one [`Store`], in terms of whole
-//! operations: "replace this snapshot", "claim this fiber", "end this turn". [`Sqlite`] is the
-//! store behind [`Builder::sqlite`](crate::Builder::sqlite) and
-//! [`Builder::in_memory`](crate::Builder::in_memory). Any other one is given to
-//! [`Builder::store`](crate::Builder::store), whose example opens a runtime over a store that was
-//! opened by hand.
+//! | store | opened by | for |
+//! |---|---|---|
+//! | SQLite, one file | [`Builder::sqlite`](crate::Builder::sqlite) | one process; nothing to run beside it |
+//! | SQLite, in memory | [`Builder::in_memory`](crate::Builder::in_memory) | tests |
+//! | Postgres, feature `postgres` | `Builder::postgres` | many workers, on many machines |
+//! | one of your own | [`Builder::store`](crate::Builder::store) | another database, or a wrapper |
 //!
-//! What an implementation keeps to is the contract of [`Store`]. The module `conformance` (feature
-//! `conformance`) tests it as far as calls can show it.
+//! A program that uses one of the first three needs nothing of this module. [`Sqlite`] and
+//! `PostgresStore` open by hand what the builder opens, with more options:
+//!
+//! ```
+//! # use forever_runtime as forever;
+//! use forever::Forever;
+//! use forever::store::{Durability, Sqlite};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> forever::Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("fibers.db");
+//! // Waits up to a minute for the process that owns the file.
+//! let store = Sqlite::open(path, Durability::Power, Duration::from_secs(60)).await?;
+//! let forever = Forever::builder().store(store).open().await?;
+//! forever.close().await
+//! # }
+//! ```
+//!
+//! # A store of your own
+//!
+//! A [`Store`] is six traits in terms of whole operations: "replace this snapshot", "claim this
+//! fiber", "end this turn". Its documentation is the contract: what is atomic, durable, fenced and
+//! cancel-safe, and which errors an operation may return. The module `conformance` (feature
+//! `conformance`) tests the contract as far as calls can show it. A wrapper, for metrics or faults,
+//! holds another store and delegates.
+//!
+//! What SQLite stores, table by table, is in the guide, `docs/guide/src/reference/format.md`.
 //!
 //! # Stability
 //!
-//! The traits are for implementers, and their data types can be constructed by everybody. Both may
-//! gain members between minor versions before 1.0.
+//! The traits are for implementers, and every program can construct their data types. Both may gain
+//! members between minor versions before 1.0.
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 #[doc(inline)]

@@ -87,6 +87,15 @@ impl ToolAnswer {
 /// The tool call that is answered: its id, and the input that was seen by the author of the answer.
 ///
 /// A bare id is one without input: `answer_tool("call-1", ..)`.
+///
+/// ```
+/// use forever::chat::ToolCallRef;
+/// use serde_json::json;
+///
+/// // The person has approved this refund, and no other one.
+/// let call = ToolCallRef::new("call-1").seen(json!({ "cents": 500 }));
+/// # let _ = call;
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCallRef {
     id: String,

@@ -1,12 +1,37 @@
 //! The inspector: a page, a JSON API and a control socket over the fibers of a runtime. Use it
 //! through the `forever` crate, as `forever::inspect` (feature `inspect`).
 //!
-//! Comes in: a [`Forever`]. Goes out: routes for `axum`. `access` decides who may ask and from
-//! which pages, `api` reads, `actions` gives commands, `live` tells that something has happened,
-//! `page` is the page with its files, and `listen` serves on a port or a Unix socket.
+//! ```
+//! # mod forever { pub use {forever_inspect as inspect, forever_runtime::*}; }
+//! use forever::Forever;
+//! use forever::inspect::Inspector;
 //!
-//! Read-only unless [`Inspector::allow_actions`] is called. Without [`Inspector::authorize`] only
-//! clients on the same machine are answered.
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let forever = Forever::builder().in_memory().open().await?;
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! println!("open http://{}", listener.local_addr()?);
+//! let serving = tokio::spawn(Inspector::new(&forever).serve(listener));
+//! // It serves until the runtime closes.
+//! forever.close().await?;
+//! serving.await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | to serve | call | commands |
+//! |---|---|---|
+//! | on a port | [`Inspector::listen`], [`Inspector::serve`] | with [`allow_actions`](Inspector::allow_actions) |
+//! | in a router of the program | [`Inspector::router`] | with [`allow_actions`](Inspector::allow_actions) |
+//! | the `forever` command, beside a database file | [`Inspector::listen_beside`] | always |
+//!
+//! Without [`Inspector::authorize`] only clients on the same machine are answered. Values marked
+//! `#[secret]` are never sent. The guide shows the views and the command,
+//! `docs/guide/src/operations/inspector.md`.
+
+// `access` decides who may ask and from which pages, `api` reads, `actions` gives commands, `live`
+// tells that something has happened, `page` is the page with its files, and `listen` serves on a
+// port or a Unix socket.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -39,12 +64,18 @@ use tokio::net::TcpListener;
 /// The longest body of a command, in bytes.
 const LONGEST_BODY: usize = 1 << 20;
 
-/// The inspector of a runtime, with what it allows.
+/// Inspector of a runtime, with what it allows.
+///
+/// Defaults to reading, for clients on the same machine that name it as `localhost` or by a
+/// loopback address. A request that a proxy has forwarded counts as one of another machine.
 ///
 /// ```no_run
+/// # use forever_inspect as inspect;
 /// # async fn serve(forever: &forever_runtime::Forever) -> std::io::Result<()> {
-/// // http://127.0.0.1:7117, for people on this machine.
-/// forever_inspect::Inspector::new(forever).allow_actions().listen("127.0.0.1:7117".parse().unwrap()).await
+/// use inspect::Inspector;
+///
+/// // http://127.0.0.1:7117, for people on this machine, with commands.
+/// Inspector::new(forever).allow_actions().listen(([127, 0, 0, 1], 7117).into()).await
 /// # }
 /// ```
 #[derive(Debug)]
@@ -83,19 +114,34 @@ impl Inspector {
         Inspector { forever: forever.clone(), access: Access::default(), has_actions: false, is_socket: false }
     }
 
-    /// Allows commands: resume, restart, cancel, resolve, send, discard.
+    /// Allows commands: resume, restart, cancel, resolve, send, discard. Defaults to reading alone.
     ///
-    /// Every client that is let in may give them. An [`authorize`](Self::authorize) hook can still refuse
-    /// [commands](Request::is_command).
+    /// Every client that is let in may give them. An [`authorize`](Self::authorize) hook can still
+    /// refuse [commands](Request::is_command). Without this call they are refused with status 403.
     pub fn allow_actions(mut self) -> Self {
         self.has_actions = true;
         self
     }
 
-    /// Decides about every request, in place of letting in clients on the same machine.
+    /// Sets the authorization hook of the program. Defaults to none: only clients on the same
+    /// machine are answered.
     ///
-    /// It sees the head of each request, for the page too. A page of another site that a browser
-    /// shows cannot give commands, whatever this says.
+    /// It decides about the head of each request, for the page too. A page of another site that a
+    /// browser shows cannot give commands, whatever this says.
+    ///
+    /// ```
+    /// # use forever_inspect as inspect;
+    /// # fn with(inspector: inspect::Inspector) -> inspect::Inspector {
+    /// use inspect::Verdict;
+    ///
+    /// // Behind a proxy that has authenticated the user.
+    /// inspector.allow_actions().authorize(|request| match request.headers.get("x-user") {
+    ///     None => Verdict::Unauthorized,
+    ///     Some(user) if request.is_command && user != "ada" => Verdict::Forbidden,
+    ///     Some(_) => Verdict::Allow,
+    /// })
+    /// # }
+    /// ```
     pub fn authorize(mut self, authorize: impl Fn(&Request<'_>) -> Verdict + Send + Sync + 'static) -> Self {
         self.access.authorize(authorize);
         self
@@ -147,10 +193,15 @@ impl Inspector {
             .with_state(shared)
     }
 
-    /// Serves on an address until the runtime closes.
+    /// Serves on an address until the runtime closes. Port 0 lets the system choose one, which a
+    /// `tracing` event reports.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the listener. Connections that are open are served until the
+    /// runtime closes.
     ///
     /// # Errors
-    /// When the address cannot be listened on.
+    /// When the address cannot be listened on, for example since it is in use.
     pub async fn listen(self, address: SocketAddr) -> io::Result<()> {
         let listener = TcpListener::bind(address).await?;
         tracing::info!(address = %listener.local_addr()?, "the inspector is open");
@@ -159,6 +210,9 @@ impl Inspector {
     }
 
     /// Serves on a listener until the runtime closes.
+    ///
+    /// # Cancel safety
+    /// As [`listen`](Self::listen).
     pub async fn serve(self, listener: TcpListener) {
         let forever = self.forever.clone();
         listen::tcp(listener, self.router(), &forever).await;
@@ -170,8 +224,12 @@ impl Inspector {
     /// The socket of an owner that has died is replaced. The lock of the database keeps a second
     /// owner from doing so.
     ///
+    /// # Cancel safety
+    /// As [`listen`](Self::listen). The file of the socket stays, and the next owner replaces it.
+    ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be made: the folder is missing or read-only, or the path is longer
+    /// than the system allows for a socket (about 100 bytes).
     #[cfg(unix)]
     pub async fn listen_beside(mut self, database: impl AsRef<Path>) -> io::Result<()> {
         (self.has_actions, self.is_socket) = (true, true);
@@ -191,6 +249,10 @@ impl Inspector {
 }
 
 /// The path of the control socket of a database: that of the database, and `.sock`.
+///
+/// ```
+/// assert_eq!(forever_inspect::socket_path("shop.db"), std::path::Path::new("shop.db.sock"));
+/// ```
 pub fn socket_path(database: impl AsRef<Path>) -> PathBuf {
     let mut path = database.as_ref().as_os_str().to_owned();
     path.push(".sock");

@@ -1,8 +1,20 @@
-//! The Postgres store of `forever`: fibers in one database, run by any number of workers.
+//! The Postgres store of `forever`: fibers in one database, run by any number of workers. Use it
+//! through the `forever` crate, with the feature `postgres`.
 //!
 //! ```no_run
 //! use forever::Forever;
-//! use forever_postgres::PostgresStore;
+//!
+//! # async fn open() -> forever::Result<()> {
+//! let forever = Forever::builder().postgres("postgres://user:password@host/database").open().await?;
+//! # forever.close().await
+//! # }
+//! ```
+//!
+//! With options of the store, [`Builder`]:
+//!
+//! ```no_run
+//! use forever::Forever;
+//! use forever::store::PostgresStore;
 //!
 //! # async fn open() -> forever::Result<()> {
 //! let store = PostgresStore::builder("postgres://user:password@host/database").schema("orders").connect().await?;
@@ -11,10 +23,19 @@
 //! # }
 //! ```
 //!
-//! Each open runtime is a worker. Workers need nothing but the database. When a worker dies, others
-//! take over its fibers. The writes of a worker that was only thought dead are fenced. In the
-//! repository, `docs/guide/src/reference/postgres.md` explains the tables, the leases, what is
-//! assumed, and what does not work across workers.
+//! Each open runtime is a worker, and workers need nothing but the database. The tables are made at
+//! the first connect. When a worker dies, others take over its fibers: at once where its session
+//! lock shows the death, and otherwise when its lease has run out. The writes of a worker that was
+//! only thought dead are fenced.
+//!
+//! Transactions with tables of the program, migrations and backups are abilities of SQLite alone.
+//! The guide says when to use several workers, `docs/guide/src/operations/many-workers.md`, and has
+//! the tables, the leases and what is assumed, `docs/guide/src/reference/postgres.md`.
+//!
+//! # Features
+//!
+//! - `rustls` (`postgres-tls` of the `forever` crate): TLS by rustls, with the certificates of the
+//!   platform.
 mod admin;
 mod agents;
 mod batch;

@@ -13,7 +13,33 @@ use crate::pool::{Access, Connector, Pool};
 use crate::schema;
 use crate::store::PostgresStore;
 
-/// Options of a [`PostgresStore`].
+/// Options of a [`PostgresStore`], and its [`connect`](Builder::connect).
+///
+/// ```
+/// use forever_postgres::PostgresStore;
+/// use forever_store::ErrorKind;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let options = PostgresStore::builder("postgres://app:secret@pooler.local:6432/app")
+///     .schema("orders")
+///     .pool(16)
+///     // The URL is that of PgBouncer; the server itself shows that this worker lives.
+///     .pooler(true)
+///     .direct_url("postgres://app:secret@db.local/app")
+///     .lease(Duration::from_secs(20));
+/// # let _ = options;
+///
+/// // Nothing is checked before the connect.
+/// let error = PostgresStore::builder("no URL").connect().await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Setup);
+/// # }
+/// ```
+///
+/// The URL has the syntax of libpq, as a URL or as `key=value` pairs. What it sets takes precedence
+/// over these defaults, in seconds where they are times: `application_name=forever`,
+/// `connect_timeout=5`, `tcp_user_timeout=15`. `keepalives_idle` is always 10.
 #[derive(Debug, Clone)]
 pub struct Builder {
     url: String,
@@ -45,6 +71,9 @@ impl Builder {
     }
 
     /// Schema that has the tables; created if it does not exist. Defaults to `forever`.
+    ///
+    /// Programs with different schemas share a database without knowing of each other. A name has 1
+    /// to 63 bytes, without `@`; any other is an error of [`connect`](Self::connect).
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
@@ -53,9 +82,12 @@ impl Builder {
     /// Lease of this worker. Defaults to 10 seconds.
     ///
     /// A worker that cannot reach the database for this long counts as dead, and others take over
-    /// its fibers. The worker renews its lease four times in that time. A lease of zero means none:
-    /// every worker but the one that takes over counts as dead, which is for tests within one
-    /// process.
+    /// its fibers. The worker renews its lease four times in that time. A shorter lease takes over
+    /// sooner, and mistakes a slow worker for a dead one more often: that costs the steps in
+    /// flight, which run again elsewhere.
+    ///
+    /// A lease of zero means none: every worker but the one that takes over counts as dead, which
+    /// is for tests within one process.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -63,7 +95,9 @@ impl Builder {
 
     /// Number of connections for operations. Defaults to 8, and is at least 1.
     ///
-    /// Two more connections renew the lease and show that this worker lives.
+    /// One more renews the lease, and one more shows that this worker
+    /// [lives](Self::sign_of_life). All workers together have to stay below `max_connections` of the
+    /// server. A call waits for a free connection without a limit.
     pub fn pool(mut self, connections: usize) -> Self {
         self.pool = connections.max(1);
         self
@@ -79,7 +113,8 @@ impl Builder {
         self
     }
 
-    /// URL of the server itself, where the main URL is that of a [pooler](Self::pooler).
+    /// URL of the server itself, for the [sign of life](Self::sign_of_life). Defaults to the main
+    /// URL, or to none where that is a [pooler](Self::pooler)'s.
     pub fn direct_url(mut self, url: impl Into<String>) -> Self {
         self.direct_url = Some(url.into());
         self
@@ -88,19 +123,27 @@ impl Builder {
     /// Whether a session lock shows others that this worker lives. Defaults to yes.
     ///
     /// With it others notice the death of the process at once, and without it when the lease has
-    /// run out.
+    /// run out. The lock is held on a connection of its own, which needs a session: behind a pooler
+    /// set a [direct URL](Self::direct_url).
     pub fn sign_of_life(mut self, shows: bool) -> Self {
         self.sign_of_life = shows;
         self
     }
 
     /// Time for which a call is retried while the server cannot be reached. Defaults to 10 seconds.
+    ///
+    /// Afterwards the call fails with [`ErrorKind::Store`]. Zero makes one attempt. A call whose
+    /// commit may have happened is not retried, whatever time is left.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
     /// Time that one attempt of a call may take. Defaults to 30 seconds.
+    ///
+    /// An attempt that takes longer fails, and is not repeated: with
+    /// [`ErrorKind::OutcomeUnknown`] if its commit was requested, otherwise with
+    /// [`ErrorKind::Store`].
     pub fn call_limit(mut self, limit: Duration) -> Self {
         self.statement_limit = limit;
         self
@@ -122,6 +165,12 @@ impl Builder {
     }
 
     /// Connects, and creates the tables that are missing.
+    ///
+    /// While the server cannot be reached, it tries again for as long as
+    /// [`patience`](Self::patience) says. Several workers may connect to a new database at once.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the tables may be created all the same.
     ///
     /// # Errors
     /// Of kind [`Setup`](ErrorKind::Setup) when an option is invalid; of kind

@@ -32,7 +32,19 @@ use crate::{admin, agents, chat, claims, cluster, fibers, messages, notify, ops,
 ///
 /// Every operation is one transaction. It is retried while nothing of it can be stored. Where the
 /// connection is lost at the commit, it fails with
-/// [`ErrorKind::OutcomeUnknown`](forever_store::ErrorKind::OutcomeUnknown).
+/// [`ErrorKind::OutcomeUnknown`](forever_store::ErrorKind::OutcomeUnknown). An operation whose
+/// future is dropped is carried out all the same.
+///
+/// ```no_run
+/// use forever::Forever;
+/// use forever::store::PostgresStore;
+///
+/// # async fn open() -> forever::Result<()> {
+/// let store = PostgresStore::connect("postgres://user:password@host/database").await?;
+/// let forever = Forever::builder().store(store).open().await?;
+/// # forever.close().await
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct PostgresStore {
     shared: Arc<Shared>,

@@ -37,7 +37,7 @@ pub enum RequestKind {
     /// Setting the state of the agent.
     SetState,
     /// A call of the method of this name, registered with
-    /// [`Server::callable`](super::Server::callable).
+    /// [`Server::callable`](super::Server::callable) or [`Server::expose`](super::Server::expose).
     Call(String),
 }
 
@@ -83,6 +83,15 @@ pub struct AuthRequest {
 }
 
 /// Rejection of a request or a call, with the reason for the client.
+///
+/// Made by an [`authorize`](super::Server::authorize) hook, or as the error of a
+/// [`callable`](super::Server::callable) method.
+///
+/// ```
+/// use forever_serve::Rejection;
+///
+/// assert_eq!(Rejection::forbidden("only staff").to_string(), "refused: only staff");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     status: StatusCode,

@@ -1,13 +1,69 @@
-//! Server of agents over HTTP and WebSocket: the URLs, routes and frames of the published npm
-//! packages (`agents`, `@cloudflare/ai-chat`), and plain server-sent events for other clients. Use
-//! it through the `forever` crate, as `forever::serve` (feature `server`).
+//! Server of agents over HTTP and WebSocket, for the published npm packages (`agents`,
+//! `@cloudflare/ai-chat`), the AI SDK's `useChat`, and plain server-sent events. Use it through the
+//! `forever` crate, as `forever::serve` (feature `server`).
 //!
-//! The server stores nothing of a chat. A connection shows logs of turns (`subscriptions`), which
-//! are the same for all clients, and subscribes to the chat's other events. So it may break at any
-//! moment, and the next connection continues. `auth` authorizes, `quota` and `token_bucket` limit
-//! connections and requests; `protocol` has the frames, of which
-//! docs/guide/src/reference/wire.md is the reference; `transport` is the HTTP transport of the AI
-//! SDK.
+//! ```
+//! # mod forever { pub use {forever_chat as chat, forever_runtime::*, forever_serve as serve}; }
+//! use forever::agent::Agent;
+//! use forever::chat::message::Chunk;
+//! use forever::chat::{ChatAgent, ChatBuilder, Turn};
+//! use forever::serve::{Rejection, Server};
+//! use forever::{BoxError, Forever};
+//!
+//! struct Concierge;
+//!
+//! impl Agent for Concierge {
+//!     const CLASS: &'static str = "Concierge";
+//!     type State = ();
+//! }
+//!
+//! impl ChatAgent for Concierge {
+//!     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+//!         turn.write(Chunk::text_start("t")).await?;
+//!         turn.write(Chunk::text_delta("t", "Good morning.")).await?;
+//!         Ok(turn.write(Chunk::text_end("t")).await?)
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), BoxError> {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let forever = Forever::builder().in_memory().chat_agent(|_| Concierge).open().await?;
+//! let server = Server::new(&forever).authorize(|request| async move {
+//!     // Your own users and their sessions: this one knows a single cookie.
+//!     let known = request.headers.get("cookie").is_some_and(|cookie| cookie == "session=42");
+//!     if known { Ok(()) } else { Err(Rejection::unauthorized("log in first")) }
+//! });
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! let serving = tokio::spawn(server.listen(listener));
+//! // At SIGTERM: clients are disconnected, to reconnect to the next process.
+//! forever.close().await?;
+//! serving.await??;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
+//! A page of the package `agents` then connects with
+//! `useAgent({ agent: "Concierge", name: "table-7" })`.
+//!
+//! # Where to look
+//!
+//! - [`Server`]: [`listen`](Server::listen) serves on a port, [`router`](Server::router) gives the
+//!   routes to a program that has an `axum` server already.
+//! - Who is served: [`Server::authorize`], whose hook gets an [`AuthRequest`] and returns a
+//!   [`Rejection`]. Without it, clients of the same machine.
+//! - What clients may change: [`ClientMessages`], and the methods that
+//!   [`expose`](Server::expose) or [`callable`](Server::callable) name.
+//! - Limits of sizes, connections and rates: the other methods of [`Server`], each with its
+//!   default.
+//!
+//! The server stores nothing. A connection shows the stored log of a turn, which is the same for
+//! all clients, so it may break at any moment, and the next connection continues. The routes, the
+//! frames and the close codes are in the guide, `docs/guide/src/reference/wire.md`.
+
+// A connection shows logs of turns (`subscriptions`), and subscribes to the chat's other events.
+// `auth` authorizes, `quota` and `token_bucket` limit connections and requests; `protocol` has the
+// frames; `transport` is the HTTP transport of the AI SDK.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -50,10 +106,29 @@ use tokio::net::TcpListener;
 
 /// Server of agents over HTTP and WebSocket, with its limits.
 ///
-/// [`router`](Server::router) makes the routes, [`listen`](Server::listen) serves them.
+/// [`listen`](Server::listen) serves on a port. [`router`](Server::router) makes the routes, for a
+/// server that the program has already.
 ///
 /// Unless [`authorize`](Server::authorize) or [`allow_anonymous`](Server::allow_anonymous) is set,
-/// only clients on the same machine are authorized.
+/// only clients on the same machine are authorized. Only agents of chat classes can be reached.
+///
+/// ```
+/// # mod forever { pub use {forever_runtime::*, forever_serve as serve}; }
+/// # fn server(forever: &forever::Forever, routes: axum::Router) -> axum::Router {
+/// use forever::serve::Server;
+/// use std::time::Duration;
+///
+/// Server::new(forever)
+///     .allow_anonymous()
+///     .allow_origins(["https://app.example.com"])
+///     .max_frame(1 << 20)
+///     .max_rate(10, 50)
+///     .send_timeout(Duration::from_secs(10))
+///     // The program's own page and routes.
+///     .merge(routes)
+///     .router()
+/// # }
+/// ```
 #[must_use = "a server serves when `.router()` is served, or `.listen(..)` awaited"]
 pub struct Server {
     forever: Forever,
@@ -124,16 +199,34 @@ impl Server {
         Server { forever: forever.clone(), auth, limits, calls, messages, others: Router::new() }
     }
 
-    /// Authorizes every client.
+    /// Authorizes every client, of any machine. Defaults to clients on the same machine.
+    ///
+    /// An [`authorize`](Server::authorize) hook takes precedence. Pages of other origins are refused
+    /// all the same, unless [`allow_origins`](Server::allow_origins) names them.
     pub fn allow_anonymous(mut self) -> Self {
         self.auth.anonymous = true;
         self
     }
 
-    /// Sets the authorization hook of the program.
+    /// Sets the authorization hook of the program. Defaults to none: only clients on the same
+    /// machine are authorized.
     ///
     /// It is called before a connection is accepted, before a request is answered, and before a
-    /// frame changes anything; [`AuthRequest::kind`] says which.
+    /// frame changes anything; [`AuthRequest::kind`] says which. A rejection is answered with its
+    /// status and reason.
+    ///
+    /// ```
+    /// # mod forever { pub use {forever_runtime::*, forever_serve as serve}; }
+    /// # fn with(server: forever::serve::Server) -> forever::serve::Server {
+    /// use forever::serve::Rejection;
+    ///
+    /// server.authorize(|request| async move {
+    ///     // Your own users and their sessions.
+    ///     let is_staff = request.headers.contains_key("x-staff");
+    ///     if is_staff || request.kind.is_read() { Ok(()) } else { Err(Rejection::forbidden("only staff may write")) }
+    /// })
+    /// # }
+    /// ```
     ///
     /// For a frame, the headers are those of the request that opened its connection. A refused
     /// frame is answered with the reason, and the connection stays open.
@@ -146,19 +239,22 @@ impl Server {
         self
     }
 
-    /// Allows pages of these origins besides the server's own; `*` allows all.
+    /// Allows pages of these origins besides the server's own; `*` allows all. Defaults to none.
     ///
-    /// An origin has the form `https://app.example.com`.
+    /// An origin has the form `https://app.example.com`. Pages of a development server on the same
+    /// machine are always allowed. Responses have the CORS headers, with credentials for an origin
+    /// that is named, and without for `*`. Further calls add origins.
     pub fn allow_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
         self.auth.origins.extend(origins.into_iter().map(Into::into));
         self
     }
 
-    /// Sets the addresses or networks of proxies that are trusted to report the address of a
-    /// client.
+    /// Adds the addresses or networks of proxies that are trusted to report the address of a
+    /// client. Defaults to none.
     ///
-    /// The address is taken from `X-Forwarded-For`, else `Forwarded`, else `CF-Connecting-IP`,
-    /// `True-Client-IP` or `X-Real-IP`. A trusted proxy has to set the header, or remove one set by
+    /// The address is taken from `X-Forwarded-For`, else `Forwarded`, else the first that is there
+    /// of `CF-Connecting-IP`, `True-Client-IP`, `X-Real-IP`, `X-Client-IP`, `X-Cluster-Client-IP`
+    /// and `Fastly-Client-IP`. A trusted proxy has to set the header, or remove one set by
     /// its clients. The address is used for limits per address, and to decide whether a request
     /// comes from this machine. A request forwarded by any other proxy never does.
     ///
@@ -207,7 +303,7 @@ impl Server {
     /// Sets the rate limit of one connection: frames per second, and burst. Defaults to 50 and 200.
     ///
     /// A connection that sends more is closed with code 1008, after which the npm clients do not
-    /// reconnect.
+    /// reconnect. A burst of 0 counts as 1.
     pub fn max_rate(mut self, per_second: u32, burst: u32) -> Self {
         self.limits.rate = RateLimit { per_second, burst };
         self
@@ -215,7 +311,7 @@ impl Server {
 
     /// Sets the rate limit of one agent: per second, and burst. Defaults to 500 and 2 000.
     ///
-    /// Frames, connections and requests of all its clients count.
+    /// Frames, connections and requests of all its clients count. A burst of 0 counts as 1.
     ///
     /// Beyond the limit, requests are answered with 429, and a connection is closed with code 1013:
     /// it may reconnect.
@@ -247,27 +343,33 @@ impl Server {
     /// Sets the maximum time for a client to receive a frame. Defaults to 20 s.
     ///
     /// A slower client is disconnected with code 1013, and requests the rest when it reconnects.
-    /// Nothing is buffered for it meanwhile.
+    /// Nothing is buffered for it meanwhile. The body of a POST has to arrive within this time too,
+    /// or is refused with 408.
     pub fn send_timeout(mut self, time: Duration) -> Self {
         self.limits.send = time;
         self
     }
 
-    /// Sets the interval of pings. Defaults to 25 s. Clients that miss three pings are
-    /// disconnected.
+    /// Sets the interval of pings. Defaults to 25 s, and is at least 1 ms.
+    ///
+    /// Clients that miss three pings are disconnected.
     pub fn ping_interval(mut self, time: Duration) -> Self {
         self.limits.ping = time.max(Duration::from_millis(1));
         self
     }
 
-    /// Sets the maximum time for the head of a request, with [`listen`](Server::listen). Defaults
-    /// to 10 s.
+    /// Sets the maximum time for the head of a request. Defaults to 10 s.
+    ///
+    /// Only [`listen`](Server::listen) enforces it.
     pub fn header_timeout(mut self, time: Duration) -> Self {
         self.limits.head = time;
         self
     }
 
     /// Adds other routes beside the agents, such as a page. They are not authorized here.
+    ///
+    /// # Panics
+    /// If two of the added routes overlap.
     pub fn merge(mut self, routes: Router) -> Self {
         self.others = self.others.merge(routes);
         self
@@ -312,7 +414,11 @@ impl Server {
     /// Returns the routes, to be served by the program.
     ///
     /// Serve them with `into_make_service_with_connect_info::<SocketAddr>()`: clients without a
-    /// known address count as not on the same machine.
+    /// known address count as not on the same machine. `WebSocket`s end when the runtime closes,
+    /// and `axum::serve` does not wait for their end, as [`listen`](Server::listen) does.
+    ///
+    /// # Panics
+    /// If a route given to [`merge`](Server::merge) overlaps with one of the agents.
     pub fn router(self) -> Router {
         self.served().1
     }
@@ -332,7 +438,13 @@ impl Server {
 
     /// Serves the routes until the runtime closes.
     ///
-    /// Clients receive code 1012, upon which they reconnect. The call returns when they are gone.
+    /// Then clients receive code 1012, upon which they reconnect, and the call returns when they
+    /// are gone, after 5 s at the latest. While no connection can be accepted, for example without
+    /// a free file descriptor, it logs a warning and tries again every 200 ms.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the listener. Connections that are open are served until the
+    /// runtime closes.
     ///
     /// # Errors
     /// Kind [`Value`](ErrorKind::Value) if other machines reach the listener and neither

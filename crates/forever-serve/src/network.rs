@@ -4,6 +4,17 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 /// An address, or a network: `10.0.0.7`, `10.0.0.0/8`, `fd00::/8`.
+///
+/// ```
+/// use forever_serve::{Network, NotANetwork};
+///
+/// # fn main() -> Result<(), NotANetwork> {
+/// let office: Network = "10.0.0.0/8".parse()?;
+/// assert!(office.contains([10, 1, 2, 3].into()));
+/// assert!("10.0.0.0/33".parse::<Network>().is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,

@@ -2,10 +2,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A result of this library.
+/// Result with an [`Error`] of this library, unless another type is given.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of thing went wrong.
+/// Kind of an [`Error`]: what went wrong, and so what the caller can do.
+///
+/// | kinds | what to do |
+/// |---|---|
+/// | `NotFound`, `Conflict`, `InvalidState`, `Value` | report it to the author of the call: nothing was changed |
+/// | `Store`, `Busy` | call again later: nothing was stored |
+/// | `OutcomeUnknown` | call again if the call has an id or a key, otherwise look at what is stored |
+/// | `Timeout`, `Agent`, `AgentElsewhere` | decide as for any call of a service |
+/// | `OpUnknown`, `OpFailed` | resolve the operation, or handle its failure as that of the effect |
+/// | `Setup`, `NotRegistered`, `Incompatible`, `Format` | change the program, its builder or its file |
+/// | `DatabaseLost`, `Closed`, `ClaimLost` | stop: another open, or another worker, continues |
+///
+/// Kinds may be added in any version, so a `match` needs a `_` arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -26,7 +38,7 @@ pub enum ErrorKind {
     /// A step took longer than its `timeout`, or a call of an agent has not begun within its time
     /// limit, and never will.
     Timeout,
-    /// The database is owned by a live process.
+    /// The database is owned by a live process, or a chat accepts no further turn at the moment.
     Busy,
     /// The file is not a database of this library, or of a newer version, or its write-ahead log is
     /// there without the database.
@@ -35,9 +47,10 @@ pub enum ErrorKind {
     Setup,
     /// A fiber, a class of agents or a method of this name was not registered with the builder.
     NotRegistered,
-    /// The id or key belongs to a fiber with another function or other arguments.
+    /// The id or key belongs to a fiber with another function or other arguments, or to one that
+    /// cannot do what was requested, such as a closure that is sent a message.
     Conflict,
-    /// There is no fiber with this id or key.
+    /// There is no fiber, operation or turn with this id or key.
     NotFound,
     /// The fiber is in a state that does not allow the command: it has ended, runs, or waits.
     /// Nothing was changed.
@@ -61,7 +74,34 @@ pub enum ErrorKind {
     OpFailed,
 }
 
-/// An error of the library, with its kind and the errors that caused it.
+/// Error of the library: a [kind](Error::kind) for programs, a text for people, and the error that
+/// caused it.
+///
+/// The text names what failed and for which fiber, file or agent, for a log or a terminal: programs
+/// decide by [`kind`](Error::kind) or a predicate such as [`is_retryable`](Error::is_retryable). The
+/// text of the cause is not in it. The cause is the [`source`](std::error::Error::source), and is an
+/// error of another crate, whose type may change between versions.
+///
+/// ```
+/// # use forever_store as forever;
+/// use forever::{Error, ErrorKind};
+///
+/// /// The status of an HTTP response.
+/// fn status(error: &Error) -> u16 {
+///     match error.kind() {
+///         ErrorKind::NotFound => 404,
+///         ErrorKind::Conflict | ErrorKind::InvalidState => 409,
+///         _ if error.is_retryable() => 503,
+///         _ => 500,
+///     }
+/// }
+///
+/// let error = Error::new(ErrorKind::Busy, "failed to open database `jobs.db`: owned by process 4711");
+/// assert_eq!(status(&error), 503);
+/// assert_eq!(status(&Error::closed()), 500);
+/// ```
+///
+/// A fiber without a result has an error of its own, `fiber::FiberError`.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -104,12 +144,14 @@ impl Error {
         Error::new(ErrorKind::Closed, "the runtime is closed")
     }
 
-    /// What kind of thing went wrong.
+    /// Kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether a live process owns the database; it can be opened once that process is gone.
+    /// Whether a live process owns the database, or a chat accepts no further turn at the moment.
+    ///
+    /// The database can be opened once that process is gone.
     pub fn is_busy(&self) -> bool {
         self.kind == ErrorKind::Busy
     }

@@ -1,15 +1,39 @@
-//! Storage of `forever`: the traits of a store, their data types, and the SQLite store. Use it
-//! through the `forever` crate, as `forever::store`.
+//! Stores of `forever`: the SQLite store, and the traits for one of your own. Use it through the
+//! `forever` crate, as `forever::store`.
 //!
 //! A runtime keeps everything that outlives its process in one [`Store`], in terms of whole
-//! operations: "replace this snapshot", "claim this fiber", "end this turn". [`Sqlite`] is the
-//! store that a runtime opens by itself. What is kept is text and numbers: nothing here knows a
-//! fiber's function, an agent or a chat by its type.
+//! operations: "replace this snapshot", "claim this fiber", "end this turn". Each is one
+//! transaction, durable when its future is ready. What is stored is text and numbers: nothing here
+//! knows a fiber's function, an agent or a chat by its type.
+//!
+//! ```
+//! # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+//! use forever::store::{AdminStore, FiberRef, FiberStore, Sqlite};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> forever::Result<()> {
+//! let store = Sqlite::in_memory().await?;
+//! assert!(store.find(FiberRef::Key("order-1".to_owned())).await?.is_none());
+//! assert!(store.counts().await?.is_empty());
+//! store.abandon();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to look
+//!
+//! - A store that the program opens itself: [`Sqlite::open`] with its [`Durability`].
+//! - A store of your own: [`Store`] has the contract, and the module `conformance` (feature
+//!   `conformance`) tests it. Its groups are [`FiberStore`], [`OpStore`], [`StreamStore`],
+//!   [`AdminStore`], [`AgentStore`] and [`ChatStore`]. A wrapper holds another store and delegates.
+//! - One database for many workers: [`ClusterStore`], which a [`FiberStore::cluster`] gives.
+//! - Tables of the program in the same SQLite file: [`Tx`], with the types of [`rusqlite`].
+//! - What failed: [`Error`] with its [`ErrorKind`].
 //!
 //! # Stability
 //!
-//! The traits are for implementers, and their data types can be constructed by everybody. Both may
-//! gain members between minor versions before 1.0.
+//! The traits are for implementers, and every program can construct their data types. Both may gain
+//! members between minor versions before 1.0.
 mod admin;
 mod agents;
 mod chat;

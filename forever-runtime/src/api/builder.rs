@@ -34,7 +34,40 @@ use crate::store::sqlite::user::Migration;
 use crate::store::{Durability, FiberStore, Sqlite, Store};
 use crate::{agent, clock, layout};
 
-/// Builder of a runtime; [`open`](Builder::open) starts it.
+/// Builder of a runtime: where it stores, what it runs, and its limits. [`open`](Builder::open)
+/// starts it.
+///
+/// One call is required: [`sqlite`](Builder::sqlite), [`in_memory`](Builder::in_memory), `postgres`
+/// (feature `postgres`) or [`store`](Builder::store). Of several, the last one counts. Everything
+/// else has a default. Methods only take notes: mistakes, such as two fibers of one name, are
+/// errors of [`open`](Builder::open), before any fiber runs.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::{Forever, Retention};
+/// use std::time::Duration;
+///
+/// struct Mailer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("jobs.db");
+/// let forever = Forever::builder()
+///     .sqlite(path)
+///     // A deploy starts the new process while the old one still owns the file.
+///     .wait_for_lock(Duration::from_secs(30))
+///     .resource(Mailer)
+///     .retention(Retention::default().completed(Duration::from_secs(7 * 24 * 60 * 60)))
+///     .cancel_grace(Duration::from_secs(20))
+///     // And `.fiber::<order>()` for each function.
+///     .open()
+///     .await?;
+/// forever.close().await
+/// # }
+/// ```
+///
+/// The guide has all options in one table, `docs/guide/src/reference/options.md`.
 #[derive(Debug)]
 #[must_use = "a runtime is opened by `.open().await`"]
 pub struct Builder {
@@ -93,13 +126,18 @@ impl Builder {
     /// Stores everything in the SQLite file at `path`, which is created if it does not exist.
     ///
     /// Next to it are SQLite's `-wal` and `-shm` files and `.lock`, which contains the owner's
-    /// process id.
+    /// process id. The folder has to exist, on a local disk. One process at a time owns the file:
+    /// another open fails with [`Busy`](ErrorKind::Busy), or waits as
+    /// [`wait_for_lock`](Builder::wait_for_lock) says.
     pub fn sqlite(mut self, path: impl AsRef<Path>) -> Self {
         self.place = Some(Place::File(path.as_ref().to_owned()));
         self
     }
 
     /// Stores everything in memory, for tests. It is lost with the runtime.
+    ///
+    /// Each runtime has a database of its own. [`durability`](Builder::durability) and
+    /// [`wait_for_lock`](Builder::wait_for_lock) have no effect.
     pub fn in_memory(mut self) -> Self {
         self.place = Some(Place::Memory);
         self
@@ -181,19 +219,30 @@ impl Builder {
         self
     }
 
-    /// What a commit survives. Defaults to [`Durability::Power`].
+    /// Sets what a commit to the SQLite file survives. Defaults to [`Durability::Power`]: each
+    /// commit waits for the disk.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Longest wait for another process that owns the database. Defaults to no wait.
+    /// Sets the maximum wait for another process that owns the SQLite file. Defaults to zero: no
+    /// wait.
+    ///
+    /// After that time [`open`](Builder::open) fails with [`Busy`](ErrorKind::Busy).
+    /// [`Duration::MAX`] waits without a limit.
     pub fn wait_for_lock(mut self, wait: Duration) -> Self {
         self.wait_for_lock = wait;
         self
     }
 
-    /// Registers a fiber function, to be spawned and resumed.
+    /// Registers a fiber function, to be spawned and resumed: `.fiber::<order>()`.
+    ///
+    /// A stored fiber whose function is not registered is parked at [`open`](Builder::open), or makes
+    /// it fail, as [`on_incompatible`](Builder::on_incompatible) says. To register a function again
+    /// changes nothing. Another one of the same name is an error of kind
+    /// [`Setup`](ErrorKind::Setup) at open, and so is a missing [`resource`](Builder::resource) that
+    /// it takes.
     pub fn fiber<F: Fiber>(mut self) -> Self {
         self.registry = self.registry.and_then(|mut registry| registry.add::<F>().map(|()| registry));
         self
@@ -201,7 +250,8 @@ impl Builder {
 
     /// Registers a class of agents: `.agent(|me| Gardener { me })`.
     ///
-    /// `make` constructs each agent when it comes into memory.
+    /// `make` constructs each agent when it comes into memory. A second class of the same name, or
+    /// a name with a `/`, is an error of kind [`Setup`](ErrorKind::Setup) at open.
     pub fn agent<A: Agent>(mut self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self {
         self.classes = self.classes.and_then(|mut classes| classes.add(make).map(|()| classes));
         self
@@ -215,8 +265,34 @@ impl Builder {
     /// [`AgentHandle::call`]: `.callable("add", Counter::add)`.
     ///
     /// An error reaches the caller as its text, with the texts of its causes: the caller may be
-    /// another process. Clients of a server cannot call it, unless
-    /// `Server::expose` lets them.
+    /// another process. Clients of a server cannot call it, unless `Server::expose` lets them. A
+    /// name that is empty, too long or reserved is an error of kind [`Setup`](ErrorKind::Setup) at
+    /// open.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use forever::agent::Agent;
+    /// use forever::{BoxError, Forever};
+    /// use std::sync::Arc;
+    ///
+    /// struct Counter;
+    ///
+    /// impl Agent for Counter {
+    ///     const CLASS: &'static str = "counter";
+    ///     type State = ();
+    /// }
+    ///
+    /// async fn double(_counter: Arc<Counter>, n: u64) -> Result<u64, BoxError> {
+    ///     Ok(2 * n)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> forever::Result<()> {
+    /// let forever = Forever::builder().in_memory().agent(|_| Counter).callable("double", double).open().await?;
+    /// assert_eq!(forever.agent::<Counter>("ada").call::<u64>("double", 21).await?, 42);
+    /// forever.close().await
+    /// # }
+    /// ```
     pub fn callable<A, F, P, B, R, E>(mut self, name: impl Into<String>, method: F) -> Self
     where
         A: Agent,
@@ -231,95 +307,120 @@ impl Builder {
         self
     }
 
-    /// How long an idle agent stays in memory. Defaults to 90 s.
+    /// Sets how long an idle agent stays in memory. Defaults to 90 s.
     ///
     /// An agent is idle without a request, connection, running fiber, keep-alive guard and running
-    /// schedule.
+    /// schedule. Zero lets it leave as soon as it is idle, and [`Duration::MAX`] never. It is woken
+    /// again by what needs it.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.agents.idle_timeout = timeout;
         self
     }
 
-    /// Maximum number of agents in memory. Defaults to 10 000.
+    /// Sets the maximum number of agents in memory. Defaults to 10 000.
     ///
-    /// When there are more, the agents that nothing needs leave at once instead of after
-    /// [`idle_timeout`](Builder::idle_timeout), those that have been idle for longest first. An
-    /// agent with a request, connection, running fiber, keep-alive or running schedule stays.
+    /// It is no hard limit. When there are more, the agents that nothing needs leave at once
+    /// instead of after [`idle_timeout`](Builder::idle_timeout), those that have been idle for
+    /// longest first. An agent with a request, connection, running fiber, keep-alive or running
+    /// schedule stays.
     pub fn max_agents_in_memory(mut self, agents: usize) -> Self {
         self.agents.max_in_memory = agents;
         self
     }
 
-    /// How often the heartbeats of agents with a keep-alive guard are renewed. Defaults to 30 s.
+    /// Sets how often the heartbeats of agents with a keep-alive guard are renewed. Defaults to 30
+    /// s.
+    ///
+    /// All of them are one write. The agents that have a heartbeat are woken at the next open.
     pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
         self.agents.keep_alive_interval = interval;
         self
     }
 
-    /// Longest run of a schedule before it is dropped and counts as failed. Defaults to 30 s.
+    /// Sets the maximum time of a schedule's run. Defaults to 30 s.
     ///
-    /// The time to wake its agent counts. Longer work belongs into a fiber.
+    /// A longer run is dropped where it is, and counts as failed. The time to wake its agent
+    /// counts. Longer work belongs into a fiber.
     pub fn hung_schedule_timeout(mut self, timeout: Duration) -> Self {
         self.agents.hung_schedule_timeout = timeout;
         self
     }
 
-    /// Adds a resource, which fibers take as `Res<T>`. A second one of the same type replaces it.
+    /// Adds a resource, which fibers take as `Res<T>`: a client, a pool, a setting. It is never
+    /// stored.
+    ///
+    /// A second one of the same type replaces it. A registered fiber that takes a type of which
+    /// there is no resource is an error of kind [`Setup`](ErrorKind::Setup) at open.
     pub fn resource<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.resources.insert(value);
         self
     }
 
-    /// Clock of the runtime, for time and ids. Defaults to [`SystemClock`].
+    /// Sets the clock of the runtime, for time and ids. Defaults to [`SystemClock`].
+    ///
+    /// A test gives one that it drives, `testing::VirtualClock`.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// How long ended fibers and their keys are kept. Defaults to 24 hours, 7 days and 30 days.
+    /// Sets how long ended fibers and their keys are kept. Defaults to 24 hours for completed
+    /// fibers, 7 days for failed and cancelled ones, and 30 days more for their keys.
+    ///
+    /// The result of a fiber can be read for as long. [`Retention::forever`] keeps everything.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.settings.retention = retention;
         self
     }
 
-    /// Sets how many checkpoints of each fiber are kept, with the values of its locals.
-    ///
-    /// The default is [`History::off`].
+    /// Sets how many checkpoints of each fiber are kept, with the values of its locals. Defaults to
+    /// [`History::off`].
     pub fn history(mut self, history: History) -> Self {
         self.settings.history = history;
         self
     }
 
-    /// Grace of a cancelled fiber before it is dropped where it is. Defaults to 5 s.
+    /// Sets the grace of a cancelled fiber before it is dropped where it is. Defaults to 5 s.
     ///
-    /// It counts from its next look at [`Op::cancelled`](crate::ops::Op::cancelled).
+    /// It counts from the moment at which the running fiber is asked to stop, when
+    /// [`Op::cancelled`](crate::ops::Op::cancelled) becomes ready. Zero drops it at once.
+    /// [`Duration::MAX`] waits for its next checkpoint.
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.settings.cancel_grace = grace;
         self
     }
 
-    /// Longest run of an agent's recovery hook before it counts as failed. Defaults to 10 s.
+    /// Sets the maximum time of an agent's recovery hook. Defaults to 10 s.
+    ///
+    /// A hook that takes longer is dropped, and counts as failed.
     pub fn hook_timeout(mut self, timeout: Duration) -> Self {
         self.settings.hook_timeout = timeout;
         self
     }
 
-    /// Longest run of an [`OnUnknown::check`](crate::ops::OnUnknown::check). Defaults to 30 s.
+    /// Sets the maximum time of an [`OnUnknown::check`](crate::ops::OnUnknown::check). Defaults to
+    /// 30 s.
     ///
-    /// A check that takes longer parks the fiber.
+    /// A check that takes longer is dropped and parks the fiber.
     pub fn check_timeout(mut self, timeout: Duration) -> Self {
         self.settings.check_timeout = timeout;
         self
     }
 
-    /// What [`open`](Builder::open) does about fibers that do not fit the code. Defaults to parking
-    /// them.
+    /// Sets what [`open`](Builder::open) does about fibers that do not fit the code. Defaults to
+    /// [`OnIncompatible::Park`].
+    ///
+    /// [`check`](Builder::check) compares without opening, before a deploy.
     pub fn on_incompatible(mut self, what: OnIncompatible) -> Self {
         self.on_incompatible = what;
         self
     }
 
-    /// Ends the process at a write, as set in the fuse.
+    /// Ends the process, as far as the database shows, at the write that the fuse names. Defaults
+    /// to none.
+    ///
+    /// It needs SQLite: with a [`store`](Builder::store) it is an error of kind
+    /// [`Setup`](ErrorKind::Setup) at open.
     #[cfg(feature = "testing")]
     pub fn fuse(mut self, fuse: crate::testing::fuse::Fuse) -> Self {
         self.seen_by = Some(Arc::new(fuse));
@@ -430,7 +531,12 @@ impl Builder {
 
     /// Opens the runtime and resumes every unfinished fiber.
     ///
-    /// It also wakes agents that were kept awake, and runs schedules that became due.
+    /// It also wakes agents that were kept awake, and runs schedules that became due. Fibers run in
+    /// tasks of the tokio runtime that calls it, and may begin before it returns.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the effect is that of a process that dies: what was opened is
+    /// closed, and fibers that have begun resume at the next open.
     ///
     /// # Errors
     /// Before anything runs: of kind [`Incompatible`](ErrorKind::Incompatible) when the code cannot

@@ -7,6 +7,15 @@ use std::time::Duration;
 /// Retry policy of a step whose body ends in an error:
 /// `step!("search", retry = Retry::times(3), ..)`.
 ///
+/// | setting | default |
+/// |---|---|
+/// | [`times`](Self::times): attempts after the first | none: it is given |
+/// | [`backoff`](Self::backoff): waits between attempts | exponential, 200 ms to 30 s, full jitter |
+/// | [`when`](Self::when): errors after which it retries | all, a `timeout` of the step included |
+///
+/// A panic is not retried: it fails the fiber. A checkpoint that cannot be stored is no failed
+/// attempt: it interrupts the fiber, which resumes by itself.
+///
 /// `E` is the error type of the fiber. It is inferred, except that a closure given to
 /// [`Retry::when`] has to name it.
 ///
@@ -23,8 +32,14 @@ use std::time::Duration;
 /// ```
 ///
 /// The number of failed attempts is stored before each wait, so that a restart neither forgets nor
-/// repeats one. When the last attempt fails, its error leaves the step as it would without `retry`,
-/// and the count starts again: a failed fiber that a person resumes has all its retries.
+/// repeats one. A restart during a wait cuts it short: the next attempt begins when the fiber is
+/// resumed. When the last attempt fails, its error leaves the step as it would without `retry`, and
+/// the count starts again: a failed fiber that a person resumes has all its retries.
+///
+/// The fiber stays in memory while it waits; to wait for hours, return the error as a value with
+/// `catch` and use `sleep!`. Each failed attempt is a `tracing` warning and an event,
+/// [`EventKind::StepRetried`](crate::fiber::EventKind::StepRetried), and
+/// [`FiberStatus::retry`](crate::fiber::FiberStatus::retry) has the last one.
 pub struct Retry<E> {
     times: u32,
     backoff: Backoff,
@@ -34,22 +49,22 @@ pub struct Retry<E> {
 type Condition<E> = dyn Fn(&E) -> bool + Send + Sync;
 
 impl<E> Retry<E> {
-    /// Sets the maximum number of further attempts after the first one: `times(3)` runs the body at
-    /// most four times.
+    /// Retries up to this many times after the first attempt: `times(3)` runs the body at most four
+    /// times.
     ///
-    /// The backoff defaults to [`Backoff::default`].
+    /// With 0 there is no retry, and [`u32::MAX`] has no limit that matters.
     pub const fn times(retries: u32) -> Self {
         Retry { times: retries, backoff: Backoff::DEFAULT, when: None }
     }
 
-    /// Sets how long to wait before each further attempt.
+    /// Sets how long to wait before each further attempt. Defaults to [`Backoff::default`].
     pub const fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
     /// Retries only after errors for which `condition` returns `true`; any other leaves the step at
-    /// once.
+    /// once. Defaults to all errors. A second call replaces the condition.
     ///
     /// An attempt that ran into the step's `timeout` is included: its error is made from a
     /// [`crate::Error`] of kind [`Timeout`](crate::ErrorKind::Timeout).
@@ -86,9 +101,25 @@ impl<E> fmt::Debug for Retry<E> {
     }
 }
 
-/// Backoff between the attempts of a step.
+/// Backoff: the waits between the attempts of a step. Defaults to `exponential` from 200 ms to 30
+/// s.
 ///
-/// The default is `exponential` from 200 ms to 30 s.
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::Backoff;
+/// use std::time::Duration;
+///
+/// const SECOND: Duration = Duration::from_secs(1);
+///
+/// // Between 0 and 1, 2, 4, .. and at most 60 seconds.
+/// let polite = Backoff::exponential(SECOND, 60 * SECOND);
+/// // Exactly 1, 2, 4, .. and at most 60 seconds.
+/// let exact = polite.no_jitter();
+/// // Always 5 seconds.
+/// let fixed = Backoff::fixed(5 * SECOND);
+/// # assert_ne!(polite, exact);
+/// # let _ = fixed;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
@@ -106,17 +137,18 @@ impl Backoff {
     /// `max`; with full jitter.
     ///
     /// Full jitter spreads the wait evenly between zero and that time, so that fibers that failed
-    /// together do not retry together (Brooker, "Exponential Backoff And Jitter", 2015).
+    /// together do not retry together (Brooker, "Exponential Backoff And Jitter", 2015). A `first`
+    /// of zero never waits, and a `max` below `first` is the wait from the start.
     pub const fn exponential(first: Duration, max: Duration) -> Self {
         Backoff { first, max, jitter: true }
     }
 
-    /// Always waits `wait`, without jitter.
+    /// The same wait before each attempt, without jitter.
     pub const fn fixed(wait: Duration) -> Self {
         Backoff { first: wait, max: wait, jitter: false }
     }
 
-    /// Does not wait.
+    /// No wait: the next attempt begins at once.
     pub const fn none() -> Self {
         Backoff::fixed(Duration::ZERO)
     }

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::frame::fiber::Failure;
 
-/// The error of a step with the option `catch`, after its retries and its timeout.
+/// Error of a step with the option `catch`, after its retries and its timeout.
 ///
 /// It holds the texts of the error that ended the last attempt, so it can be saved like any value:
-/// a resumed fiber sees the same error and takes the same branch.
+/// a resumed fiber sees the same error and takes the same branch. The type of the error is lost; to
+/// decide by it, match inside the body and return a value.
 ///
 /// ```ignore
 /// match step!("ask", retry = Retry::times(3), catch, model.ask(&question).await?) {
@@ -23,6 +24,18 @@ use crate::frame::fiber::Failure;
 /// Its `Display` is the message; with `{:#}` the causes follow. As an [`Error`](std::error::Error)
 /// it has the causes as its sources, so `?` works where the fiber's error type can be made from it,
 /// as with `anyhow`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::StepError;
+///
+/// fn note(error: &StepError) -> String {
+///     format!("{error:#} (attempt {})", error.attempts())
+/// }
+/// # let stored = r#"{"message":"no answer","causes":["connection reset"],"attempts":4}"#;
+/// # let error: StepError = serde_json::from_str(stored).unwrap();
+/// assert_eq!(note(&error), "no answer: connection reset (attempt 4)");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub struct StepError {

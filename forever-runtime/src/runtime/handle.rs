@@ -22,8 +22,40 @@ use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, O
 
 /// Handle of a fiber with a result of type `T`, running or ended.
 ///
-/// A handle keeps its runtime open, except in a fiber or an agent, which end with the runtime. It
-/// can be saved, so a fiber may keep the handles of its children.
+/// It waits for the result, as tokio's `JoinHandle` does for a task, and is only a reference to
+/// what is stored:
+///
+/// - The result can be read any number of times, by any clone, also after a restart of the program.
+///   [`Forever::fiber`](crate::Forever::fiber) makes a handle from an id, and
+///   [`Forever::fiber_by_key`](crate::Forever::fiber_by_key) from a key.
+/// - Dropping all handles neither stops the fiber nor loses its result. [`cancel`](Self::cancel)
+///   stops it.
+/// - A handle can be saved, so a fiber may keep the handles of its children.
+///
+/// A handle keeps its runtime open, except in a fiber or an agent, which end with the runtime.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::fiber::{FiberHandle, FiberState};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), forever::BoxError> {
+/// let forever = Forever::builder().in_memory().open().await?;
+/// // A `#[fiber]` is started by `forever.spawn(..)`, which gives the same handle.
+/// let handle: FiberHandle<u64> =
+///     forever.spawn_closure("sum", |_| async { Ok::<_, forever::Error>(2 + 3) }).key("sum-1").start().await?;
+/// assert_eq!(handle.wait().await?, 5);
+/// assert_eq!(handle.wait().await?, 5);
+/// assert_eq!(handle.status().await?.state, FiberState::Completed);
+///
+/// // The key joins the same fiber.
+/// let again = forever.spawn_closure("sum", |_| async { Ok::<u64, forever::Error>(0) }).key("sum-1").start().await?;
+/// assert_eq!((again.accepted(), again.wait().await?), (false, 5));
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct FiberHandle<T> {
     link: Link<Runtime>,
     id: Arc<str>,
@@ -37,7 +69,7 @@ impl<T> FiberHandle<T> {
         FiberHandle { link, id: id.into(), name: name.into(), accepted, output: PhantomData }
     }
 
-    /// Id of the fiber.
+    /// Id of the fiber, unique in its database.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -47,7 +79,9 @@ impl<T> FiberHandle<T> {
         self.accepted
     }
 
-    /// Current status of the fiber.
+    /// Current status of the fiber: its state, last cut point, and what it waits for.
+    ///
+    /// It can be out of date when it arrives; to wait for the end, use `wait`.
     ///
     /// # Errors
     /// When there is no fiber with this id, or the store cannot be read.
@@ -71,36 +105,81 @@ impl<T> FiberHandle<T> {
     /// the process. A fiber that is not running has ended by then. A running one is asked to stop
     /// ([`Op::cancelled`](crate::ops::Op::cancelled),
     /// [`FiberContext::cancelled`](crate::fiber::FiberContext::cancelled)), stops at its next checkpoint,
-    /// and is dropped where it is after the [grace](crate::Builder::cancel_grace).
+    /// and is dropped where it is after the [grace](crate::Builder::cancel_grace). An effect that
+    /// is dropped in flight stays in doubt.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), forever::BoxError> {
+    /// # let forever = forever::Forever::builder().in_memory().open().await?;
+    /// let handle = forever
+    ///     .spawn_closure("watch", |ctx| async move {
+    ///         ctx.cancelled().await;
+    ///         Ok::<_, forever::Error>(())
+    ///     })
+    ///     .start()
+    ///     .await?;
+    /// handle.cancel("no longer needed").await?;
+    /// assert!(handle.wait().await.unwrap_err().is_cancelled());
+    /// # forever.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Once the future was polled, the fiber is cancelled even if the future is dropped.
     ///
     /// # Errors
-    /// When there is no such fiber, it has ended, or the store fails.
+    /// Of kind [`NotFound`](crate::ErrorKind::NotFound) when there is no such fiber, of kind
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) when it has ended; when the store fails, or
+    /// the runtime is closed.
     pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
         commands::cancel(&self.link.get()?, &self.id, reason).await
     }
 
     /// Resumes the fiber from its last checkpoint, if it is failed, parked or interrupted.
     ///
+    /// The step that failed runs again, with all its retries.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the fiber is resumed or stays as it is.
+    ///
     /// # Errors
-    /// When there is no such fiber, it is in another state, it is a closure, or the store fails.
+    /// Of kind [`NotFound`](crate::ErrorKind::NotFound) when there is no such fiber, of kind
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) when it is in another state, of kind
+    /// [`Conflict`](crate::ErrorKind::Conflict) when it is a closure; when the store fails, or the
+    /// runtime is closed.
     pub async fn resume(&self) -> Result<(), Error> {
         commands::restart(&self.link.get()?, &self.id, Restart::FromSnapshot).await
     }
 
     /// Restarts the fiber with its arguments, if it is failed, cancelled, parked or interrupted.
     ///
-    /// Its snapshot is deleted.
+    /// Its snapshot is deleted, and steps that have finished run again.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the fiber is restarted or stays as it is.
     ///
     /// # Errors
-    /// When there is no such fiber, it is in another state, it is a closure, or the store fails.
+    /// As [`resume`](Self::resume); also of kind [`InvalidState`](crate::ErrorKind::InvalidState)
+    /// while one of its operations is in doubt: it would be repeated under another id, so
+    /// [resolve it](crate::Forever::resolve_op) first.
     pub async fn restart(&self) -> Result<(), Error> {
         commands::restart(&self.link.get()?, &self.id, Restart::FromStart).await
     }
 
     /// Ends the fiber as a person decides, if it is interrupted or parked.
     ///
+    /// Callers that wait for it get that end.
+    ///
+    /// # Cancel safety
+    /// Once the future was polled, the fiber is resolved even if the future is dropped.
+    ///
     /// # Errors
-    /// When there is no such fiber, it is in another state, or the store fails.
+    /// Of kind [`NotFound`](crate::ErrorKind::NotFound) when there is no such fiber, of kind
+    /// [`InvalidState`](crate::ErrorKind::InvalidState) when it is in another state; when the store
+    /// fails, or the runtime is closed.
     pub async fn resolve(&self, how: Resolution) -> Result<(), Error> {
         commands::resolve(&self.link.get()?, &self.id, how).await
     }
@@ -174,10 +253,19 @@ impl<T> FiberHandle<T> {
 impl<T: ReturnValue> FiberHandle<T> {
     /// Waits for the fiber's result, any number of times, also after a restart of the program.
     ///
+    /// There is no time limit: wrap it in `tokio::time::timeout` for one. In a `#[fiber]`, use
+    /// `wait!`, which waits without memory and survives a restart.
+    ///
+    /// # Cancel safety
+    /// It is cancel safe: dropping the future loses nothing, and another call waits for the same
+    /// result. So it may be a branch of `tokio::select!`, and a timeout leaves the fiber running.
+    ///
     /// # Errors
-    /// When the fiber failed or was cancelled; when it stopped without ending (parked, or
-    /// interrupted without a retry to come); when there is no such fiber; when the runtime is
-    /// closed meanwhile.
+    /// [`FiberError::kind`] says which: the fiber failed or was cancelled; it stopped without
+    /// ending (parked, or interrupted without a retry to come), and a later call can succeed after
+    /// a person has resumed it; there is no such fiber, or it is one of another function; its
+    /// result cannot be read as a `T`; the runtime was closed meanwhile, which does not end the
+    /// fiber.
     pub async fn wait(&self) -> Result<T, FiberError> {
         let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
         let entry = runtime.active.entry(&self.id);
@@ -433,9 +521,30 @@ impl FiberStatus {
     }
 }
 
-/// Error of a fiber without a result.
+/// Error of a fiber without a result: of [`FiberHandle::wait`], and of a child in a fiber.
+///
+/// Its text names the fiber and the reason. [`kind`](Self::kind), or a predicate, says whether the
+/// fiber has ended (`Failed`, `Cancelled`), has stopped until something is repaired (`Parked`,
+/// `Interrupted`), or may still end (`Closed`, `Store`).
 ///
 /// It can be saved, so a fiber may keep the results of its children.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::fiber::FiberErrorKind;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = Forever::builder().in_memory().open().await?;
+/// let charge = forever.spawn_closure("charge", |_| async { Err::<(), _>("the card was refused") });
+/// let error = charge.await.unwrap_err();
+/// assert!(error.is_failed());
+/// assert_eq!(error.kind(), FiberErrorKind::Failed);
+/// assert_eq!(error.reason(), "the card was refused");
+/// # forever.close().await
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FiberError {
     id: String,

@@ -15,6 +15,19 @@ pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 /// completed or was cancelled, or the row of a failed parent, which can be resumed, is deleted. A
 /// fiber with an operation in doubt is kept until
 /// [`Forever::resolve_op`](crate::Forever::resolve_op) has settled the operation.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::{Forever, Retention};
+/// use std::time::Duration;
+///
+/// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+///
+/// // Results for a week, failed fibers for 90 days, and the default for keys.
+/// let retention = Retention::default().completed(7 * DAY).failed(90 * DAY);
+/// let builder = Forever::builder().in_memory().retention(retention);
+/// # let _ = builder;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub(crate) completed: Option<Duration>,
@@ -37,19 +50,19 @@ impl Retention {
         Retention { completed: None, failed: None, keys: None }
     }
 
-    /// Sets how long completed fibers are kept.
+    /// Sets how long completed fibers are kept, with their results. Defaults to 24 hours.
     pub fn completed(mut self, keep: Duration) -> Self {
         self.completed = Some(keep);
         self
     }
 
-    /// Sets how long failed and cancelled fibers are kept.
+    /// Sets how long failed and cancelled fibers are kept. Defaults to 7 days.
     pub fn failed(mut self, keep: Duration) -> Self {
         self.failed = Some(keep);
         self
     }
 
-    /// Sets how long the keys and given ids of deleted fibers are kept.
+    /// Sets how long the keys and given ids of deleted fibers are kept. Defaults to 30 days.
     ///
     /// During that time a spawn with the same key or id joins the deleted fiber. It starts no
     /// fiber, so no effect is carried out under another operation id, and the handle's `wait`

@@ -12,10 +12,11 @@ use crate::clock::Clock;
 /// Clock that a test drives.
 ///
 /// Sleeps, timeouts, schedules and retention end when the test moves the clock, without real
-/// waiting.
+/// waiting. The clock never advances by itself, also not while everything waits for it.
 ///
 /// It starts at 2024-01-01 00:00:00 UTC. Clones share the time, so a runtime that is opened again
-/// continues at the time of the last one.
+/// continues at the time of the last one. It has no part in `tokio::time`: a `tokio::time::sleep`
+/// in a step waits in real time, or on tokio's own paused clock.
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -74,6 +75,14 @@ impl VirtualClock {
     }
 
     /// Advances the time, and wakes all sleepers up to then, the earliest first.
+    ///
+    /// It returns before the woken tasks have run. Wait for what they do: for a result with
+    /// [`FiberHandle::wait`](crate::fiber::FiberHandle::wait), or for a state. A sleeper that begins
+    /// only then sleeps from the new time, so make sure that a fiber waits before time passes; its
+    /// [status](crate::fiber::FiberHandle::status) says so.
+    ///
+    /// # Panics
+    /// When the sum of all times is longer than a [`Duration`] can be.
     pub fn advance(&self, by: Duration) {
         let mut shared = self.shared();
         shared.passed += by;
@@ -105,6 +114,9 @@ impl VirtualClock {
     }
 
     /// Time until the next sleeper wakes; `None` without sleepers.
+    ///
+    /// With [`advance`](Self::advance) it jumps from one event to the next:
+    /// `while let Some(left) = clock.next_sleeper() { clock.advance(left); .. }`.
     pub fn next_sleeper(&self) -> Option<Duration> {
         let mut shared = self.shared();
         shared.sleepers.retain(|_, sleeper| !sleeper.wake.is_closed());

@@ -28,10 +28,29 @@ use crate::runtime::exit::Exit;
 use crate::store::{BranchResult, NewFiber, PendingMessage, SnapshotRows};
 use crate::{Error, ErrorKind, exact};
 
-/// Stage on which fibers run: their resources.
+/// Stage on which fibers run without a database, to a chosen checkpoint.
 ///
-/// It remembers what a database would: the number of checkpoints before each snapshot, and the
-/// records of unfinished operations.
+/// It has their resources, and remembers what a database would: the number of checkpoints before
+/// each snapshot, and the records of unfinished operations.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::Fiber;
+/// use forever::testing::{Stage, StartFrom};
+/// use std::fmt::Debug;
+///
+/// /// A fiber that is killed after any of its checkpoints has the same result.
+/// async fn resumes_everywhere<F: Fiber>(stage: Stage, call: F)
+/// where
+///     F::Output: PartialEq + Debug,
+/// {
+///     let whole = stage.run(StartFrom::Start(call), None).await;
+///     for snapshot in whole.snapshots {
+///         let resumed = stage.run::<F>(StartFrom::Snapshot(snapshot), None).await;
+///         assert_eq!(resumed.outcome, whole.outcome);
+///     }
+/// }
+/// ```
 #[derive(Debug, Default)]
 pub struct Stage {
     resources: Resources,

@@ -18,15 +18,27 @@ use crate::message::{Chunk, MAX_NESTING, Part, ToolState, UiMessage, nests_deepe
 use crate::model::{ChatModel, ModelError};
 use crate::turn::Turn;
 
-/// A model with tools: a resource, for [`Turn::run_agent_loop`].
+/// Model with its tools, and the limits of their loop; run by [`Turn::run_agent_loop`].
 ///
-/// ```ignore
-/// let looped = AgentLoop::new(model)
-///     .system("You answer in one sentence.")
-///     .tool(Tool::new("weather", |input, _| async move { look_up(&input["city"]).await }));
-/// let forever = Forever::builder().sqlite("chat.db").agent_loop(looped).chat_agent(|_| Assistant).open().await?;
-/// // In `on_chat_message`:
-/// turn.run_agent_loop().await
+/// The builder is given it by [`ChatBuilder::agent_loop`](crate::ChatBuilder::agent_loop). A result
+/// of a tool is stored before the model gets it. After a crash the loop resumes in the middle: an
+/// answer that was cut off is continued, and a tool call that has a result is not repeated. A call
+/// without one is in doubt, and [`Tool::on_unknown`] decides.
+///
+/// ```
+/// use forever::chat::model::ChatModel;
+/// use forever::chat::{AgentLoop, Tool};
+/// use serde_json::{Value, json};
+///
+/// fn travel_agent(model: impl ChatModel) -> AgentLoop {
+///     let weather = Tool::new("weather", |input: Value, _op| async move {
+///         Ok(json!({ "city": input["city"].clone(), "degrees": 21 }))
+///     });
+///     AgentLoop::new(model)
+///         .system("You answer in one sentence.")
+///         .tool(weather.description("The weather of a city now."))
+///         .max_steps(10)
+/// }
 /// ```
 #[must_use]
 pub struct AgentLoop {

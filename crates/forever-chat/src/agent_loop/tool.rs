@@ -25,7 +25,32 @@ pub enum UnknownCall {
     Retry,
 }
 
-/// A tool that the model may call.
+/// Tool that the model may call, and that runs in this process.
+///
+/// Each call is an operation in the ledger, begun before the closure is called. So a call that was
+/// interrupted by a crash is known to be in doubt, and [`on_unknown`](Tool::on_unknown) decides
+/// whether it is repeated. An error of the closure is given to the model as text; it does not end
+/// the turn.
+///
+/// ```
+/// use forever::chat::{Tool, UnknownCall};
+/// use serde_json::{Value, json};
+///
+/// let refund = Tool::new("refund", |input: Value, op| async move {
+///     // The same id however often the call is repeated: the key for the payment provider.
+///     let key = op.id().to_owned();
+///     Ok(json!({ "refunded": input["cents"].clone(), "key": key }))
+/// })
+/// .description("Pays money back to the guest.")
+/// .parameters(json!({
+///     "type": "object",
+///     "properties": { "cents": { "type": "integer" } },
+///     "required": ["cents"],
+/// }))
+/// .on_unknown(UnknownCall::Retry)
+/// .needs_approval(|input| input["cents"].as_u64().is_none_or(|cents| cents > 5_000));
+/// # let _ = refund;
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct Tool {
@@ -100,19 +125,26 @@ impl Tool {
         self
     }
 
-    /// Sets the JSON schema of the input.
+    /// Sets the JSON schema of the input. Defaults to an object without properties.
+    ///
+    /// The schema is for the model. Inputs are not checked against it, except by `Tool::typed`
+    /// (feature `schemars`).
     pub fn parameters(mut self, schema: Value) -> Self {
         self.spec.parameters = schema;
         self
     }
 
-    /// Sets the policy for calls in doubt.
+    /// Sets the policy for calls in doubt. Defaults to [`UnknownCall::Report`].
     pub fn on_unknown(mut self, what: UnknownCall) -> Self {
         self.on_unknown = what;
         self
     }
 
-    /// Asks a person before each call for whose input `asks` returns `true`.
+    /// Asks a person before each call for whose input `asks` returns `true`. Defaults to no call.
+    ///
+    /// If `asks` panics, a person is asked. The turn ends meanwhile, and
+    /// [`ChatHandle::answer_tool`](crate::ChatHandle::answer_tool) continues its message in a new
+    /// turn.
     pub fn needs_approval(mut self, asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
         self.approval = Some(Arc::new(asks));
         self

@@ -1,13 +1,65 @@
-//! Models: the trait that agents call for an answer, and adaptors for providers.
+//! Models: the trait that an agent calls for an answer, and adaptors for providers.
 //!
-//! A model turns a request into a stream of chunks. Adaptors for providers implement [`ChatModel`];
-//! so may a test. They all agree on three rules: a stream that is cut off is an error and never an
-//! end, events may be split across reads anywhere, and unknown events are skipped.
+//! | model | feature | what it speaks |
+//! |---|---|---|
+//! | `OpenAiResponses` | `openai` | OpenAI's Responses API; resumes an answer that OpenAI still has |
+//! | `OpenAiCompatible` | `openai` | chat completions: other providers, proxies and local servers |
+//! | `Anthropic` | `anthropic` | Anthropic's Messages API |
+//! | a type of yours | | whatever it calls: implement [`ChatModel`] |
 //!
-//! The adaptors are `openai` and `anthropic` (features of those names). Each has a `body`, which it
-//! makes from the conversation of `said` and sends by `http`. Each has a `stream` that understands
-//! the provider's events, which `read` and `sse` parse from bytes. The events go to `answer`, which
-//! makes consistent chunks.
+//! A model is given a [`ModelRequest`], the conversation with the tools, and returns a stream of
+//! [`ModelEvent`]s: chunks of the answer, and last how it has [ended](Finished).
+//!
+//! ```
+//! use forever::chat::message::{Chunk, UiMessage};
+//! use forever::chat::model::{
+//!     ChatModel, FinishReason, Finished, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream,
+//! };
+//! use futures_util::{StreamExt, stream};
+//!
+//! /// Repeats the last message.
+//! struct Parrot;
+//!
+//! impl ChatModel for Parrot {
+//!     fn answer(&self, request: ModelRequest) -> ModelStream {
+//!         let Some(last) = request.messages.last() else {
+//!             let error = ModelError::new(ModelErrorKind::Invalid, "there is no message");
+//!             return Box::pin(stream::iter([Err(error)]));
+//!         };
+//!         Box::pin(stream::iter([
+//!             Ok(ModelEvent::Chunk(Chunk::text_start("t"))),
+//!             Ok(ModelEvent::Chunk(Chunk::text_delta("t", last.text()))),
+//!             Ok(ModelEvent::Chunk(Chunk::text_end("t"))),
+//!             Ok(ModelEvent::Finished(Finished::because(FinishReason::Stop))),
+//!         ]))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let request = ModelRequest { messages: vec![UiMessage::user("u1", "hello")], ..ModelRequest::default() };
+//! let events: Vec<_> = Parrot.answer(request).collect().await;
+//! assert_eq!(events[1], Ok(ModelEvent::Chunk(Chunk::text_delta("t", "hello"))));
+//! assert!(matches!(events[3], Ok(ModelEvent::Finished(_))));
+//! # }
+//! ```
+//!
+//! # What a model keeps to
+//!
+//! - The last item is [`ModelEvent::Finished`] or an error, and neither comes earlier. A stream
+//!   that simply stops was cut off, so it is an error and never a complete answer.
+//! - The [kind](ModelErrorKind) of an error decides whether the request is repeated. [`classify()`]
+//!   finds it from the status and body of a response.
+//! - With [`ModelRequest::interrupted`] a part of the answer has been shown already. The chunks of
+//!   the new stream follow it, and do not repeat it.
+//! - The stream may be dropped at any item: when the turn is cancelled, the runtime closes, or no
+//!   event comes for [too long](crate::RecoveryPolicy::stall_timeout).
+//!
+//! The adaptors skip events that they do not know, so that a provider may add some.
+
+// Each adaptor has a `body`, which it makes from the `conversation` and sends by `http`. Each has a
+// `stream` that understands the provider's events, which `read` and `sse` parse from bytes,
+// wherever they are split. The events go to `answer`, which makes consistent chunks.
 #[cfg(feature = "__http")]
 mod answer;
 #[cfg(feature = "anthropic")]

@@ -20,6 +20,21 @@ use crate::user_code::awaited;
 /// A turn that makes progress, however slowly, is never ended by time or by the number of attempts;
 /// progress means that chunks of it were stored. The number of processes that died during it is
 /// limited all the same, and so is its total work.
+///
+/// A class returns it from [`ChatAgent::recovery`](crate::ChatAgent::recovery):
+///
+/// ```
+/// use forever::chat::RecoveryPolicy;
+/// use std::time::Duration;
+///
+/// /// For a model that answers within seconds, or not at all.
+/// fn recovery() -> RecoveryPolicy {
+///     RecoveryPolicy::default()
+///         .max_attempts(3)
+///         .stall_timeout(Duration::from_secs(30))
+///         .terminal_message("Sorry, I could not finish this answer.")
+/// }
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct RecoveryPolicy {

@@ -70,7 +70,7 @@ const TRIES: usize = 4;
 ///     },
 /// )
 /// .await;
-/// # // A closure is not resumed, so this call does not survive; the tests of the crate show fibers that do.
+/// // A closure is not resumed, so this program does not survive, as a `#[fiber]` would.
 /// assert!(survived.unwrap_err().to_string().contains("the outcome is not the same"));
 /// # }
 /// ```
