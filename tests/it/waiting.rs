@@ -389,6 +389,8 @@ async fn a_message_of_a_type_that_was_not_known_yet_is_discarded_and_the_fiber_g
     let mut ears = Ears::of(&forever);
     let handle = forever.spawn(collector(1)).id("c").await.unwrap();
     ears.hear("c", "waiting", 1).await;
+    assert_eq!(handle.status().await.unwrap().at.as_deref(), Some("number"), "the wait, as the source names it");
+    assert_eq!(forever.status("c").await.unwrap().at.as_deref(), Some("number"));
     // No fiber of this process has reached `recv!("name")`.
     handle.send("name", &5).await.unwrap();
     handle.send("name", "ada").await.unwrap();

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::failure::{ATTENTION, Failure};
 use crate::table::{Table, say};
 use crate::target::Target;
-use crate::text::{age, clean, escaped, note, short, value};
+use crate::text::{age, at, clean, escaped, note, short, value};
 use crate::{doctor, watch};
 
 /// Commands that change something.
@@ -379,7 +379,7 @@ fn show(answer: &Value, now: u64) {
         say(&format!(
             "\nin {} at `{}`{}",
             string(&frame["function"]),
-            string(&frame["at"]),
+            at(&frame["at"]),
             if frame["is_current"] == true { "" } else { " (not the layout of this code)" }
         ));
         source(answer, frame);

@@ -104,3 +104,10 @@ mod tests {
         assert_eq!(escaped("a/b?c d%é"), "a%2Fb%3Fc%20d%25%C3%A9");
     }
 }
+
+/// The name of a cut point, without what tells that it is not over.
+pub(crate) fn at(name: &Value) -> String {
+    let name = name.as_str().unwrap_or_default();
+    let pending = name.find(" pending").filter(|n| matches!(name.as_bytes().get(n + " pending".len()), None | Some(b'#')));
+    pending.map_or_else(|| name.to_owned(), |n| format!("{}{}", &name[..n], &name[n + " pending".len()..]))
+}

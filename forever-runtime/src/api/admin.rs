@@ -221,9 +221,9 @@ impl Fibers {
     }
 
     async fn read(self) -> Result<Page> {
-        let active = Arc::clone(&self.link.get()?.active);
+        let runtime = self.link.get()?;
         let (rows, next) = self.rows().await?;
-        Ok(Page { fibers: rows.into_iter().map(|row| FiberStatus::of(row).live(&active)).collect(), next })
+        Ok(Page { fibers: rows.into_iter().map(|row| FiberStatus::of(row).live(&runtime)).collect(), next })
     }
 
     /// The rows of the page, and where the next one begins.

@@ -353,7 +353,7 @@ impl Stored {
 
     /// Its status, without secrets.
     pub(crate) fn status(&self, exec: &Executor) -> FiberStatus {
-        let mut status = FiberStatus::of(self.row.clone()).live(&exec.runtime.active);
+        let mut status = FiberStatus::of(self.row.clone()).live(&exec.runtime);
         status.redact(&self.redactor);
         status
     }
@@ -566,7 +566,7 @@ pub(crate) async fn statuses(exec: &Arc<Executor>, rows: Vec<FiberRow>) -> Vec<F
         let machine = exec.registry.get(&row.name).map(|known| known.machine()).or_else(|| machine_of(&row.name, None));
         let is_plain = row.closure || machine.is_some_and(|machine| machine.secrets.is_empty() && !machine.calls());
         if is_plain || row.reason.is_none() && row.retry.is_none() && row.metadata.is_none() && row.key.is_none() {
-            statuses.push(FiberStatus::of(row).live(&exec.runtime.active));
+            statuses.push(FiberStatus::of(row).live(&exec.runtime));
         } else {
             statuses.push(Stored::of(exec, row).await.status(exec));
         }

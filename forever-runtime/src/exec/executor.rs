@@ -73,6 +73,10 @@ impl Functions for Registered {
             topics => format!("it receives on {}", topics.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ")),
         })
     }
+
+    fn wait_of(&self, name: &str, at: &str) -> Option<&'static str> {
+        self.0.get(name)?.wait_of(at)
+    }
 }
 
 /// Notifies agents of the ends of their fibers; fibers of the layers above are excluded.

@@ -10,6 +10,9 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// End of a path through the function, in [`Cut::next`].
 pub const END: u32 = u32::MAX;
 
+/// Suffix of the name of the cut point that stores the locals of a wait.
+pub(crate) const PENDING: &str = " pending";
+
 /// Placeholder in [`Machine::topics`] for topics that are computed at run time.
 pub const COMPUTED_TOPIC: &str = "";
 
@@ -173,6 +176,13 @@ impl Machine {
     }
 
     /// Whether it calls other functions inline.
+    /// The wait whose locals the cut point `at` stores; `None` if that is no such cut point.
+    pub(crate) fn wait_of(&self, at: &str) -> Option<&'static str> {
+        self.cuts.iter().find(|cut| cut.kind == CutKind::Pending && cut.name == at)?;
+        let wait = at.replacen(PENDING, "", 1);
+        self.cuts.iter().map(|cut| cut.name).find(|name| *name == wait)
+    }
+
     pub(crate) fn calls(&self) -> bool {
         self.cuts.iter().any(|cut| cut.kind == CutKind::Call)
     }

@@ -17,9 +17,9 @@ use std::fmt;
 
 use crate::frame::branch_names::{BY_PLACE, parts_of_branch};
 use crate::frame::iter::is_over;
-use crate::frame::machine::{CutKind, LocalRole};
+use crate::frame::machine::{CutKind, LocalRole, PENDING};
 use crate::frame::snapshot::Snapshot;
-use crate::layout::problem::{PENDING, Problem};
+use crate::layout::problem::Problem;
 use crate::layout::spec::{Branch, Kept, Layout, Step, base};
 
 /// Reasons why code cannot resume snapshots of another layout, with both layouts.

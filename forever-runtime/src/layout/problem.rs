@@ -1,8 +1,7 @@
 //! Reasons why a snapshot does not fit the code, each with the fix to write.
 use std::fmt;
 
-/// Suffix of the name of the step that stores the locals of a wait.
-pub(super) const PENDING: &str = " pending";
+use crate::frame::machine::PENDING;
 
 /// One reason why a snapshot does not fit the code; `Display` is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::clock::from_ms;
 use crate::error::{Error, chain};
 use crate::frame::current;
 use crate::frame::saved::{ReturnValue, unreadable};
-use crate::runtime::active::{ActiveFibers, RunState};
+use crate::runtime::active::RunState;
 use crate::runtime::commands::{self, Resolution};
 use crate::runtime::exit::Exit;
 use crate::runtime::link::Link;
@@ -87,7 +87,7 @@ impl<T> FiberHandle<T> {
     /// When there is no fiber with this id, or the store cannot be read.
     pub async fn status(&self) -> Result<FiberStatus, FiberError> {
         let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
-        let mut status = FiberStatus::of(self.find().await?);
+        let mut status = FiberStatus::of(self.find().await?).named(&runtime);
         if let Some(entry) = runtime.active.get(&self.id)
             && entry.control().is_some()
             && let RunState::Stopped(Exit::Interrupted(why)) = &*entry.watch().borrow()
@@ -394,7 +394,8 @@ pub struct FiberStatus {
     pub reason: Option<String>,
     /// The value given to `.metadata(..)`.
     pub metadata: Option<serde_json::Value>,
-    /// Its last completed cut point.
+    /// The cut point of its last checkpoint: the last one that it has passed, or the wait that it
+    /// has come to.
     pub at: Option<String>,
     /// Number of checkpoints; 0 once it has completed.
     pub checkpoints: u64,
@@ -509,15 +510,24 @@ impl FiberStatus {
         }
     }
 
+    /// Names the cut point as the source does.
+    fn named(mut self, runtime: &Runtime) -> Self {
+        if let Some(wait) = self.at.as_deref().and_then(|at| runtime.wait_of(&self.name, at)) {
+            self.at = Some(wait.to_owned());
+        }
+        self
+    }
+
     /// Adds what only this process knows.
-    pub(crate) fn live(mut self, active: &ActiveFibers) -> Self {
-        if self.state == FiberState::Running {
-            self.step = active.step(&self.id).map(|(name, started)| {
-                let attempt = self.retry.as_ref().filter(|retry| retry.step == name).map_or(1, |retry| retry.failed + 1);
+    pub(crate) fn live(self, runtime: &Runtime) -> Self {
+        let mut status = self.named(runtime);
+        if status.state == FiberState::Running {
+            status.step = runtime.active.step(&status.id).map(|(name, started)| {
+                let attempt = status.retry.as_ref().filter(|retry| retry.step == name).map_or(1, |retry| retry.failed + 1);
                 StepStatus { name: name.to_owned(), started, attempt }
             });
         }
-        self
+        status
     }
 }
 

@@ -68,6 +68,9 @@ pub(crate) trait Functions: fmt::Debug + Send + Sync {
 
     /// Whether it receives on a topic; `Err` is why not.
     fn check_topic(&self, name: &str, topic: &str) -> Result<(), String>;
+
+    /// The wait whose locals a cut point stores; `None` if that is no such cut point.
+    fn wait_of(&self, name: &str, at: &str) -> Option<&'static str>;
 }
 
 /// What a runtime is made of, for [`Runtime::new`].
@@ -141,6 +144,11 @@ impl Runtime {
     /// does not know may.
     pub(crate) fn check_topic(&self, name: &str, topic: &str) -> Result<(), String> {
         self.functions.get().map_or(Ok(()), |functions| functions.check_topic(name, topic))
+    }
+
+    /// The wait whose locals a cut point of a function stores, as its source names it.
+    pub(crate) fn wait_of(&self, name: &str, at: &str) -> Option<&'static str> {
+        self.functions.get()?.wait_of(name, at)
     }
 
     /// Names the registered functions. A runtime has one registry.

@@ -384,6 +384,10 @@ pub(crate) mod exec {
             pub(crate) fn calls(&self) -> bool {
                 false
             }
+
+            pub(crate) fn wait_of(&self, _: &str) -> Option<&'static str> {
+                None
+            }
         }
 
         pub(crate) trait Known: Send + Sync {

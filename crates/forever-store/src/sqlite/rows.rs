@@ -13,7 +13,7 @@ use crate::SnapshotRows;
 use crate::{
     AcceptResult, BranchResult, Claim, CommandResult, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, HISTORY,
     LoadedFiber, NewFiber, NewSnapshot, OpOutcome, OpRetry, Restart, RestartResult, Runnable, Seq, StreamAppend, Suspension,
-    UnfinishedGroup, Wait, WaitResult,
+    UnfinishedGroup, Wait,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
