@@ -83,8 +83,8 @@ pub use sqlite::{Durability, Sqlite};
 pub use streams::{HISTORY, LOGS, StreamAppend, StreamBatch, StreamStore, StreamsDelta, log_number, log_stream, op_stream};
 
 /// The types of `rusqlite` that a closure with a [`Tx`] needs. Use them in place of a dependency of
-/// your own, so that the two are one version. A new version of `rusqlite` is a breaking change of
-/// this library.
+/// your own, so that the two are one version: one from 0.32 to 0.43, which goes with what else
+/// in the program uses SQLite. A shorter range is a breaking change of this library.
 // Not all of it: its `fallible_iterator` has an `Iterator` and an `Option`, and with them in sight
 // the compiler spells out those of `std` in every message.
 pub mod rusqlite {

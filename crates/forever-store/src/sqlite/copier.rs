@@ -13,7 +13,7 @@ use tracing::warn;
 
 /// The first SQLite version in which a copy beside a commit that restarts the log cannot damage the
 /// database: <https://sqlite.org/wal.html#walresetbug>.
-const FIRST_SAFE: i32 = 3_051_003;
+pub(super) const FIRST_SAFE: i32 = 3_051_003;
 
 /// A rest longer than this is copied here as well, once, so that the writer's share is short.
 const SHORT_REST: u32 = 64;

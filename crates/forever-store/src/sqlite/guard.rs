@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
 use rusqlite::types::Value;
 
+use super::compat::Outcome as _;
 use super::schema;
 
 thread_local! {
@@ -29,7 +30,7 @@ thread_local! {
 /// Statements that were prepared before are not checked. Those of the store are in the same cache,
 /// so the ones that end a transaction have texts that no program would use.
 pub(super) fn install(conn: &mut Connection) -> rusqlite::Result<()> {
-    conn.authorizer(Some(|about: AuthContext<'_>| {
+    let installed = conn.authorizer(Some(|about: AuthContext<'_>| {
         if !GUARDS.get() {
             return Authorization::Allow;
         }
@@ -43,7 +44,8 @@ pub(super) fn install(conn: &mut Connection) -> rusqlite::Result<()> {
             first.get_or_insert(what);
         });
         Authorization::Deny
-    }))
+    }));
+    installed.outcome().map(drop)
 }
 
 /// Result of a run of the program's code.

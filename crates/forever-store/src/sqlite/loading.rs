@@ -1,10 +1,9 @@
 //! A load reads all data of a fiber from one moment, whatever is written meanwhile.
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, params};
 
-use super::{Durability, open, rows};
+use super::{Durability, open, rows, traced};
 use crate::{LoadedFiber, Seq};
 
 /// Puts a fiber into one of its moments: every value that a load reads is of that moment.
@@ -55,19 +54,15 @@ fn a_fiber_is_loaded_as_it_was_at_one_moment() {
     // until there is none.
     for commits_before in 0.. {
         be(&mut writer.lock().unwrap(), fiber, 1);
-        let mut reader = open::reader(&path).unwrap();
         let statements = Arc::new(Mutex::new(0));
         let (of_trace, count) = (Arc::clone(&writer), Arc::clone(&statements));
-        let trace = move |event: TraceEvent<'_>| {
-            if let TraceEvent::Stmt(..) = event {
-                let mut n = count.lock().unwrap_or_else(PoisonError::into_inner);
-                if *n == commits_before {
-                    be(&mut of_trace.lock().unwrap(), fiber, 2);
-                }
-                *n += 1;
+        let reader = traced::before_statements(open::reader(&path).unwrap(), move || {
+            let mut n = count.lock().unwrap_or_else(PoisonError::into_inner);
+            if *n == commits_before {
+                be(&mut of_trace.lock().unwrap(), fiber, 2);
             }
-        };
-        reader.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(trace)).unwrap();
+            *n += 1;
+        });
         let moments = moments(&rows::load(&reader, fiber).unwrap());
         assert_eq!(moments, vec![moments[0].clone(); 5], "a checkpoint before statement {commits_before}");
         seen.push(moments[0].clone());

@@ -530,7 +530,8 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
     beside(path, ".lock")
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+/// Path of a file with the name of the database and an ending.
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     PathBuf::from(name)

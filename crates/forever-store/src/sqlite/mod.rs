@@ -10,6 +10,7 @@ mod backup;
 mod batch;
 mod chat;
 mod claims;
+mod compat;
 pub mod copied;
 mod copier;
 mod fiber_store;
@@ -21,6 +22,7 @@ mod layouts;
 mod loading;
 mod lock;
 mod log;
+mod log_length;
 mod messages;
 #[cfg(target_os = "linux")]
 mod mounts;
@@ -43,6 +45,8 @@ mod streams;
 mod sync;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod traced;
 pub mod user;
 mod waits;
 mod witness;

@@ -1,13 +1,13 @@
 //! Opening a file: the checks before anything is changed, and the settings of a connection.
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::lock::{self, DatabaseFile};
+use super::lock::{self, DatabaseFile, beside};
 use super::pace::BUSY_TIMEOUT;
-use super::{guard, schema, streams};
+use super::{compat, guard, schema, streams};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A log that one huge snapshot has made long is truncated to this many bytes.
@@ -73,12 +73,6 @@ fn is_corrupt(error: &Error) -> bool {
     cause.and_then(rusqlite::Error::sqlite_error_code) == Some(rusqlite::ErrorCode::DatabaseCorrupt)
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
 /// Refuses a file that is not a database of this library, and changes nothing.
 ///
 /// Gives the connection that it has read the write-ahead log with, if it had to. The first
@@ -129,7 +123,7 @@ fn check_once(file: &DatabaseFile) -> Result<Option<Connection>> {
 
 /// Whether a transaction has to be rolled back before the file can be read.
 fn is_half_done(error: &rusqlite::Error) -> bool {
-    error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
+    compat::extended_code(error) == Some(rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
 }
 
 fn number(header: &[u8], at: usize) -> i32 {

@@ -130,7 +130,7 @@ impl Sqlite {
             let _ = ready.send(());
             // A witness needs the log copied at the same commits each time.
             let beside = if seen { None } else { Some(open::copier(lock.path(), durability)?) };
-            let log = Some(log::Log::watch(&mut conn, durability, beside)?);
+            let log = Some(log::Log::watch(&mut conn, lock.path(), durability, beside)?);
             lock.watch()?;
             Ok(Held { log, conn, kept: of_writer, answers_on })
         })?;

@@ -62,6 +62,51 @@ async fn transaction_is_carried_out_once_or_taken_back() {
 }
 
 #[tokio::test]
+async fn transaction_asks_for_tables_columns_settings_and_the_only_row() {
+    let store = &Sqlite::in_memory().await.unwrap();
+    let work = |tx: &Tx<'_>| {
+        tx.execute_batch(
+            "CREATE TABLE own (a TEXT, b AS (a)); CREATE TABLE bare (a PRIMARY KEY) WITHOUT ROWID; CREATE VIEW seen AS SELECT a FROM own",
+        )?;
+        for (database, table, there) in [
+            (None, "own", true),
+            (Some("main"), "OWN", true),
+            (Some("temp"), "own", false),
+            (None, "seen", false),
+            (None, "none", false),
+            (None, "fibers", true),
+        ] {
+            assert_eq!(tx.table_exists(database, table)?, there, "{database:?} {table}");
+        }
+        for (table, column, there) in [
+            ("own", "A", true),
+            ("own", "b", true),
+            ("own", "c", false),
+            ("own", "rowid", true),
+            ("bare", "rowid", false),
+            ("seen", "a", false),
+        ] {
+            assert_eq!(tx.column_exists(None, table, column)?, there, "{table} {column}");
+        }
+        let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        assert_eq!(tx.pragma_query_value(Some("main"), "user_version", number)?, i64::from(super::schema_version()));
+        let mut names = Vec::new();
+        tx.pragma_query(None, "database_list", |row| {
+            names.push(row.get::<_, String>(1)?);
+            Ok(())
+        })?;
+        assert!(names.contains(&"main".to_owned()), "{names:?}");
+        assert_eq!(tx.query_one("SELECT 7", (), number)?, 7);
+        assert!(matches!(tx.query_one("SELECT 7 WHERE 0", (), number), Err(rusqlite::Error::QueryReturnedNoRows)));
+        let why = tx.query_one("SELECT 7 UNION SELECT 8", (), number).unwrap_err();
+        assert_eq!(why.to_string(), "Query returned more than one row");
+        Ok::<_, rusqlite::Error>(())
+    };
+    let done = store.transact(None, Box::new(move |tx| work(tx).map(|()| String::new()).ok()), 1).await.unwrap();
+    assert!(matches!(done, TransactionResult::Done), "{done:?}");
+}
+
+#[tokio::test]
 async fn lost_claim_does_not_run_the_code_of_the_program() {
     let store = &Sqlite::in_memory().await.unwrap();
     let lost = accept(store, "a").await;

@@ -6,14 +6,14 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use rusqlite::{CachedStatement, Connection, ErrorCode, Name, OptionalExtension, Params, Row, Statement, ffi, params};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, Params, Row, Statement, ffi, params};
 use sha2::{Digest, Sha256};
 
 use super::batch::execute;
 use super::guard::{Ran, catalog, guarded, is_ours};
 use super::job::Scope;
 use super::store::Sqlite;
-use super::{claims, ops, rows};
+use super::{claims, compat, ops, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::{Claim, OpRecord, OpState, Seq, hex};
 
@@ -33,7 +33,8 @@ use crate::{Claim, OpRecord, OpState, Seq, hex};
 /// not `LIKE ?1`.
 pub struct Tx<'a>(&'a Connection);
 
-/// Each method does the same as the method of [`rusqlite::Connection`] with its name.
+/// Each method does the same as the method of [`rusqlite::Connection`] with its name, in the newest
+/// version of rusqlite.
 impl Tx<'_> {
     /// Runs one statement; gives the number of rows that it changed.
     ///
@@ -72,7 +73,7 @@ impl Tx<'_> {
         P: Params,
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
-        self.0.query_one(sql, params, f)
+        compat::query_one(self.0, sql, params, f)
     }
 
     /// Runs a query, and maps its first row to a value or to an error of the caller's type.
@@ -129,34 +130,39 @@ impl Tx<'_> {
     where
         F: FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     {
-        self.0.pragma_query_value(schema_name, pragma_name, f)
+        self.0.query_row(&pragma(schema_name, pragma_name), (), f)
     }
 
     /// Reads the rows of a `PRAGMA` without a value.
     ///
     /// # Errors
     /// When SQLite fails.
-    pub fn pragma_query<F>(&self, schema_name: Option<&str>, pragma_name: &str, f: F) -> rusqlite::Result<()>
+    pub fn pragma_query<F>(&self, schema_name: Option<&str>, pragma_name: &str, mut f: F) -> rusqlite::Result<()>
     where
         F: FnMut(&Row<'_>) -> rusqlite::Result<()>,
     {
-        self.0.pragma_query(schema_name, pragma_name, f)
+        let mut statement = self.0.prepare(&pragma(schema_name, pragma_name))?;
+        let mut rows = statement.query(())?;
+        while let Some(row) = rows.next()? {
+            f(row)?;
+        }
+        Ok(())
     }
 
-    /// Whether a table of this name exists.
+    /// Whether a table of this name exists, in one database of the connection or in any.
     ///
     /// # Errors
     /// When SQLite fails.
-    pub fn table_exists<N: Name>(&self, db_name: Option<N>, table_name: N) -> rusqlite::Result<bool> {
-        self.0.table_exists(db_name, table_name)
+    pub fn table_exists(&self, db_name: Option<&str>, table_name: &str) -> rusqlite::Result<bool> {
+        exists(self.0, db_name, table_name, None)
     }
 
     /// Whether a table has a column of this name.
     ///
     /// # Errors
     /// When SQLite fails.
-    pub fn column_exists<N: Name>(&self, db_name: Option<N>, table_name: N, column_name: N) -> rusqlite::Result<bool> {
-        self.0.column_exists(db_name, table_name, column_name)
+    pub fn column_exists(&self, db_name: Option<&str>, table_name: &str, column_name: &str) -> rusqlite::Result<bool> {
+        exists(self.0, db_name, table_name, Some(column_name))
     }
 }
 
@@ -288,6 +294,25 @@ fn transact(
     }
     execute(conn, "RELEASE forever_tx /* forever */")?;
     Ok(transacted)
+}
+
+/// SQL of a pragma without a value. rusqlite's own methods for it have another type for the name of
+/// the schema in older versions.
+fn pragma(schema: Option<&str>, name: &str) -> String {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let of = schema.map(|schema| quoted(schema) + ".").unwrap_or_default();
+    format!("PRAGMA {of}{}", quoted(name))
+}
+
+/// Whether there is a table, and a column of it, in any case of letters. Older versions of rusqlite
+/// do not have the methods that ask this.
+fn exists(conn: &Connection, database: Option<&str>, table: &str, column: Option<&str>) -> rusqlite::Result<bool> {
+    conn.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM pragma_table_list(?2) t, pragma_table_xinfo(t.name, t.schema) c
+         WHERE t.type <> 'view' AND (?1 IS NULL OR t.schema = ?1 COLLATE NOCASE)
+         AND (?3 IS NULL OR c.name = ?3 COLLATE NOCASE OR (NOT t.wr AND lower(?3) IN ('rowid', '_rowid_', 'oid'))))",
+    )?
+    .query_row(params![database, table, column], |r| r.get(0))
 }
 
 /// Result of a transaction that was carried out before.
