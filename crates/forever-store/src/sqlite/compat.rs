@@ -72,7 +72,7 @@ struct Wal;
 /// SQLite's own rule for copying the log. `false` if this version cannot.
 pub(super) fn wal_hook(conn: &mut Connection, mut hook: impl FnMut(c_int) + Send + 'static) -> rusqlite::Result<bool> {
     // A name that this brings comes before the one of the module.
-    #[allow(unused_imports, reason = "`Wal` is not there in every version")]
+    #[allow(unused_imports, clippy::wildcard_imports, reason = "`Wal` is not there in every version")]
     use rusqlite::hooks::*;
 
     let hook = move |_: &mut Wal, pages| {

@@ -34,7 +34,7 @@ pub(super) fn after_statements(conn: Connection, ends: impl FnMut(&str, bool) + 
 
 fn traced(mut conn: Connection, before: bool) -> Connection {
     // Comes before the types of this module, if it has them.
-    #[allow(unused_imports, reason = "not every version has the types")]
+    #[allow(unused_imports, clippy::wildcard_imports, reason = "not every version has the types")]
     use rusqlite::trace::*;
 
     // The method `trace_v2`, where there is one, takes the place of these. One of these takes the
