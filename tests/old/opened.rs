@@ -273,7 +273,9 @@ async fn killed_while_it_is_opened(version: u32) {
     // Versions 6 to 11 have changed little of what the ones before have.
     let pages = match version {
         VERSION => 0,
-        5..=10 => 2,
+        // Two columns: a page of the schema, and the header.
+        10 => 0,
+        5..=9 => 2,
         _ => 5,
     };
     assert!(commits[0] > before + pages || version == VERSION, "bringing it up to date is a transaction of several pages");

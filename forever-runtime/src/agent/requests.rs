@@ -20,6 +20,7 @@ use super::registry::{Agents, AwakeAgent};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::agent_hooks::EndedFiber;
 use crate::runtime::race::race;
+use crate::runtime::rounds::Rounds;
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, AgentRequest, ClusterStore, NewAgentRequest, RequestOutcome, RequestProgress};
 
@@ -40,8 +41,8 @@ const HOOK_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     waiting: Mutex<HashMap<String, Arc<Waiting>>>,
-    /// With whether there may be more requests than those that were seen.
-    serving: Mutex<HashMap<AgentId, bool>>,
+    /// In which the requests of agents are carried out.
+    rounds: Arc<Rounds<AgentId>>,
 }
 
 #[derive(Debug)]
@@ -55,10 +56,6 @@ struct Waiting {
 impl Requests {
     fn waiting(&self) -> MutexGuard<'_, HashMap<String, Arc<Waiting>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn serving(&self) -> MutexGuard<'_, HashMap<AgentId, bool>> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ids of the requests that wait for their outcomes.
@@ -209,43 +206,25 @@ pub(super) async fn tell_of_end(agents: &Arc<Agents>, runtime: &Arc<Runtime>, ag
     call(agents, runtime, call_of_hook).await.map(drop)
 }
 
-/// Marks that the requests of an agent are carried out, until it is dropped.
-struct Serving {
-    agents: Arc<Agents>,
-    id: AgentId,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.agents.requests.serving().remove(&self.id);
-    }
-}
-
 impl Agents {
     /// Carries out the requests to an agent that have not begun, in a task of its own.
     pub(super) fn serve_requests(self: &Arc<Self>, runtime: &Arc<Runtime>, id: &AgentId) {
-        if let Some(more) = self.requests.serving().get_mut(id) {
-            *more = true;
-            return;
-        }
-        self.requests.serving().insert(id.clone(), false);
-        let serving = Serving { agents: Arc::clone(self), id: id.clone() };
+        let Some(mut round) = self.requests.rounds.ask(id) else { return };
         let (agents, of_task) = (Arc::clone(self), Arc::clone(runtime));
         // A worker that closes leaves requests to others.
         let _ = runtime.start(async move {
-            let id = &serving.id;
             loop {
-                let carried_out = agents.carry_out_all(&of_task, id).await;
-                if let Err(error) = &carried_out
-                    && !error.is_closed()
-                {
-                    debug!(agent = %id, error = %chain(error), "requests to an agent could not be carried out");
+                let id = round.key();
+                if let Err(error) = agents.carry_out_all(&of_task, id).await {
+                    if error.is_closed() {
+                        return;
+                    }
+                    debug!(agent = %id, error = %chain(&error), "requests to an agent could not be carried out");
                     if error.kind() != ErrorKind::AgentElsewhere {
-                        agents.requests.fail(id, error);
+                        agents.requests.fail(id, &error);
                     }
                 }
-                let mut serving = agents.requests.serving();
-                if carried_out.is_err() || !serving.get_mut(id).is_some_and(std::mem::take) {
+                if !round.again() {
                     return;
                 }
             }

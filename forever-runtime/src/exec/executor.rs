@@ -75,7 +75,9 @@ impl Functions for Registered {
     }
 
     fn wait_of(&self, name: &str, at: &str) -> Option<&'static str> {
-        self.0.get(name)?.wait_of(at)
+        let own = self.0.get(name)?;
+        // It may be a wait of a function that it calls.
+        own.wait_of(at).or_else(|| if own.calls() { machines().iter().find_map(|machine| machine.wait_of(at)) } else { None })
     }
 }
 

@@ -167,7 +167,7 @@ const EDITS: &[Edit] = &[
         "a derived step renamed",
         "search: a",
         "find: a",
-        &["step `search` is gone: if it was renamed, write `was = \"search\"` at the step that it is now"],
+        &["step `search` is gone: if it is `find` now, write `was = \"search\"` there"],
     ),
     resumes("a derived step renamed with `was`", "search: a", "find<search: a"),
     resumes("a literal renamed with `was`", "\"search\": a", "\"find\"<search: a"),
@@ -261,7 +261,9 @@ const EDITS: &[Edit] = &[
         "a local renamed",
         "plan: a\nsearch: hits",
         "plan: a\nsearch: found",
-        &["local `found` is needed after step `search` but was not kept: put it into the snapshot with `migrate`"],
+        &[
+            "local `found` is needed after step `search` but was not kept: if it was `hits`, write `#[was = \"hits\"] let found`; otherwise put it into the snapshot with `migrate`",
+        ],
     ),
     resumes("a local renamed with `was`", "plan: a\nsearch: hits", "plan: a\nsearch: found<hits"),
     resumes("a local's `was` that is done and stays", "search: found<hits", "search: found<hits"),
@@ -324,7 +326,9 @@ const EDITS: &[Edit] = &[
         "a shadowing removed",
         "plan: x#2/2",
         "plan: x",
-        &["local `x` is needed after step `plan` but was not kept: put it into the snapshot with `migrate`"],
+        &[
+            "local `x` is needed after step `plan` but was not kept: if it was `x#2`, write `#[was = \"x#2\"] let x`; otherwise put it into the snapshot with `migrate`",
+        ],
     ),
     resumes("a shadowed local dropped where it is not needed", "plan: x/2 a", "plan: a"),
     parks(
@@ -543,7 +547,7 @@ const EDITS: &[Edit] = &[
         &[
             "it has version 1 now and had 0 before: old snapshots need a `migrate` function",
             "`plan` is a call now and was a step before: give the new one another name, or mend the snapshot with `migrate`",
-            "step `search` is gone: if it was renamed, write `was = \"search\"` at the step that it is now",
+            "step `search` is gone: if it is `find` now, write `was = \"search\"` there",
         ],
     ),
 ];

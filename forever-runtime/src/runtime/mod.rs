@@ -14,6 +14,7 @@ pub(crate) mod link;
 pub(crate) mod messages;
 pub(crate) mod published;
 pub(crate) mod race;
+pub(crate) mod rounds;
 pub(crate) mod settings;
 pub(crate) mod state;
 pub(crate) mod sync;

@@ -9,6 +9,7 @@
 mod clock;
 mod dispatch;
 mod lock;
+mod rounds;
 mod support;
 mod writer;
 
@@ -28,6 +29,7 @@ mod runtime {
     pub(crate) mod fence;
     pub(crate) mod link;
     pub(crate) mod race;
+    pub(crate) mod rounds;
     pub(crate) mod settings;
     pub(crate) mod state;
     #[path = "../../tests/schedules/tasks.rs"]

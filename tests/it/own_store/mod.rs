@@ -80,7 +80,7 @@ async fn own_store_resumes_a_fiber() {
     let waits = async {
         loop {
             let status = forever.fiber::<errand>(&id).status().await.unwrap();
-            let is_there = status.state == FiberState::Waiting && status.at.as_deref() == Some("word pending");
+            let is_there = status.state == FiberState::Waiting && status.at.as_deref() == Some("word");
             if is_there && calls.of("take_due") > 0 {
                 return;
             }

@@ -91,10 +91,7 @@ async fn fiber(forever: &Forever) -> forever::fiber::FiberStatus {
 
 /// Ready when a turn has looked for its message and its child has ended: then it calls nothing more.
 async fn waits_for_a_word(forever: &Forever, calls: &Calls) {
-    while calls.of("message let through") == 0
-        || calls.of("end let through") == 0
-        || fiber(forever).await.at.as_deref() != Some("word pending")
-    {
+    while calls.of("message let through") == 0 || calls.of("end let through") == 0 || fiber(forever).await.at.as_deref() != Some("word") {
         tokio::task::yield_now().await;
     }
 }
