@@ -403,7 +403,7 @@ async fn run_that_waits_is_waited_for_in_memory() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     clock.advance(Duration::from_secs(60));
-    at("told pending").await;
+    at("told").await;
     let there = fiber(&forever).await;
     assert_eq!(there.state, FiberState::Running);
     forever.send(&there.id, "told", "hello").await.unwrap();

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use crate::exec::agent_hooks::{AgentHooks, EndedFiber};
 use crate::exec::compatibility::Compatibility;
 use crate::exec::registry::Registry;
-use crate::frame::machine::{COMPUTED_TOPIC, Machine};
+use crate::frame::machine::{COMPUTED_TOPIC, Machine, PENDING};
 use crate::frame::resources::Resources;
 use crate::layout::rows::machines;
 use crate::runtime::exits::AgentFiberExit;
@@ -75,9 +75,12 @@ impl Functions for Registered {
     }
 
     fn wait_of(&self, name: &str, at: &str) -> Option<&'static str> {
-        let own = self.0.get(name)?;
+        if !at.contains(PENDING) {
+            return None;
+        }
+        let own = self.0.get(name).and_then(|machine| machine.wait_of(at));
         // It may be a wait of a function that it calls.
-        own.wait_of(at).or_else(|| if own.calls() { machines().iter().find_map(|machine| machine.wait_of(at)) } else { None })
+        own.or_else(|| machines().iter().find_map(|machine| machine.wait_of(at)))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Work that several callers request and one task does, in rounds: a request during a round leads to
-//! another one.
+//! Work that several callers request and one task does, in rounds: a request during a round leads
+//! to another one.
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError};

@@ -132,7 +132,7 @@ pub(crate) mod frame {
     }
 
     pub(crate) mod machine {
-        pub(crate) use crate::stubs::exec::registry::{COMPUTED_TOPIC, Machine};
+        pub(crate) use crate::stubs::exec::registry::{COMPUTED_TOPIC, Machine, PENDING};
     }
 
     pub(crate) mod context {
@@ -370,6 +370,7 @@ pub(crate) mod exec {
         }
 
         pub(crate) const COMPUTED_TOPIC: &str = "";
+        pub(crate) const PENDING: &str = " pending";
 
         #[derive(Debug)]
         pub(crate) struct Machine {
