@@ -21,12 +21,12 @@ async fn order(number: String) -> anyhow::Result<String> {
 
 /// Starts the order. A repeated request finds the same fiber.
 async fn create(State(forever): State<Forever>, Path(number): Path<String>) -> Result<(StatusCode, String), StatusCode> {
-    let handle = forever.spawn(order(number.clone())).id(number).await.map_err(status)?;
+    let handle = forever.spawn(order(number.clone())).id(number).await.map_err(|e| status(&e))?;
     Ok((if handle.accepted() { StatusCode::ACCEPTED } else { StatusCode::OK }, handle.id().to_owned()))
 }
 
 async fn show(State(forever): State<Forever>, Path(number): Path<String>) -> Result<Json<Value>, StatusCode> {
-    let order = forever.view(&number).await.map_err(status)?;
+    let order = forever.view(&number).await.map_err(|e| status(&e))?;
     let result = order.result.and_then(|result| result.value);
     Ok(Json(json!({ "state": order.status.state, "at": order.status.at, "reason": order.status.reason, "result": result })))
 }
@@ -34,10 +34,10 @@ async fn show(State(forever): State<Forever>, Path(number): Path<String>) -> Res
 /// Sends a person's decision to the fiber. Its id makes the request safe to repeat.
 async fn decide(State(forever): State<Forever>, Path(number): Path<String>, Json(decision): Json<Value>) -> Result<(), StatusCode> {
     let (Some(id), Some(approved)) = (decision["id"].as_str(), decision["approved"].as_bool()) else { return Err(StatusCode::BAD_REQUEST) };
-    forever.send(&number, "approval", &approved).message_id(id).await.map_err(status)
+    forever.send(&number, "approval", &approved).message_id(id).await.map_err(|e| status(&e))
 }
 
-fn status(error: Error) -> StatusCode {
+fn status(error: &Error) -> StatusCode {
     match error.kind() {
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
         ErrorKind::Conflict | ErrorKind::InvalidState => StatusCode::CONFLICT,

@@ -272,9 +272,8 @@ async fn killed_while_it_is_opened(version: u32) {
     drop(forever);
     // Versions 6 to 11 have changed little of what the ones before have.
     let pages = match version {
-        VERSION => 0,
-        // Two columns: a page of the schema, and the header.
-        10 => 0,
+        // Of version 10, two columns: a page of the schema, and the header.
+        10 | VERSION => 0,
         5..=9 => 2,
         _ => 5,
     };

@@ -93,6 +93,13 @@ pub(crate) fn note(fiber: &Value, now: u64) -> String {
     fiber["at"].as_str().map(|at| format!("behind `{at}`")).unwrap_or_default()
 }
 
+/// The name of a cut point, without what tells that it is not over.
+pub(crate) fn at(name: &Value) -> String {
+    let name = name.as_str().unwrap_or_default();
+    let pending = name.find(" pending").filter(|n| matches!(name.as_bytes().get(n + " pending".len()), None | Some(b'#')));
+    pending.map_or_else(|| name.to_owned(), |n| format!("{}{}", &name[..n], &name[n + " pending".len()..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,11 +110,4 @@ mod tests {
         assert_eq!(short("abcdef", 4), "abc…");
         assert_eq!(escaped("a/b?c d%é"), "a%2Fb%3Fc%20d%25%C3%A9");
     }
-}
-
-/// The name of a cut point, without what tells that it is not over.
-pub(crate) fn at(name: &Value) -> String {
-    let name = name.as_str().unwrap_or_default();
-    let pending = name.find(" pending").filter(|n| matches!(name.as_bytes().get(n + " pending".len()), None | Some(b'#')));
-    pending.map_or_else(|| name.to_owned(), |n| format!("{}{}", &name[..n], &name[n + " pending".len()..]))
 }

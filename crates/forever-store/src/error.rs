@@ -48,7 +48,8 @@ pub enum ErrorKind {
     /// A fiber, a class of agents or a method of this name was not registered with the builder.
     NotRegistered,
     /// The id or key belongs to a fiber with another function or other arguments, or to one that
-    /// cannot do what was requested, such as a closure that is sent a message.
+    /// cannot do what was requested, such as a closure that is sent a message; or another message
+    /// was sent with the message id.
     Conflict,
     /// There is no fiber, operation or turn with this id or key.
     NotFound,
@@ -186,7 +187,7 @@ impl Error {
         matches!(self.kind, ErrorKind::Store | ErrorKind::OutcomeUnknown | ErrorKind::DatabaseLost | ErrorKind::Closed)
     }
 
-    /// Whether an id or key belongs to a fiber with another function or other arguments.
+    /// Whether the call contradicts what is stored under its id or key, or what its fiber can do.
     pub fn is_conflict(&self) -> bool {
         self.kind == ErrorKind::Conflict
     }

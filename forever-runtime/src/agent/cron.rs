@@ -42,7 +42,7 @@ fn parse(pattern: &str) -> Result<Cron, String> {
     }
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
     let text = |why: croner::errors::CronError| why.to_string().trim_end_matches('.').to_owned();
-    parser.parse(pattern).map_err(|why| match wrong_field(&parser, pattern) {
+    parser.parse(pattern).map_err(|why| match wrong_field(parser, pattern) {
         Some((name, field, why)) => format!("`{field}` is no {name}: {}", text(why)),
         None => text(why),
     })
@@ -50,7 +50,7 @@ fn parse(pattern: &str) -> Result<Cron, String> {
 
 /// The first field of a pattern that is wrong by itself: its name, its text and the error.
 #[cfg(feature = "cron")]
-fn wrong_field<'a>(parser: &CronParser, pattern: &'a str) -> Option<(&'static str, &'a str, croner::errors::CronError)> {
+fn wrong_field(parser: CronParser, pattern: &str) -> Option<(&'static str, &str, croner::errors::CronError)> {
     const NAMES: [&str; 6] = ["second", "minute", "hour", "day of the month", "month", "day of the week"];
     let fields: Vec<&str> = pattern.split_whitespace().collect();
     let names = NAMES.get(NAMES.len().checked_sub(fields.len())?..)?;

@@ -179,11 +179,10 @@ impl fmt::Display for Problem {
                 )
             }
             Problem::StepGone { step, perhaps } => {
-                let (kind, step) = match step.contains(PENDING) {
-                    true => ("wait", step.replacen(PENDING, "", 1)),
-                    false => ("step", step.clone()),
-                };
-                let what = if kind == "wait" { format!("`{step}`, where it waits,") } else { format!("step `{step}`") };
+                let is_wait = step.contains(PENDING);
+                let step = step.replacen(PENDING, "", 1);
+                let (what, kind) =
+                    if is_wait { (format!("`{step}`, where it waits,"), "wait") } else { (format!("step `{step}`"), "step") };
                 let now = match perhaps {
                     Some(now) => format!("if it is `{}` now, write `was = \"{step}\"` there", now.replacen(PENDING, "", 1)),
                     None => format!("if it was renamed, write `was = \"{step}\"` at the {kind} that it is now"),

@@ -26,7 +26,9 @@ fn no_request_is_left_when_all_rounds_are_over() {
                 })
             })
             .collect();
-        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        for caller in callers {
+            caller.join().unwrap();
+        }
         assert_eq!(*requests.lock().unwrap(), (0, 3), "waiting and carried out");
         // A round that is given up does not keep the next from beginning.
         drop(rounds.ask(&"agent").expect("none is under way"));
