@@ -39,7 +39,7 @@ use crate::store::PostgresStore;
 ///
 /// The URL has the syntax of libpq, as a URL or as `key=value` pairs. What it sets takes precedence
 /// over these defaults, in seconds where they are times: `application_name=forever`,
-/// `connect_timeout=5`, `tcp_user_timeout=15`. `keepalives_idle` is always 10.
+/// `connect_timeout=5`, `tcp_user_timeout=15`, `keepalives_idle=10`.
 #[derive(Debug, Clone)]
 pub struct Builder {
     url: String,
@@ -247,7 +247,10 @@ fn config(url: &str) -> Result<Config> {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(Duration::from_secs(15));
     }
-    config.keepalives_idle(Duration::from_secs(10));
+    // What a URL says nothing of has this value there.
+    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+        config.keepalives_idle(Duration::from_secs(10));
+    }
     Ok(config)
 }
 
@@ -274,4 +277,24 @@ fn default_connector(config: &Config) -> Result<Connector> {
         return Err(Error::new(ErrorKind::Setup, why));
     }
     Ok(Connector::new(NoTls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_takes_precedence_over_the_defaults() {
+        let bare = config("postgres://localhost/app").unwrap();
+        assert_eq!(bare.get_application_name(), Some("forever"));
+        assert_eq!(bare.get_connect_timeout(), Some(&Duration::from_secs(5)));
+        assert_eq!(bare.get_tcp_user_timeout(), Some(&Duration::from_secs(15)));
+        assert_eq!(bare.get_keepalives_idle(), Duration::from_secs(10));
+        let options = "application_name=shop&connect_timeout=3&tcp_user_timeout=4&keepalives_idle=60";
+        let set = config(&format!("postgres://localhost/app?{options}")).unwrap();
+        assert_eq!(set.get_application_name(), Some("shop"));
+        assert_eq!(set.get_connect_timeout(), Some(&Duration::from_secs(3)));
+        assert_eq!(set.get_tcp_user_timeout(), Some(&Duration::from_secs(4)));
+        assert_eq!(set.get_keepalives_idle(), Duration::from_secs(60));
+    }
 }
