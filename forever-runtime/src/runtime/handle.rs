@@ -184,20 +184,18 @@ impl<T> FiberHandle<T> {
         commands::resolve(&self.link.get()?, &self.id, how).await
     }
 
-    /// Sends a message on a topic, to a [`recv!`](crate::recv) of the fiber; stored by `.await`.
+    /// Sends a message on a topic, to a `recv!` of the fiber; stored by `.await`.
     ///
     /// When the future is ready, the message is stored, and the fiber receives it once. A fiber
     /// that waits for it is woken, in memory or not.
     ///
     /// # Errors
-    /// When there is no such fiber; of kind [`InvalidState`](ErrorKind::InvalidState) when it has
-    /// ended; of kind [`Conflict`](ErrorKind::Conflict) when its function does not receive on this
-    /// topic, or another type, or another message was sent with its
-    /// [id](SendMessage::message_id); when the store fails. The type is known once this process has
-    /// reached the `recv!`: a value that is stored before, and does not fit, parks the fiber, until
-    /// it is [discarded](Self::discard_message). After kind
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) the message may be received all the same:
-    /// sending it again is safe if it has a message id.
+    /// When there is no such fiber; of kind `InvalidState` when it has ended; of kind `Conflict`
+    /// when its function does not receive on this topic, or another type, or another message was
+    /// sent with its [id](SendMessage::message_id); when the store fails. The type is known once
+    /// this process has reached the `recv!`: a value that is stored before, and does not fit, parks
+    /// the fiber, until it is [discarded](Self::discard_message). After kind `OutcomeUnknown` the
+    /// message may be received all the same: sending it again is safe if it has a message id.
     pub fn send<V: Serialize + ?Sized>(&self, topic: &str, value: &V) -> SendMessage {
         SendMessage::new(self.link.clone(), &self.id, topic, value)
     }
