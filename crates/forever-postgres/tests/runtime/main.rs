@@ -94,7 +94,7 @@ async fn killed_worker_is_opened_again_and_does_no_step_twice() {
     let id = forever.spawn(errand()).key("once").await.unwrap().id().to_owned();
     until("it waits for a message", async || {
         let status = forever.fiber::<errand>(&id).status().await.unwrap();
-        status.state == FiberState::Waiting && status.at.as_deref() == Some("word pending")
+        status.state == FiberState::Waiting && status.at.as_deref() == Some("word")
     })
     .await;
     // As if the process had died.
