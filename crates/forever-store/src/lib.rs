@@ -158,8 +158,7 @@ impl<S: FiberStore + StreamStore + AdminStore + AgentStore + OpStore + ChatStore
 /// Equal for texts of the same arguments, also where the entries of a set or map stand in another
 /// order.
 pub fn arguments_digest(args: &str) -> String {
-    let hash = Sha256::digest(forever_json::unordered(args).as_deref().unwrap_or(args));
-    hex(&hash[..16])
+    digest(Sha256::new(), args)
 }
 
 /// Digest of a message that is sent with an id: 32 hexadecimal digits.
@@ -167,10 +166,13 @@ pub fn arguments_digest(args: &str) -> String {
 /// Equal for the same topic with the same value, also where the entries of a set or map stand in
 /// another order.
 pub fn message_digest(topic: &str, data: &str) -> String {
-    let data = forever_json::unordered(data);
-    let data = data.as_deref().unwrap_or_default();
-    let hash = Sha256::new().chain_update(topic.len().to_be_bytes()).chain_update(topic).chain_update(data).finalize();
-    hex(&hash[..16])
+    digest(Sha256::new().chain_update(topic.len().to_be_bytes()).chain_update(topic), data)
+}
+
+/// Digest of what was hashed before and a value, JSON. A text that is no JSON stands for itself.
+fn digest(before: Sha256, json: &str) -> String {
+    let unordered = forever_json::unordered(json);
+    hex(&before.chain_update(unordered.as_deref().unwrap_or(json)).finalize()[..16])
 }
 
 /// Whether two payloads of schedules are the same value; see [`NewScheduleRow::idempotent`].
@@ -186,4 +188,21 @@ pub fn is_same_payload(one: &str, other: &str) -> bool {
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_differ_also_for_values_that_cannot_be_compared_as_json() {
+        let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(100_000), "]".repeat(100_000));
+        for (one, other) in [(deep("1"), deep("2")), ("no json".to_owned(), "{".to_owned())] {
+            assert!(forever_json::unordered(&one).is_err());
+            assert_ne!(message_digest("go", &one), message_digest("go", &other));
+            assert_ne!(arguments_digest(&one), arguments_digest(&other));
+            assert_eq!(message_digest("go", &one), message_digest("go", &one));
+            assert_ne!(message_digest("go", &one), message_digest("stop", &one));
+        }
+    }
 }
