@@ -6,7 +6,8 @@
 //! One fiber: [`Spawn`] starts it under a key or an id, and its [`FiberHandle`] waits for the
 //! result, cancels, resumes, restarts or [resolves](Resolution) it. [`FiberStatus`] is what a
 //! status endpoint returns, [`FiberError`] why there is no result. [`SendMessage`] sends it a
-//! message.
+//! message. [`Edit`] changes the [locals](LocalsMut) of one that has stopped, [`Fork`] starts a
+//! second one where it stands or stood, and a [`FiberExport`] takes it to another database.
 //!
 //! Many fibers: [`Fibers`] are lists, [`FiberFilter`] chooses those to delete, and [`Events`] is
 //! the stream of what happens to all. [`History`] keeps the checkpoints of each.
@@ -30,6 +31,9 @@
 //! ```
 
 pub use crate::api::admin::{Cursor, FiberFilter, Fibers, Page};
+pub use crate::api::edit::{Edit, LocalsMut};
+pub use crate::api::export::{FiberExport, Import};
+pub use crate::api::fork::Fork;
 pub use crate::exec::closure::{SpawnClosure, stash};
 pub use crate::exec::spawn::Spawn;
 pub use crate::frame::context::FiberContext;
@@ -41,7 +45,7 @@ pub use crate::frame::resources::Res;
 pub use crate::frame::retry::{Backoff, Retry};
 pub use crate::frame::snapshot::Snapshot;
 pub use crate::frame::step_error::StepError;
-pub use crate::history::{History, HistoryEntry};
+pub use crate::history::{ChangedValue, History, HistoryEntry, HistoryOrigin};
 pub use crate::runtime::commands::Resolution;
 pub use crate::runtime::events::{Event, EventItem, EventKind, Events};
 pub use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};

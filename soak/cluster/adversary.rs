@@ -98,7 +98,12 @@ struct Fallen {
     orders: Vec<String>,
     /// The takeovers so far, by process.
     taken: BTreeMap<u32, Vec<Duration>>,
+    /// Since when this process knows of it, until it was told that it is late.
+    since: Option<Instant>,
 }
+
+/// How long a takeover may take before it is looked at in the database.
+const LATE: Duration = Duration::from_secs(20);
 
 /// The log so far, as far as it says who has which order.
 #[derive(Default)]
@@ -236,6 +241,7 @@ impl Stage<'_> {
             0..=3 if self.places[at].is_undisturbed() => {
                 self.journal.write("closes", &process.to_string(), "");
                 println!("worker {number} is asked to close");
+                let asked = Instant::now();
                 self.places[at].process.terminate()?;
                 // It may wait for another one that is paused or cut off.
                 let status = loop {
@@ -246,6 +252,9 @@ impl Stage<'_> {
                     std::thread::sleep(LOOK);
                 };
                 ensure!(status.success(), "worker {number} closed with {status}");
+                if asked.elapsed() > LATE {
+                    println!("worker {number} took {:.1?} to close", asked.elapsed());
+                }
                 self.deaths.closes += 1;
                 self.replace(at)
             }
@@ -328,6 +337,7 @@ impl Stage<'_> {
             self.story.lines.push(line);
         }
         self.story.tell();
+        self.story.late(|orders| println!("{}", history::stand_of(&self.url, &self.schema, orders)));
         Ok(())
     }
 
@@ -436,9 +446,19 @@ impl Story {
                 let orders: Vec<_> = self.active.iter().filter(|(_, by)| **by == process).map(|(order, _)| order.clone()).collect();
                 let number = line.detail.parse().unwrap_or(0);
                 println!("worker {number} is killed, with {} orders under way", orders.len());
-                self.fallen.push(Fallen { number, at_us: line.at_us, orders, taken: BTreeMap::new() });
+                self.fallen.push(Fallen { number, at_us: line.at_us, orders, taken: BTreeMap::new(), since: Some(Instant::now()) });
             }
             _ => {}
+        }
+    }
+
+    /// Looks once at the orders of each death that others have not taken over for long.
+    fn late(&mut self, look: impl Fn(&[String])) {
+        for fallen in &mut self.fallen {
+            if fallen.since.take_if(|since| since.elapsed() > LATE).is_some() {
+                println!("orders of worker {} are not taken over after {LATE:?}", fallen.number);
+                look(&fallen.orders);
+            }
         }
     }
 

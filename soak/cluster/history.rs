@@ -56,6 +56,24 @@ pub(crate) fn begin(url: &str, schema: &str) -> anyhow::Result<()> {
     with(url, async |client| client.batch_execute(&in_schema(TRIGGERS, schema)).await)
 }
 
+/// Where fibers stand in the database, and who may run them, for people.
+pub(crate) fn stand_of(url: &str, schema: &str, fibers: &[String]) -> String {
+    let sql = in_schema(
+        "SELECT f.id || ' ' || f.state || coalesce(': ' || f.reason, '') || ', at ' || coalesce(s.at, 'its start')
+                || ' after ' || s.number || ' checkpoints, epoch ' || s.epoch || ', worker ' || coalesce(s.worker::text, 'none')
+                || coalesce(', alive ' || (SELECT count(*) FROM @workers w WHERE w.id = s.worker)::text, '')
+                || coalesce(', waits ' || (SELECT w::text FROM @waits w WHERE w.fiber = f.seq), '')
+                || coalesce(', declined by ' || (SELECT string_agg(d.worker::text, ' ') FROM @declined d WHERE d.fiber = f.seq), '')
+         FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE f.id = ANY ($1)",
+        schema,
+    );
+    let rows = with(url, async |client| client.query(&sql, &[&fibers]).await);
+    match rows {
+        Ok(rows) => rows.iter().map(|row| row.get::<_, Option<String>>(0).unwrap_or_default()).collect::<Vec<_>>().join("\n"),
+        Err(why) => format!("where they stand cannot be read: {why}"),
+    }
+}
+
 /// Writes the history to a file: a line for each change, with the id of the fiber, what happened,
 /// and the epoch, the number of the checkpoint and the worker after it.
 pub(crate) fn write(url: &str, schema: &str, file: &Path) -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
 //! Integration tests, one binary.
+mod copies;
 mod drift;
 mod examples;
 mod given_up;

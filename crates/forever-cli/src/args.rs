@@ -67,6 +67,36 @@ pub(crate) fn command() -> Command {
                 .about("Deletes a message that a fiber has not received")
                 .arg(id())
                 .arg(Arg::new("number").required(true).value_parser(clap::value_parser!(i64)).help("As `show` prints it")),
+            Command::new("edit")
+                .about("Changes locals of a fiber that is not running, or its arguments before its first checkpoint")
+                .arg(id())
+                .arg(set().required(true))
+                .arg(Arg::new("by").long("by").value_name("WHO").help("Who changes them, for the record")),
+            Command::new("fork")
+                .about("Starts a second fiber where another one stands, or stood behind a checkpoint")
+                .arg(id())
+                .arg(Arg::new("at").long("at").value_parser(clap::value_parser!(u64)).value_name("CHECKPOINT").help("Of its timeline"))
+                .arg(Arg::new("new-id").long("id").value_name("ID").help("Id of the fork; makes it safe to repeat"))
+                .arg(set().long("set"))
+                .arg(
+                    Arg::new("repeat-effects")
+                        .long("repeat-effects")
+                        .action(ArgAction::SetTrue)
+                        .help("Effects behind the checkpoint are carried out again"),
+                ),
+            Command::new("timeline").about("Lists the kept checkpoints of a fiber").arg(id()),
+            Command::new("locals")
+                .about("Shows the locals of a fiber behind a checkpoint, and what it has changed")
+                .arg(id())
+                .arg(Arg::new("number").required(true).value_parser(clap::value_parser!(u64)).value_name("CHECKPOINT")),
+            filter(Command::new("export").about("Prints fibers as JSON, one a line, to be imported elsewhere").arg(id().required(false)))
+                .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("Every fiber that the filter lets through"))
+                .group(ArgGroup::new("which").args(["id", "all"]).required(true)),
+            Command::new("import")
+                .about("Stores exported fibers")
+                .arg(Arg::new("path").required(true).value_name("FILE").help("With one export a line; `-` for the standard input"))
+                .arg(Arg::new("new-id").long("id").value_name("ID").help("Another id, for one fiber"))
+                .arg(Arg::new("resume").long("resume").action(ArgAction::SetTrue).help("They go on here, and must nowhere else")),
             Command::new("check").about("Whether the stored fibers fitted the code when the owner was opened"),
             Command::new("doctor").about("Looks for what is wrong: integrity, stuck and stopped fibers, unknown outcomes, the log's size"),
             Command::new("backup").about("Copies the database").arg(Arg::new("path").required(true).value_name("FILE")),
@@ -75,6 +105,11 @@ pub(crate) fn command() -> Command {
 
 fn id() -> Arg {
     Arg::new("id").value_name("FIBER").required(true).help("The fiber's id or key")
+}
+
+/// New values of locals.
+fn set() -> Arg {
+    Arg::new("set").value_name("NAME=JSON").action(ArgAction::Append).help("A local and its new value: limit=50, 'name=\"Ann\"'")
 }
 
 /// A command for one fiber, or for all of a filter.

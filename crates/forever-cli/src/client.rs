@@ -68,8 +68,23 @@ impl Client {
 
     /// Gives a command.
     pub(crate) async fn post(&mut self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.post_text(path, body.to_string()).await
+    }
+
+    /// Gives a command whose body is JSON already.
+    pub(crate) async fn post_text(&mut self, path: &str, body: String) -> Result<Value, Failure> {
         let answer = self.ask("POST", path, Some(body)).await?;
         read(answer).await
+    }
+
+    /// Reads an answer as the text that it is, with numbers as they are written.
+    pub(crate) async fn get_text(&mut self, path: &str) -> Result<String, Failure> {
+        let answer = self.ask("GET", path, None).await?;
+        if answer.status() != StatusCode::OK {
+            return Err(read(answer).await.err().unwrap_or_else(|| Failure::refused("there is no answer")));
+        }
+        let body = answer.into_body().collect().await.map_err(|why| lost(&why))?.to_bytes();
+        String::from_utf8(body.to_vec()).map_err(|_| Failure::refused("the answer is no text"))
     }
 
     /// Opens a stream of events.
@@ -78,7 +93,7 @@ impl Client {
         if answer.status() == StatusCode::OK { Ok(answer.into_body()) } else { read(answer).await.and(Err(Failure::refused("no stream"))) }
     }
 
-    async fn ask(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Response<Incoming>, Failure> {
+    async fn ask(&mut self, method: &str, path: &str, body: Option<String>) -> Result<Response<Incoming>, Failure> {
         let mut request = Request::builder().method(method).uri(format!("{}/api/{path}", self.base)).header("host", &self.host);
         for (name, value) in &self.headers {
             request = request.header(name, value);
@@ -86,8 +101,8 @@ impl Client {
         if body.is_some() {
             request = request.header("content-type", "application/json").header("x-forever-inspect", "1");
         }
-        let body = body.map(ToString::to_string).unwrap_or_default();
-        let request = request.body(Full::new(Bytes::from(body))).map_err(|why| Failure::usage(why.to_string()))?;
+        let body = Bytes::from(body.unwrap_or_default());
+        let request = request.body(Full::new(body)).map_err(|why| Failure::usage(why.to_string()))?;
         self.send.ready().await.map_err(|why| lost(&why))?;
         self.send.send_request(request).await.map_err(|why| lost(&why))
     }

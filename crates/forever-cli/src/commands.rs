@@ -3,6 +3,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ArgMatches;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::args::CONDITIONS;
@@ -14,7 +15,7 @@ use crate::text::{age, at, clean, escaped, note, short, value};
 use crate::{doctor, watch};
 
 /// Commands that change something.
-const CHANGES: [&str; 7] = ["resume", "restart", "cancel", "resolve", "resolve-op", "send", "discard"];
+const CHANGES: [&str; 10] = ["resume", "restart", "cancel", "resolve", "resolve-op", "send", "discard", "edit", "fork", "import"];
 
 /// Carries out a command line.
 pub(crate) async fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -78,6 +79,30 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
             let body = json!({ "number": given.get_one::<i64>("number") });
             client.post(&format!("fibers/{}/discard", escaped(&id)), &body).await?
         }
+        "edit" => {
+            let id = id_of(client, given).await?;
+            let body = format!("{{\"set\":{},\"by\":{}}}", settings(given)?, json!(text(given, "by")));
+            client.post_text(&format!("fibers/{}/edit", escaped(&id)), body).await?
+        }
+        "fork" => {
+            let id = id_of(client, given).await?;
+            let (at, new_id) = (json!(given.get_one::<u64>("at")), json!(text(given, "new-id")));
+            let (set, repeats) = (settings(given)?, given.get_flag("repeat-effects"));
+            let body = format!("{{\"at\":{at},\"id\":{new_id},\"set\":{set},\"repeat_effects\":{repeats}}}");
+            client.post_text(&format!("fibers/{}/fork", escaped(&id)), body).await?
+        }
+        "timeline" => {
+            let id = id_of(client, given).await?;
+            let answer = client.get(&format!("fibers/{}", escaped(&id))).await?;
+            json!({ "history": answer["history"], "now_ms": answer["now_ms"] })
+        }
+        "locals" => {
+            let id = id_of(client, given).await?;
+            let number = given.get_one::<u64>("number").copied().unwrap_or_default();
+            client.get(&format!("fibers/{}/at/{number}", escaped(&id))).await?
+        }
+        "export" => return export(client, given).await,
+        "import" => return import(client, given, json).await,
         "backup" => {
             let path = std::path::absolute(text(given, "path").unwrap_or_default()).map_err(|why| Failure::usage(why.to_string()))?;
             client.post("backup", &json!({ "path": path })).await?
@@ -115,6 +140,74 @@ async fn id_of(client: &mut Client, given: &ArgMatches) -> Result<String, Failur
         Err(failure) => Err(failure),
         Ok(_) => Ok(name.to_owned()),
     }
+}
+
+/// New values by name, given as `limit=50`, as a JSON object. Numbers stay as they are written.
+fn settings(given: &ArgMatches) -> Result<String, Failure> {
+    let setting = |text: &String| {
+        let (name, value) = text.split_once('=').ok_or_else(|| Failure::usage(format!("`{text}` is not NAME=JSON")))?;
+        parsed(value)?;
+        Ok(format!("{}:{value}", json!(name)))
+    };
+    let settings: Vec<String> = given.get_many::<String>("set").unwrap_or_default().map(setting).collect::<Result<_, Failure>>()?;
+    Ok(format!("{{{}}}", settings.join(",")))
+}
+
+/// Prints exported fibers, one a line. Those that cannot be exported are named, and keep none of
+/// the others from it.
+async fn export(client: &mut Client, given: &ArgMatches) -> Result<ExitCode, Failure> {
+    if given.contains_id("id") {
+        let id = id_of(client, given).await?;
+        say(&client.get_text(&format!("fibers/{}/export", escaped(&id))).await?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let query = query(&filter(given));
+    let (mut refused, mut after) = (0_u64, Value::Null);
+    loop {
+        let page = if after.is_null() { String::new() } else { format!("after={}&", escaped(&after.to_string())) };
+        let mut answer = client.get(&format!("fibers?{query}oldest_first=true&{page}limit=500")).await?;
+        for fiber in each(&answer["fibers"]) {
+            let id = string(&fiber["id"]);
+            match client.get_text(&format!("fibers/{}/export", escaped(&id))).await {
+                Ok(export) => say(&export),
+                Err(why) => {
+                    refused += 1;
+                    eprintln!("forever: {}", why.text());
+                }
+            }
+        }
+        after = answer["next"].take();
+        if after.is_null() {
+            return Ok(ExitCode::from(u8::from(refused > 0)));
+        }
+    }
+}
+
+/// Stores exported fibers, one a line.
+async fn import(client: &mut Client, given: &ArgMatches, json: bool) -> Result<ExitCode, Failure> {
+    let path = text(given, "path").unwrap_or_default();
+    let read = if path == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    let text_of = read.map_err(|why| Failure::usage(format!("`{path}` cannot be read: {why}")))?;
+    let exports = serde_json::Deserializer::from_str(&text_of).into_iter::<Box<RawValue>>();
+    let (mut done, mut refused) = (0_u64, Vec::new());
+    for export in exports {
+        let export = export.map_err(|why| Failure::usage(format!("`{path}` has no exported fibers: {why}")))?;
+        let id = serde_json::from_str::<Value>(export.get()).map(|export| string(&export["fiber"]["id"])).unwrap_or_default();
+        // The export stays as it is written: numbers of any length come through.
+        let (new_id, resume) = (json!(text(given, "new-id")), given.get_flag("resume"));
+        let body = format!("{{\"export\":{},\"id\":{new_id},\"resume\":{resume}}}", export.get());
+        match client.post_text("import", body).await {
+            Ok(_) => done += 1,
+            Err(why) => refused.push(json!({ "id": id, "error": why.text() })),
+        }
+    }
+    let answer = json!({ "done": done, "refused": refused });
+    if json {
+        say(&serde_json::to_string_pretty(&answer).unwrap_or_default())
+    } else {
+        self::done(&answer)
+    }
+    Ok(ExitCode::from(u8::from(!refused.is_empty())))
 }
 
 /// The conditions that were given, as the API names them.
@@ -220,6 +313,8 @@ fn print(name: &str, answer: &Value) {
         "functions" => functions(&answer["functions"]),
         "agents" => agents(&answer["agents"], now),
         "schedules" => schedules(&answer["schedules"], now),
+        "timeline" => timeline(&answer["history"], now),
+        "locals" => locals(answer),
         "check" => say(&clean(answer["summary"].as_str().unwrap_or_default())),
         _ => done(answer),
     }
@@ -240,7 +335,10 @@ fn done(answer: &Value) {
             }
         }
         _ => match answer["status"]["state"].as_str() {
-            Some(state) => say(&format!("done; the fiber is {state}")),
+            Some(state) => match answer["id"].as_str() {
+                Some(id) => say(&format!("done; fiber {id} is {state}")),
+                None => say(&format!("done; the fiber is {state}")),
+            },
             None => say("done"),
         },
     }
@@ -365,6 +463,51 @@ fn schedules(list: &Value, now: u64) {
         ]);
     }
     table.print();
+}
+
+fn timeline(history: &Value, now: u64) {
+    let mut table = Table::new(&["number", "at", "stored", "took", "failed", "changed"]);
+    for entry in each(history) {
+        let what = match entry["origin"].as_object().and_then(|origin| origin.iter().next()) {
+            None => at(&entry["at"]),
+            Some((kind, of)) => match (kind.as_str(), of["by"].as_str()) {
+                ("edit", Some(by)) => format!("edited by {by}"),
+                ("edit", None) => "edited".to_owned(),
+                ("fork", _) => format!("forked from {} at {}", string(&of["of"]), of["checkpoint"]),
+                _ => format!("imported, was {}", string(&of["of"])),
+            },
+        };
+        let names = each(&entry["changed"]).map(string).collect::<Vec<_>>().join(", ");
+        let failed = entry["failed_attempts"].as_u64().filter(|n| *n > 0).map(|n| n.to_string()).unwrap_or_default();
+        let took = format!("{} ms", entry["took_ms"]);
+        table.row(vec![entry["number"].to_string(), clean(&what), age(&entry["stored_ms"], now), took, failed, short(&names, 80)]);
+    }
+    if table.is_empty() { say("no checkpoint is kept: see `Builder::history`") } else { table.print() }
+}
+
+/// Locals behind a checkpoint; `-` and `+` are what it has changed.
+fn locals(answer: &Value) {
+    for (depth, frame) in each(&answer["frames"]).enumerate() {
+        say(&format!("in {} at `{}`", string(&frame["function"]), at(&frame["at"])));
+        let before = &answer["before"][depth];
+        let same = before["function"] == frame["function"];
+        let old = |name: &Value| each(&before["locals"]).find(|local| same && local["name"] == *name);
+        for local in each(&frame["locals"]) {
+            let line = |mark: &str, local: &Value| say(&format!("  {mark} {} = {}", string(&local["name"]), value(local, 160)));
+            match old(&local["name"]) {
+                Some(old) if old == local => line(" ", local),
+                Some(old) => {
+                    line("-", old);
+                    line("+", local);
+                }
+                None => line("+", local),
+            }
+        }
+        let is_gone = |old: &&Value| each(&frame["locals"]).all(|local| local["name"] != old["name"]);
+        for old in each(&before["locals"]).filter(|_| same).filter(is_gone) {
+            say(&format!("  - {} = {}", string(&old["name"]), value(old, 160)));
+        }
+    }
 }
 
 /// One fiber: what it does, its frames with their source, its values and its operations.

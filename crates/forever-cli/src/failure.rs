@@ -36,6 +36,11 @@ impl Failure {
         self.code == 3
     }
 
+    /// The reason.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("forever: {}", self.text);
         ExitCode::from(self.code)

@@ -1,14 +1,16 @@
 //! Commands: each is logged, so that it is seen later what a person did.
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use forever_runtime::fiber::{Cursor, Resolution};
+use forever_runtime::fiber::{Cursor, FiberExport, LocalsMut, Resolution};
 use forever_runtime::ops::OpResolution;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tracing::info;
 
@@ -40,6 +42,19 @@ struct Command {
     message_id: Option<String>,
     /// Of a message that is discarded.
     number: Option<i64>,
+    /// Of an edit or a fork: new values by name.
+    set: BTreeMap<String, Box<RawValue>>,
+    /// Who gives an edit.
+    by: Option<String>,
+    /// Of a fork: the checkpoint, and the id.
+    at: Option<u64>,
+    id: Option<String>,
+    repeat_effects: bool,
+}
+
+/// A change that sets values.
+fn setting(set: BTreeMap<String, Box<RawValue>>) -> impl FnOnce(&mut LocalsMut) -> forever_runtime::Result<()> + Send + 'static {
+    move |locals| set.iter().try_for_each(|(name, value)| locals.set_json(name, value.get()))
 }
 
 pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path((id, action)): Path<(String, String)>, body: Bytes) -> Answer {
@@ -70,10 +85,65 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path((id, action)):
             let number = command.number.ok_or_else(|| Failure::bad("a message that is discarded has a `number`"))?;
             forever.discard_message(&id, number).await?;
         }
+        "edit" => {
+            if command.set.is_empty() {
+                return Err(Failure::bad("an edit has values to `set`, by name"));
+            }
+            let edit = forever.edit(&id, setting(command.set));
+            match command.by {
+                Some(by) => edit.by(by).await?,
+                None => edit.await?,
+            }
+        }
+        "fork" => return fork(&shared, &id, command).await,
         other => return Err(Failure::not_found(format!("there is no command `{other}`"))),
     }
     info!(fiber.id = id, command = action, "a command was given to a fiber");
     Ok(Json(json!({ "done": true, "status": forever.status(&id).await? })))
+}
+
+async fn fork(shared: &Shared, of: &str, command: Command) -> Answer {
+    let mut fork = shared.forever.fork(of);
+    if let Some(at) = command.at {
+        fork = fork.at(at);
+    }
+    if let Some(id) = command.id {
+        fork = fork.id(id);
+    }
+    if command.repeat_effects {
+        fork = fork.repeat_effects();
+    }
+    if !command.set.is_empty() {
+        fork = fork.edit(setting(command.set));
+    }
+    let fork = fork.await?;
+    info!(fiber.id = of, fork = fork.id(), "a fiber was forked");
+    Ok(Json(json!({ "done": true, "id": fork.id(), "status": shared.forever.status(fork.id()).await? })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Import {
+    export: FiberExport,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    resume: bool,
+}
+
+pub(crate) async fn import(State(shared): State<Arc<Shared>>, body: Bytes) -> Answer {
+    let Import { export, id, resume }: Import =
+        serde_json::from_slice(&body).map_err(|why| Failure::bad(format!("the body is no exported fiber: {why}")))?;
+    let mut import = shared.forever.import(export);
+    if let Some(id) = id {
+        import = import.id(id);
+    }
+    if resume {
+        import = import.resume();
+    }
+    let fiber = import.await?;
+    info!(fiber.id = fiber.id(), "a fiber was imported");
+    Ok(Json(json!({ "done": true, "id": fiber.id(), "status": shared.forever.status(fiber.id()).await? })))
 }
 
 #[derive(Debug, Default, Deserialize)]

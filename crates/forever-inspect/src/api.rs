@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use forever_runtime::fiber::{Cursor, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry};
+use forever_runtime::fiber::{Cursor, FiberExport, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry};
 use forever_runtime::ops::OpState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -287,13 +287,31 @@ async fn timeline(shared: &Shared, status: &FiberStatus) -> Vec<Value> {
     let entry = |entry: &HistoryEntry| {
         let took_ms = u64::try_from(entry.took.as_millis()).unwrap_or(u64::MAX);
         json!({ "number": entry.number, "at": entry.at, "stored_ms": entry.stored_ms, "took_ms": took_ms,
-                "failed_attempts": entry.failed_attempts, "is_resumed": entry.is_resumed, "changed": entry.changed })
+                "failed_attempts": entry.failed_attempts, "is_resumed": entry.is_resumed, "changed": entry.changed, "origin": entry.origin })
     };
     entries[shown..].iter().map(entry).collect()
 }
 
 pub(crate) async fn fiber_ops(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
     Ok(Json(json!({ "ops": shared.forever.view_ops(&id).await? })))
+}
+
+/// A fiber as it stood behind a checkpoint, and behind the kept one before it.
+pub(crate) async fn fiber_at(State(shared): State<Arc<Shared>>, Path((id, number)): Path<(String, u64)>) -> Answer {
+    let forever = &shared.forever;
+    let frames = forever.locals_at(&id, number).await?;
+    let history = forever.history(&id).await?;
+    let before = history.iter().map(|entry| entry.number).filter(|before| *before < number).max();
+    let before = match before {
+        // Items before the first whole one are what is left of deleted ones.
+        Some(before) => forever.locals_at(&id, before).await.ok(),
+        None => None,
+    };
+    Ok(Json(json!({ "number": number, "frames": frames, "before": before })))
+}
+
+pub(crate) async fn export(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<Json<FiberExport>, Failure> {
+    Ok(Json(shared.forever.export(&id).await?))
 }
 
 pub(crate) async fn functions(State(shared): State<Arc<Shared>>) -> Answer {

@@ -64,6 +64,9 @@ use tokio::net::TcpListener;
 /// The longest body of a command, in bytes.
 const LONGEST_BODY: usize = 1 << 20;
 
+/// The longest exported fiber, in bytes.
+const LONGEST_EXPORT: usize = 256 << 20;
+
 /// Inspector of a runtime, with what it allows.
 ///
 /// Defaults to reading, for clients on the same machine that name it as `localhost` or by a
@@ -114,7 +117,8 @@ impl Inspector {
         Inspector { forever: forever.clone(), access: Access::default(), has_actions: false, is_socket: false }
     }
 
-    /// Allows commands: resume, restart, cancel, resolve, send, discard. Defaults to reading alone.
+    /// Allows commands: resume, restart, cancel, resolve, send, discard, edit, fork, import.
+    /// Defaults to reading alone.
     ///
     /// Every client that is let in may give them. An [`authorize`](Self::authorize) hook can still
     /// refuse [commands](Request::is_command). Without this call they are refused with status 403.
@@ -175,6 +179,8 @@ impl Inspector {
             .route("/api/fibers", get(api::fibers))
             .route("/api/fibers/{id}", get(api::fiber))
             .route("/api/fibers/{id}/ops", get(api::fiber_ops))
+            .route("/api/fibers/{id}/at/{number}", get(api::fiber_at))
+            .route("/api/fibers/{id}/export", get(api::export))
             .route("/api/functions", get(api::functions))
             .route("/api/functions/{name}", get(api::function))
             .route("/api/ops", get(api::in_doubt))
@@ -185,6 +191,7 @@ impl Inspector {
             .route("/api/fibers/{id}/{action}", post(actions::fiber))
             .route("/api/ops/{id}/resolve", post(actions::op))
             .route("/api/bulk", post(actions::bulk))
+            .route("/api/import", post(actions::import).layer(DefaultBodyLimit::max(LONGEST_EXPORT)))
             .route("/api/backup", post(actions::backup))
             .fallback(failure::not_found)
             .method_not_allowed_fallback(failure::wrong_method)

@@ -348,14 +348,19 @@ pub(crate) async fn stash(tx: &Tx, claim: Claim, data: &str, now_ms: i64) -> Don
 
 pub(crate) async fn save_branch(tx: &Tx, claim: Claim, number: u64, result: &BranchResult) -> Done<()> {
     claims::check_running(tx, claim).await?;
+    insert_branch(tx, claim.fiber, number, result).await?;
+    forget_deaths(tx, claim.fiber).await
+}
+
+pub(crate) async fn insert_branch(tx: &Tx, seq: Seq, number: u64, result: &BranchResult) -> Done<()> {
     let BranchResult { branch, data, layout } = result;
     layouts::save(tx, layout.as_deref()).await?;
     tx.run(
         "INSERT INTO @branch_results (fiber, number, branch, data, layout) VALUES ($1, $2, $3, $4, $5)",
-        args![claim.fiber, number, branch, data, layout.as_ref().map(|layout| &layout.hash)],
+        args![seq, number, branch, data, layout.as_ref().map(|layout| &layout.hash)],
     )
-    .await?;
-    forget_deaths(tx, claim.fiber).await
+    .await
+    .map(drop)
 }
 
 /// Resets the deaths of a fiber that made progress, as a checkpoint does.

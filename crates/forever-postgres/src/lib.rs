@@ -43,6 +43,7 @@ mod call;
 mod chat;
 mod claims;
 mod cluster;
+mod copies;
 mod fibers;
 mod grouped;
 mod layouts;

@@ -55,6 +55,10 @@ pub(crate) async fn send(tx: &Tx, new: &NewMessage) -> Done<CommandResult<SendRe
     Ok(CommandResult::Done(SendResult::Sent))
 }
 
+pub(crate) async fn insert(tx: &Tx, seq: Seq, topic: &str, data: &str, sent_ms: i64) -> Done<()> {
+    tx.run("INSERT INTO @messages (fiber, topic, data, sent_ms) VALUES ($1, $2, $3, $4)", args![seq, topic, data, sent_ms]).await.map(drop)
+}
+
 pub(crate) async fn discard(tx: &Tx, id: &str, message: i64) -> Done<CommandResult<bool>> {
     let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
     if row.state == FiberState::Running {

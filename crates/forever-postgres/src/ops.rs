@@ -47,7 +47,7 @@ pub(crate) async fn save(tx: &Tx, claim: Claim, op: &OpRecord, now_ms: i64) -> D
     if op.stash.is_some() { fibers::forget_deaths(tx, claim.fiber).await } else { Ok(()) }
 }
 
-async fn store(tx: &Tx, seq: Seq, op: &OpRecord, now_ms: i64) -> Done<()> {
+pub(crate) async fn store(tx: &Tx, seq: Seq, op: &OpRecord, now_ms: i64) -> Done<()> {
     layouts::save(tx, op.layout.as_deref()).await?;
     tx.run(
         "INSERT INTO @ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms, changed_ms,

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use forever_store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult, Changes,
-    ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberCount,
-    FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery,
-    InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow,
-    NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, Publication, PublishedPage, PublishedQuery,
-    ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult, Result, RunResult, Runnable,
-    ScheduleRow, SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
+    ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy,
+    FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor,
+    InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber,
+    NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, Publication,
+    PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult,
+    Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest,
+    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId,
+    WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -21,7 +22,10 @@ use crate::options::Builder;
 use crate::pool::Access;
 use crate::sql::args;
 use crate::workers::{Become, Watch};
-use crate::{admin, agents, chat, claims, cluster, fibers, messages, notify, ops, published, requests, streams, turns, waits, workers};
+use crate::{
+    admin, agents, chat, claims, cluster, copies, fibers, layouts, messages, notify, ops, published, requests, streams, turns, waits,
+    workers,
+};
 
 /// Store in a Postgres database, which any number of workers share.
 ///
@@ -421,6 +425,18 @@ impl AdminStore for PostgresStore {
 
     fn discard_message(&self, id: String, message: i64) -> BoxFuture<'_, Result<CommandResult<bool>>> {
         self.write("discard a message", (id, message), |tx, args| Box::pin(messages::discard(tx, &args.0, args.1)))
+    }
+
+    fn edit(&self, edit: FiberEdit) -> BoxFuture<'_, Result<CommandResult<bool>>> {
+        self.write("edit a fiber", edit, |tx, edit| Box::pin(copies::edit(tx, edit)))
+    }
+
+    fn import(&self, copy: FiberCopy) -> BoxFuture<'_, Result<AcceptResult>> {
+        self.write("import a fiber", copy, |tx, copy| Box::pin(copies::import(tx, copy)))
+    }
+
+    fn layouts(&self, hashes: Vec<String>) -> BoxFuture<'_, Result<Vec<LayoutRow>>> {
+        self.read("read layouts", hashes.join(" "), |tx, hashes| Box::pin(layouts::with_hashes(tx, hashes)))
     }
 
     fn find(&self, fiber: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>> {

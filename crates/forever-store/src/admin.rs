@@ -1,5 +1,7 @@
 //! Commands, lists and deletion: data types and [`AdminStore`].
-use super::{AgentId, End, FiberRow, FiberState, PendingMessage, Runnable, ScheduleRow, Seq};
+use super::{
+    AcceptResult, AgentId, End, FiberCopy, FiberEdit, FiberRow, FiberState, LayoutRow, PendingMessage, Runnable, ScheduleRow, Seq,
+};
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -204,6 +206,19 @@ pub trait AdminStore {
     /// Refused while the fiber is running, since it may have received the message and not stored so
     /// yet. The message's id stays sent.
     fn discard_message(&self, id: String, message: i64) -> BoxFuture<'_, Result<CommandResult<bool>>>;
+
+    /// Changes what a fiber resumes from; gives whether it was still at the epoch of the edit.
+    ///
+    /// Where it was not, nothing is changed. Otherwise its epoch is raised, and its state stays.
+    /// Refused while the fiber is running, when it has completed, and when it was cancelled.
+    fn edit(&self, edit: FiberEdit) -> BoxFuture<'_, Result<CommandResult<bool>>>;
+
+    /// Stores a copy of a fiber, unless its id or key is taken, as
+    /// [`accept`](super::FiberStore::accept) does. One that is `pending` is made ready.
+    fn import(&self, copy: FiberCopy) -> BoxFuture<'_, Result<AcceptResult>>;
+
+    /// Gives the layouts with these hashes, as far as they are stored.
+    fn layouts(&self, hashes: Vec<String>) -> BoxFuture<'_, Result<Vec<LayoutRow>>>;
 
     /// Finds a fiber.
     fn find(&self, fiber: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>>;

@@ -2,6 +2,7 @@
 mod agents;
 mod chat;
 mod claims;
+mod copies;
 mod lists;
 pub(crate) mod ops;
 mod streams;
@@ -19,7 +20,7 @@ use super::{Durability, Sqlite};
 
 /// Tests that a store keeps to the contract of [`Store`].
 ///
-/// `make` gives an empty store each time. It is called about 65 times, and each store has one test.
+/// `make` gives an empty store each time. It is called about 70 times, and each store has one test.
 ///
 /// - Workers are numbered from 1 in an empty store: the suite joins as workers 1 and 2, which share
 ///   the store and take over from each other.
@@ -64,6 +65,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     counts_deaths_of_running_fibers_only(&make().await).await;
     ops::run(&make).await;
     claims::run(&make).await;
+    copies::run(&make).await;
     streams::keep_their_items_with_the_checkpoints_that_append_them(&make().await).await;
     streams::keep_the_newest_items(&make().await).await;
     wakes_what_is_due_and_nothing_else(&make().await).await;

@@ -244,7 +244,7 @@ pub struct Runnable {
 }
 
 /// Stored data of a fiber that an activation begins with, all from one moment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LoadedFiber {
     /// Arguments by name, a JSON object.
     pub args: String,

@@ -40,6 +40,7 @@ mod chat;
 mod cluster;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod copies;
 mod error;
 mod fibers;
 mod future;
@@ -68,6 +69,7 @@ pub use cluster::{
     AgentRequest, Changes, ClusterStore, DeclineResult, NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage,
     PublishedQuery, RequestOutcome, RequestProgress, TurnProgress, Watch, WorkerRow,
 };
+pub use copies::{FiberCopy, FiberEdit, SnapshotCopy};
 pub use error::{Error, ErrorKind, Result};
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,

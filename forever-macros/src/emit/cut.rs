@@ -52,7 +52,7 @@ impl Emit<'_> {
         let run = emit!(#code #begin #bound #once_set #left #checkpoint #put_back);
         if exports.is_empty() {
             let (fiber, cut) = (&self.fiber, number(cut));
-            return Start { run, resume: emit!(#fiber.arrive(#cut);), pat: TokenStream::new() };
+            return Start { run, resume: emit!(#fiber.arrive(#cut).await;), pat: TokenStream::new() };
         }
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
         let resume = self.restore(&exports, Some(cut));
@@ -156,11 +156,11 @@ impl Emit<'_> {
         let span = self.cut_span(cut);
         let call = quote_spanned!(span=> #fiber.call(#number, invocation, #ctx, #key, #save).await #question);
         let Bind::Let { attrs, pat } = bind else {
-            return emit!(if #fiber.calls(#number) { #call; } else { #fiber.arrive(#number); });
+            return emit!(if #fiber.calls(#number) { #call; } else { #fiber.arrive(#number).await; });
         };
         if exports.is_empty() {
             // Nothing later needs the value, so the resumed fiber continues without it.
-            return emit!(if #fiber.calls(#number) { let _ = #call; } else { #fiber.arrive(#number); });
+            return emit!(if #fiber.calls(#number) { let _ = #call; } else { #fiber.arrive(#number).await; });
         }
         let attrs = attrs.iter().filter(|a| !is_ours(a));
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
@@ -197,7 +197,7 @@ impl Emit<'_> {
             #kept_here
             let own = #fiber.inside(#own..=#own);
             let restored = #fiber.restore(|saved| ::core::result::Result::Ok((#value,))).await;
-            #fiber.arrive(#own);
+            #fiber.arrive(#own).await;
             restored
         }
     }

@@ -322,7 +322,7 @@ impl Emit<'_> {
         let cut = arrive;
         let arrive = arrive.map(|cut| {
             let cut = super::number(cut);
-            emit!(#fiber.arrive(#cut);)
+            emit!(#fiber.arrive(#cut).await;)
         });
         let (fresh, saved): (Vec<VarId>, Vec<VarId>) = exports.iter().copied().partition(|v| self.is_fresh(*v));
         let reads: Vec<_> = saved.iter().map(|v| self.read(*v)).collect();

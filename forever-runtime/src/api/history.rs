@@ -3,7 +3,7 @@ use crate::api::forever::Forever;
 use crate::api::view::{FrameView, Stored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
-use crate::history::{HistoryEntry, Past};
+use crate::history::{HistoryEntry, HistoryOrigin, Origin, Past, PastAt};
 use crate::store::{HISTORY, Seq, StreamBatch};
 
 /// Number of batches that are read at once.
@@ -21,6 +21,12 @@ impl Forever {
     pub async fn history(&self, id: &str) -> Result<Vec<HistoryEntry>> {
         let stored = Stored::read(&self.exec, id).await?;
         let mut entries = past(&self.exec, stored.seq(), u64::MAX).await?.entries;
+        for entry in &mut entries {
+            if let Some(HistoryOrigin::Edit { changes, .. }) = &mut entry.origin {
+                let values = changes.iter_mut().flat_map(|change| [&mut change.before, &mut change.after]);
+                values.flatten().for_each(|value| stored.redact(value));
+            }
+        }
         if stored.hides_texts(&self.exec) {
             // A value that is kept no longer may have been secret.
             for entry in &mut entries {
@@ -42,14 +48,27 @@ impl Forever {
     /// [`Value`](ErrorKind::Value) if its history is damaged.
     pub async fn locals_at(&self, id: &str, number: u64) -> Result<Vec<FrameView>> {
         let stored = Stored::read(&self.exec, id).await?;
-        let past = past(&self.exec, stored.seq(), number).await?;
-        let is_kept = past.entries.last().is_some_and(|entry| entry.number == number);
-        let Some(stood) = past.stood.filter(|_| is_kept) else {
-            let why = format!("checkpoint {number} of fiber `{id}` is not in its history");
-            return Err(Error::new(ErrorKind::NotFound, why));
-        };
+        let stood = past_at(&self.exec, &stored, number).await?.stood;
         stored.frames_at(&self.exec, stood).map_err(|why| Error::new(ErrorKind::Value, why))
     }
+}
+
+/// A fiber as it stood behind a checkpoint of its history.
+pub(super) async fn past_at(exec: &Executor, stored: &Stored, number: u64) -> Result<PastAt> {
+    let past = past(exec, stored.seq(), number).await?;
+    let is_kept = past.entries.last().is_some_and(|entry| entry.number == number);
+    match past.stood.filter(|_| is_kept) {
+        Some(stood) => Ok(PastAt { stood, layout: past.layout }),
+        None => {
+            let why = format!("checkpoint {number} of fiber `{}` is not in its history", stored.row().id);
+            Err(Error::new(ErrorKind::NotFound, why))
+        }
+    }
+}
+
+/// What a fiber is a copy of, if it is one.
+pub(super) async fn origin(exec: &Executor, fiber: Seq) -> Result<Option<Origin>> {
+    Ok(past(exec, fiber, u64::MAX).await?.origin)
 }
 
 /// The history of a fiber up to checkpoint `number`.

@@ -2,7 +2,11 @@
 
 pub(crate) mod admin;
 pub(crate) mod builder;
+mod copies;
+pub(crate) mod edit;
+pub(crate) mod export;
 pub(crate) mod forever;
+pub(crate) mod fork;
 mod history;
 mod redact;
 pub(crate) mod upper;

@@ -265,12 +265,22 @@ impl Stored {
 
     /// Reads what is stored beside a row. What is damaged is left out, and named in the problem.
     pub(crate) async fn of(exec: &Executor, row: FiberRow) -> Self {
-        let (mut snapshot, mut problem) = (None, None);
-        let loaded = if row.state == FiberState::Completed {
-            None
-        } else {
-            exec.runtime.store.load(row.seq).await.map_err(|why| problem = Some(why.to_string())).ok()
-        };
+        if row.state == FiberState::Completed {
+            return Self::read_from(exec, row, None, None);
+        }
+        match exec.runtime.store.load(row.seq).await {
+            Ok(loaded) => Self::with(exec, row, loaded),
+            Err(why) => Self::read_from(exec, row, None, Some(why.to_string())),
+        }
+    }
+
+    /// A fiber with what is to be read as its stored data.
+    pub(crate) fn with(exec: &Executor, row: FiberRow, loaded: LoadedFiber) -> Self {
+        Self::read_from(exec, row, Some(loaded), None)
+    }
+
+    fn read_from(exec: &Executor, row: FiberRow, loaded: Option<LoadedFiber>, mut problem: Option<String>) -> Self {
+        let mut snapshot = None;
         if let Some(loaded) = loaded.as_ref().filter(|_| !row.closure) {
             let read = loaded.snapshot.as_deref().map(|text| {
                 let mut read: Snapshot = serde_json::from_str(text).map_err(|why| format!("the stored snapshot cannot be read: {why}"))?;
@@ -305,6 +315,45 @@ impl Stored {
     /// Whether texts of errors that it has had may repeat a secret.
     pub(crate) fn hides_texts(&self, exec: &Executor) -> bool {
         exec.registry.get(&self.row.name).is_none() || exec.runtime.hides_texts(&self.row.name)
+    }
+
+    /// Its row.
+    pub(crate) fn row(&self) -> &FiberRow {
+        &self.row
+    }
+
+    /// What is stored beside its row, unless it has completed or cannot be loaded.
+    pub(crate) fn loaded(&self) -> Option<&LoadedFiber> {
+        self.loaded.as_ref()
+    }
+
+    /// Its snapshot, with all values in it.
+    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// Why something of it cannot be read.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Whether a local is secret, by the depth of its function on the call stack.
+    pub(crate) fn is_secret(&self, exec: &Executor, depth: usize, name: &str) -> bool {
+        let mut frame = self.snapshot.as_ref();
+        for _ in 0..depth {
+            frame = frame.and_then(|frame| frame.call.as_deref());
+        }
+        self.secrecy_of_frame(exec, depth, frame).hides(name)
+    }
+
+    /// Whether a text has a secret in it.
+    pub(crate) fn has_secret(&self, text: &str) -> bool {
+        self.redactor.text(text) != text
+    }
+
+    /// Takes secrets out of a value.
+    pub(crate) fn redact(&self, value: &mut Value) {
+        self.redactor.value(value);
     }
 
     /// Its sequence number.
@@ -447,7 +496,7 @@ impl Secrecy {
 }
 
 /// Arguments by name, each as its JSON.
-fn arguments(args: &str) -> Vec<(String, String)> {
+pub(crate) fn arguments(args: &str) -> Vec<(String, String)> {
     let read: BTreeMap<String, Box<serde_json::value::RawValue>> = serde_json::from_str(args).unwrap_or_default();
     read.into_iter().map(|(name, text)| (name, text.get().to_owned())).collect()
 }

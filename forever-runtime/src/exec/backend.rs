@@ -78,7 +78,12 @@ impl StoreBackend {
             stays_in_memory: AtomicBool::new(false),
             progress: AtomicBool::new(false),
             ledger: StoredLedger::new(&exec.runtime, claim, Some(&alive.control)),
-            history: exec.runtime.settings.history.recorder(exec.runtime.now_ms()).map(|recorder| Box::new(Mutex::new(recorder))),
+            history: exec
+                .runtime
+                .settings
+                .history
+                .recorder(&known.row().hash, exec.runtime.now_ms())
+                .map(|recorder| Box::new(Mutex::new(recorder))),
             suspect: Mutex::new(None),
         }
     }

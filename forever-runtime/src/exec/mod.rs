@@ -7,6 +7,7 @@ pub(crate) mod backend;
 pub(crate) mod closure;
 pub(crate) mod compatibility;
 pub(crate) mod dispatch;
+pub(crate) mod dry_run;
 pub(crate) mod executor;
 pub(crate) mod recovery;
 pub(crate) mod registry;

@@ -180,7 +180,7 @@ impl There {
 }
 
 /// Checks the id and the key of a fiber.
-fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+pub(crate) fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     for (what, text) in [("id", id), ("key", key)].into_iter().filter_map(|(what, text)| Some((what, text?))) {
         if text.trim().is_empty() {
             return Err(format!("an {what} must not be empty or blank").replace("an key", "a key"));

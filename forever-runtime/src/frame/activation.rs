@@ -143,8 +143,8 @@ impl Frame {
     /// cut point the function runs again.
     pub fn restore_at<T>(&mut self, cut: u32, read: impl FnOnce(&mut Locals) -> Result<T, Unreadable>) -> Restore<T> {
         let restored = self.restore(read);
-        if restored.0.is_some() {
-            self.arrive(cut);
+        if restored.0.is_none() || self.arrive(cut).0.is_none() {
+            return Restore(None);
         }
         restored
     }
@@ -185,11 +185,16 @@ impl Frame {
         Box::pin(std::future::pending())
     }
 
-    /// Starts to run user code if this is the cut point to resume at.
-    pub fn arrive(&mut self, cut: u32) {
+    /// Starts to run user code if this is the cut point to resume at. A dry run ends here.
+    pub fn arrive(&mut self, cut: u32) -> Restore<()> {
         if let Some(target) = self.target.take_if(|t| t.cut == cut) {
             debug_assert!(target.locals.values.is_empty(), "not restored at `{}`: {:?}", target.locals.step, target.locals.values);
+            if self.run.backend.arrived() {
+                self.run.stop(Exit::Closed);
+                return Restore(None);
+            }
         }
+        Restore(Some(()))
     }
 
     /// Begins the body of a step. If an operation of an earlier run has to be resolved first, parks

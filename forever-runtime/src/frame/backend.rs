@@ -123,6 +123,11 @@ pub(crate) trait RunBackend: Send + Sync {
     /// Asks the fiber to stop at the next opportunity.
     fn tell_to_stop(&self) {}
 
+    /// Called when a resumed run comes to its cut point; returns whether it ends there.
+    fn arrived(&self) -> bool {
+        false
+    }
+
     /// Whether the code runs again from its last checkpoint after an interruption.
     fn resumes(&self) -> bool {
         true

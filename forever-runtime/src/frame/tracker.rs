@@ -133,6 +133,16 @@ fn placeholder(name: &str) -> String {
     format!("{PART_PLACEHOLDER}{}}}", json_string(name))
 }
 
+/// Whether a value is, or contains, a reference to a row beside the main text.
+pub(crate) fn is_reference(text: &str) -> bool {
+    text.contains(PART_PLACEHOLDER) || text.contains(PLACEHOLDER)
+}
+
+/// Name of the part that a value refers to.
+pub(crate) fn part_of(text: &str) -> Option<String> {
+    serde_json::from_str(text.strip_prefix(PART_PLACEHOLDER)?.strip_suffix('}')?).ok()
+}
+
 /// The logs to which a text refers.
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
     text.split(PLACEHOLDER).skip(1).filter_map(|rest| rest.split(',').next()?.trim().parse().ok())
@@ -192,7 +202,7 @@ impl Snapshot {
         self.each(|snapshot| {
             for (local, text) in &mut snapshot.locals {
                 let Some(name) = text.get().strip_prefix(PART_PLACEHOLDER).and_then(|rest| rest.strip_suffix('}')) else { continue };
-                let part = serde_json::from_str::<String>(name).ok().and_then(|name| beside.parts.get(&name));
+                let part = part_of(text.get()).and_then(|name| beside.parts.get(&name));
                 let Some(part) = part else {
                     return Err(format!("local `{local}` at `{}` is not stored: there is no part {name}", snapshot.at));
                 };

@@ -10,8 +10,9 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-pub use past::HistoryEntry;
-pub(crate) use past::{Past, Stood};
+pub(crate) use item::{Change, Changes, Origin, depth_and_name, item_of, local_name};
+pub use past::{ChangedValue, HistoryEntry, HistoryOrigin};
+pub(crate) use past::{Past, PastAt, Stood};
 pub(crate) use recorder::Recorder;
 
 /// How many checkpoints of a fiber are kept: [`Builder::history`](crate::Builder::history).
@@ -46,12 +47,12 @@ impl History {
         History(Depth::All)
     }
 
-    /// A recorder for one activation, unless nothing is kept.
-    pub(crate) fn recorder(self, now_ms: i64) -> Option<Recorder> {
+    /// A recorder for one activation of a function with this layout, unless nothing is kept.
+    pub(crate) fn recorder(self, layout: &str, now_ms: i64) -> Option<Recorder> {
         match self.0 {
             Depth::Off => None,
-            Depth::Last(checkpoints) => Some(Recorder::new(Some(checkpoints), now_ms)),
-            Depth::All => Some(Recorder::new(None, now_ms)),
+            Depth::Last(checkpoints) => Some(Recorder::new(Some(checkpoints), layout, now_ms)),
+            Depth::All => Some(Recorder::new(None, layout, now_ms)),
         }
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::item::{Item, depth_and_name, local_name};
+use super::item::{Change, Item, Origin, depth_and_name, local_name};
 use crate::frame::snapshot::Snapshot;
 use crate::store::{Epoch, StreamBatch};
 
-/// One kept checkpoint of a fiber.
+/// One kept checkpoint of a fiber, or what a person has made of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HistoryEntry {
@@ -32,6 +33,79 @@ pub struct HistoryEntry {
     /// Names of the locals that are new, changed or no longer kept. Those of a function that is
     /// called by `call!` have the depth of the call before their name: `1:total`.
     pub changed: Vec<String>,
+    /// What a person has made of the fiber, if it is no checkpoint. Then `number` is that of the
+    /// checkpoint that it stands behind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<HistoryOrigin>,
+}
+
+/// What a person has made of a fiber.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HistoryOrigin {
+    /// Locals or arguments were changed by [`Forever::edit`](crate::Forever::edit).
+    #[non_exhaustive]
+    Edit {
+        /// Who has changed them, if that was said.
+        by: Option<String>,
+        /// What was changed.
+        changes: Vec<ChangedValue>,
+    },
+    /// The fiber was made by [`Forever::fork`](crate::Forever::fork).
+    #[non_exhaustive]
+    Fork {
+        /// Id of the fiber that it was forked from.
+        of: String,
+        /// Number of the checkpoint that it has begun behind.
+        checkpoint: u64,
+    },
+    /// The fiber was made by [`Forever::import`](crate::Forever::import).
+    #[non_exhaustive]
+    Import {
+        /// Id that it had.
+        of: String,
+        /// Time of the export, in milliseconds since 1970.
+        exported_ms: i64,
+    },
+}
+
+/// A value that was changed by a person.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ChangedValue {
+    /// Name.
+    pub name: String,
+    /// Value before; `None` if there was none, and where it is secret.
+    pub before: Option<Value>,
+    /// Value after; `None` where it is secret.
+    pub after: Option<Value>,
+    /// Whether it is marked `#[secret]`.
+    pub is_secret: bool,
+}
+
+impl From<Origin> for HistoryOrigin {
+    fn from(origin: Origin) -> Self {
+        match origin {
+            Origin::Edit { by, changes } => HistoryOrigin::Edit { by, changes: changes.into_iter().map(changed).collect() },
+            Origin::Fork { of, checkpoint } => HistoryOrigin::Fork { of, checkpoint },
+            Origin::Import { of, exported_ms } => HistoryOrigin::Import { of, exported_ms },
+        }
+    }
+}
+
+fn changed((name, change): (String, Option<Change>)) -> ChangedValue {
+    let value = |text: &RawValue| serde_json::from_str(text.get()).unwrap_or(Value::Null);
+    let is_secret = change.is_none();
+    let (before, after) = change.map(|change| (change.before.as_deref().map(value), value(&change.after))).unzip();
+    ChangedValue { name, before: before.flatten(), after, is_secret }
+}
+
+/// A fiber as it stood behind a checkpoint, with the layout of its outermost function.
+#[derive(Debug)]
+pub(crate) struct PastAt {
+    pub(crate) stood: Stood,
+    pub(crate) layout: Option<String>,
 }
 
 /// A fiber as it stood behind one of its checkpoints.
@@ -63,6 +137,10 @@ impl Stood {
 pub(crate) struct Past {
     pub(crate) entries: Vec<HistoryEntry>,
     pub(crate) stood: Option<Stood>,
+    /// Hash of the layout of the outermost function, where it is known.
+    pub(crate) layout: Option<String>,
+    /// What the first item says, if it is no checkpoint.
+    pub(crate) origin: Option<Origin>,
     epoch: Option<Epoch>,
 }
 
@@ -83,7 +161,12 @@ impl Past {
 
     fn add(&mut self, item: Item) -> Result<(), &'static str> {
         let parts = |parts: BTreeMap<String, Box<RawValue>>| parts.into_iter().map(|(name, text)| (name, Arc::from(text.get())));
+        if let Some(Origin::Fork { .. } | Origin::Import { .. }) = &item.origin {
+            self.origin.clone_from(&item.origin);
+        }
+        let is_checkpoint = item.origin.is_none();
         let changed = if let Some(snapshot) = item.snapshot {
+            self.layout = item.layout;
             let new = Stood { snapshot, parts: parts(item.parts).collect() };
             let before = self.stood.as_ref().map(Stood::values).unwrap_or_default();
             let changed = differences(&before, &new.values());
@@ -91,7 +174,10 @@ impl Past {
             changed
         } else {
             // Items before the first whole one are what is left of deleted ones.
-            let Some(stood) = &mut self.stood else { return Ok(()) };
+            let Some(stood) = self.stood.as_mut().filter(|_| is_checkpoint) else {
+                self.push_origin(item);
+                return Ok(());
+            };
             let names: BTreeSet<String> = item.set.keys().chain(&item.gone).chain(item.parts.keys()).cloned().collect();
             stood.parts.extend(parts(item.parts));
             stood.change(&item.at, item.set, &item.gone)?;
@@ -107,9 +193,27 @@ impl Past {
             error: item.error,
             is_resumed: self.epoch.is_some() && epoch != self.epoch,
             changed,
+            origin: item.origin.map(HistoryOrigin::from),
         });
         self.epoch = epoch;
         Ok(())
+    }
+
+    /// Adds an item that has no values of a snapshot: the arguments were changed before the first
+    /// checkpoint.
+    fn push_origin(&mut self, item: Item) {
+        let Some(origin) = item.origin else { return };
+        self.entries.push(HistoryEntry {
+            number: item.n,
+            at: item.at,
+            stored_ms: item.ms,
+            took: Duration::ZERO,
+            failed_attempts: 0,
+            error: None,
+            is_resumed: false,
+            changed: Vec::new(),
+            origin: Some(origin.into()),
+        });
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::item::{MOST_CHANGES, local_name};
+use super::item::{MOST_CHANGES, local_name, push_parts, push_whole};
 use crate::frame::snapshot::{json_string, push_json_string};
 use crate::store::{Epoch, HISTORY, SnapshotDelta, SnapshotRows, StreamAppend};
 
@@ -12,6 +12,8 @@ use crate::store::{Epoch, HISTORY, SnapshotDelta, SnapshotRows, StreamAppend};
 pub(crate) struct Recorder {
     /// How many items are to be readable.
     keep: Option<u32>,
+    /// Hash of the layout of the outermost function.
+    layout: Arc<str>,
     last: Option<MainText>,
     parts: BTreeMap<String, Arc<str>>,
     /// Items since the last whole one, and their bytes.
@@ -24,8 +26,8 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(keep: Option<u32>, now_ms: i64) -> Self {
-        Recorder { keep, last: None, parts: BTreeMap::new(), changes: 0, bytes: 0, since_ms: now_ms, failed: None }
+    pub(super) fn new(keep: Option<u32>, layout: &str, now_ms: i64) -> Self {
+        Recorder { keep, layout: layout.into(), last: None, parts: BTreeMap::new(), changes: 0, bytes: 0, since_ms: now_ms, failed: None }
     }
 
     /// Takes over the parts of the snapshot that the activation resumes from.
@@ -68,10 +70,10 @@ impl Recorder {
             self.changes += 1;
             self.bytes += item.len();
         } else {
-            for piece in [",\"epoch\":", &epoch.to_string(), ",\"snapshot\":", text] {
+            for piece in [",\"epoch\":", &epoch.to_string()] {
                 item.push_str(piece);
             }
-            push_parts(&mut item, self.parts.iter());
+            push_whole(&mut item, Some(&self.layout), text, &self.parts);
             (self.changes, self.bytes) = (0, 0);
         }
         item.push('}');
@@ -79,19 +81,6 @@ impl Recorder {
         // Those before the oldest whole item that is kept cannot be read.
         let keep = self.keep.map(|keep| u64::from(keep) + u64::from(MOST_CHANGES) + 1);
         StreamAppend { name: HISTORY.into(), first: None, count: 1, data: item, keep }
-    }
-}
-
-fn push_parts<'a>(item: &mut String, parts: impl Iterator<Item = (&'a String, &'a Arc<str>)>) {
-    let mut some = false;
-    for (name, text) in parts {
-        item.push_str(if std::mem::replace(&mut some, true) { "," } else { ",\"parts\":{" });
-        push_json_string(item, name);
-        item.push(':');
-        item.push_str(text);
-    }
-    if some {
-        item.push('}');
     }
 }
 

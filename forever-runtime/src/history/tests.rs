@@ -20,7 +20,7 @@ struct Fiber {
 
 impl Fiber {
     fn new() -> Self {
-        let recorder = History::all().recorder(0).unwrap();
+        let recorder = History::all().recorder("l", 0).unwrap();
         Fiber { recorder, number: 0, epoch: 1, batches: Vec::new(), parts: BTreeMap::new(), stood: Vec::new() }
     }
 
@@ -41,7 +41,7 @@ impl Fiber {
     /// Its process dies, and another one goes on from the last checkpoint.
     fn is_taken_over(&mut self) {
         self.epoch += 1;
-        self.recorder = History::all().recorder(0).unwrap();
+        self.recorder = History::all().recorder("l", 0).unwrap();
         self.recorder.resume(&SnapshotRows { parts: self.parts.clone(), ..SnapshotRows::default() });
     }
 

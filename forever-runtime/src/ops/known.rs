@@ -437,6 +437,22 @@ fn id_by_hand(fiber: &str, kind: &str, key: &str, restarts: u32) -> String {
     hex(&hash.finalize()[..16])
 }
 
+/// The record of an operation as one of another fiber; `Err` for one whose id cannot be made anew.
+pub(crate) fn of_another_fiber(op: OpRecord, fiber: &str, restarts: u32) -> Result<OpRecord, String> {
+    let id = match (op.kind, op.number, op.key.as_deref()) {
+        (OpKind::Step | OpKind::Effect, Some(number), key) => stable_id(op.kind, fiber, &op.function, &op.step, number, key),
+        (OpKind::ByHand, _, Some(key)) => id_by_hand(fiber, &op.step, key, restarts),
+        (OpKind::Step | OpKind::Effect | OpKind::ByHand | OpKind::Transaction, ..) => {
+            return Err(format!(
+                "transaction `{}` was committed since the last checkpoint, and would be carried out again: let the fiber come to its next \
+                 checkpoint first",
+                op.id
+            ));
+        }
+    };
+    Ok(OpRecord { id, ..op })
+}
+
 fn parts(parts: &[&str]) -> Sha256 {
     let mut hash = Sha256::new();
     for part in parts {

@@ -238,7 +238,7 @@ impl<const MIGRATES: bool> Fiber for Renamed<MIGRATES> {
     }
     async fn drive<'run>(_: Option<Self>, _: &'run FiberContext, frame: &'run mut Frame) -> Result<u64, String> {
         let total = frame.restore(|l| l.get::<u64>("total")).await;
-        frame.arrive(0);
+        frame.arrive(0).await;
         Ok(total)
     }
 }

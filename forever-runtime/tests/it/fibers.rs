@@ -77,7 +77,7 @@ impl Fiber for Three {
                         })
                         .await;
                 } else {
-                    frame.arrive(cut);
+                    frame.arrive(cut).await;
                 }
             }
             probe.step(&format!("{label}.end")).await?;
@@ -140,7 +140,7 @@ impl Fiber for Outer {
                     frame.checkpoint(0, |save| save.put("label", label)).await;
                 } else {
                     label = Some(frame.restore(|l| l.get("label")).await);
-                    frame.arrive(0);
+                    frame.arrive(0).await;
                 }
             }
             if !frame.past(1) {
@@ -155,7 +155,7 @@ impl Fiber for Outer {
                 } else {
                     label = Some(frame.restore(|l| l.get("label")).await);
                     sum = Some(frame.restore(|l| l.get("sum")).await);
-                    frame.arrive(1);
+                    frame.arrive(1).await;
                 }
             }
             if frame.running() {
@@ -164,7 +164,7 @@ impl Fiber for Outer {
                 frame.checkpoint(2, |save| save.put("sum", &sum.unwrap())).await;
             } else {
                 sum = Some(frame.restore(|l| l.get("sum")).await);
-                frame.arrive(2);
+                frame.arrive(2).await;
             }
             Ok(sum.unwrap())
         }
@@ -211,7 +211,7 @@ impl Fiber for Big {
                 text
             } else {
                 let text = frame.restore(|l| l.get::<String>("text")).await;
-                frame.arrive(0);
+                frame.arrive(0).await;
                 text
             };
             probe.step("big.end").await?;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use forever::fiber::FiberState;
 use forever::store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, Claim,
-    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCount, FiberQuery, FiberRef, FiberRow, FiberStore,
-    FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LoadedFiber, MessageRow, MessageUpdate,
-    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, ReadySender,
-    ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow, SendResult, Seq, Sqlite, StoredClaim,
-    StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
-    UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef,
+    FiberRow, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow,
+    LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow,
+    OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
+    SendResult, Seq, Sqlite, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
+    TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot};
@@ -237,6 +237,9 @@ impl AdminStore for Counting {
         fn restart(&self, id: String, how: Restart, now_ms: i64) -> CommandResult<RestartResult>;
         fn pending_messages(&self, id: String, limit: u32) -> Vec<PendingMessage>;
         fn discard_message(&self, id: String, message: i64) -> CommandResult<bool>;
+        fn edit(&self, edit: FiberEdit) -> CommandResult<bool>;
+        fn import(&self, copy: FiberCopy) -> AcceptResult;
+        fn layouts(&self, hashes: Vec<String>) -> Vec<LayoutRow>;
         fn find(&self, fiber: FiberRef) -> Option<FiberRow>;
         fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> Vec<FiberRow>;
         fn counts(&self) -> Vec<FiberCount>;

@@ -1,7 +1,7 @@
 // Commands, each with what it will do before it is done.
 import { command, h, toast } from "./dom.js";
 
-/** Asks in a dialog; gives the values of its fields, or null. */
+/** Asks in a dialog; gives the values of its fields, or null. A field with `of` shows what stands in `values` for the choice of that other field. */
 export function ask(title, explanation, fields, label, isDangerous = false) {
   const dialog = document.querySelector("dialog");
   return new Promise((resolve) => {
@@ -19,6 +19,10 @@ export function ask(title, explanation, fields, label, isDangerous = false) {
       const values = {};
       for (const { name, kind, choices } of fields) {
         const text = form.elements.namedItem(name).value;
+        if (kind === "json" && /\d{16}/.test(text.replace(/"(\\.|[^"\\])*"/g, ""))) {
+          problem.textContent = "A browser cannot keep numbers of so many digits: use the command “forever”.";
+          return;
+        }
         try {
           values[name] = kind === "json" && !choices ? JSON.parse(text) : text;
         } catch {
@@ -45,6 +49,12 @@ export function ask(title, explanation, fields, label, isDangerous = false) {
       problem,
       h("div", { class: "buttons" }, cancel, h("button", { class: isDangerous ? "danger" : "primary" }, label)),
     );
+    for (const { name, of, values } of fields.filter(({ of }) => of)) {
+      const [chosen, shown] = [form.elements.namedItem(of), form.elements.namedItem(name)];
+      const follow = () => (shown.value = values[chosen.value] ?? "null");
+      chosen.addEventListener("change", follow);
+      follow();
+    }
     dialog.replaceChildren(form);
     dialog.addEventListener("close", closed);
     dialog.showModal();
@@ -53,13 +63,67 @@ export function ask(title, explanation, fields, label, isDangerous = false) {
 }
 
 async function perform(path, body, done, refresh) {
+  let answer = null;
   try {
-    await command(path, body);
+    answer = await command(path, body);
     toast(done);
   } catch (error) {
     toast(error.message, true);
   }
   refresh();
+  return answer;
+}
+
+/** Names and values of what can be set, as the API names them; those that are too long or secret begin empty. */
+function settable(fiber) {
+  const names = fiber.frames.flatMap((frame, depth) => frame.locals.map((local) => [depth > 0 || /^\d/.test(local.name) ? `${depth}:${local.name}` : local.name, local]));
+  const locals = fiber.frames.length > 0 ? names : fiber.arguments.map((local) => [local.name, local]);
+  // A value that this page has not read whole is not offered to be changed in part.
+  const isWhole = (value) => (typeof value === "number" ? !Number.isInteger(value) || Number.isSafeInteger(value) : typeof value !== "object" || value === null || Object.values(value).every(isWhole));
+  const json = (local) => (local.is_secret || local.preview || !isWhole(local.value) ? "null" : JSON.stringify(local.value, null, 2));
+  return { choices: locals.map(([name]) => [name, name]), values: Object.fromEntries(locals.map(([name, local]) => [name, json(local)])) };
+}
+
+/** What a person makes of a fiber: other values in it, or a second fiber from it. `past` is the checkpoint that is shown, if it is not the last. */
+export function changesOf(fiber, past, refresh, go) {
+  const { status } = fiber;
+  const id = encodeURIComponent(status.id);
+  if (status.is_closure) return [];
+  const { choices, values } = settable(fiber);
+  const edit = async () => {
+    const given = await ask(
+      "Edit a value",
+      "The fiber goes on with it. The code of this program reads it first: a value that it cannot go on with is refused.",
+      [
+        { name: "name", label: "Local", choices },
+        { name: "value", label: "Value, JSON", kind: "json", of: "name", values },
+        { name: "by", label: "Who changes it, for the record" },
+      ],
+      "Set it",
+    );
+    if (given) await perform(`fibers/${id}/edit`, { set: { [given.name]: given.value }, by: given.by || null }, "Edited", refresh);
+  };
+  const fork = async () => {
+    const given = await ask(
+      "Fork this fiber",
+      `A second fiber begins behind checkpoint ${past ?? status.checkpoints}, with the values that are stored there. This one stays as it is.`,
+      [
+        { name: "id", label: "Id of the fork", hint: "One is made if this is empty." },
+        { name: "name", label: "With another value for", choices: [["", "nothing"], ...choices] },
+        { name: "value", label: "Value, JSON", kind: "json", of: "name", values },
+        { name: "effects", label: "Effects that this fiber has carried out since then", choices: [["", "are not repeated: refuse if there are any"], ["repeat", "are carried out again"]] },
+      ],
+      "Fork",
+    );
+    if (!given) return;
+    const body = { id: given.id || null, at: past ?? null, repeat_effects: given.effects === "repeat" };
+    if (given.name) body.set = { [given.name]: given.value };
+    const answer = await perform(`fibers/${id}/fork`, body, "Forked", refresh);
+    if (answer?.id) go(`#/fiber/${encodeURIComponent(answer.id)}`);
+  };
+  const isEditable = past === undefined && !["running", "completed", "cancelled"].includes(status.state) && choices.length > 0;
+  const canFork = past !== undefined || status.state !== "completed";
+  return [isEditable && h("button", { type: "button", onclick: edit }, "Edit"), canFork && h("button", { type: "button", onclick: fork }, "Fork")];
 }
 
 /** The commands that a fiber takes in its state. */

@@ -1,17 +1,22 @@
 // One fiber: what it does or needs, where it stands in its source, and everything that is stored of it.
-import { actionsOf, discard, resolveOp } from "./actions.js";
+import { actionsOf, changesOf, discard, resolveOp } from "./actions.js";
 import { api, copyable, h } from "./dom.js";
 import { age, badge, plural, preview, remedy, sentence, span, tree } from "./format.js";
 import { nameOf, sourceView } from "./source.js";
 import { fiberHref, fibersHref } from "./views.js";
 
-export async function load({ id }) {
-  return api(`fibers/${encodeURIComponent(id)}`);
+export async function load({ id, at }) {
+  const path = `fibers/${encodeURIComponent(id)}`;
+  if (at === undefined) return api(path);
+  const [data, past] = await Promise.all([api(path), api(`${path}/at/${encodeURIComponent(at)}`)]);
+  return { ...data, past };
 }
 
-export function render(data, { id, frame: chosen }, { refresh }) {
-  const { fiber, functions, positions, ops, children, parents } = data;
-  const { status, frames } = fiber;
+export function render(data, { id, frame: chosen }, { refresh, go }) {
+  const { ops, children, parents, past } = data;
+  const { status } = data.fiber;
+  // Behind an earlier checkpoint there were other functions on the stack, with other values.
+  const fiber = past ? { ...data.fiber, frames: past.frames, branches: [], result: null, stash: null } : data.fiber;
   const doubtful = ops.filter((op) => op.state === "started" && status.state !== "running");
   const needs = ["failed", "parked", "interrupted"].includes(status.state) || doubtful.length > 0;
   const retries = status.retry && !["completed", "cancelled"].includes(status.state);
@@ -24,21 +29,40 @@ export function render(data, { id, frame: chosen }, { refresh }) {
       { class: "head" },
       h("div", { class: "title" }, h("h1", null, status.name), badge(status.state), status.is_closure && h("span", { class: "badge" }, "closure")),
       h("div", { class: "facts" }, copyable(status.id), status.key && ["key ", copyable(status.key)], status.agent && h("a", { href: fibersHref({ agent: status.agent.join("/") }) }, status.agent.join("/"))),
-      data.actions && h("div", { class: "buttons" }, actionsOf(status, refresh, doubtful.length > 0)),
+      data.actions && h("div", { class: "buttons" }, !past && actionsOf(status, refresh, doubtful.length > 0), changesOf(fiber, past?.number, refresh, go)),
     ),
     h("section", { class: `verdict ${tone}` }, h("p", { class: "sentence" }, sentence(status)), needs && h("p", { class: "remedy" }, remedy(status)), fiber.problem && h("p", { class: "remedy" }, fiber.problem)),
     doubtful.length > 0 && operations("In doubt: was it carried out?", doubtful, data.actions, refresh),
     h(
       "div",
       { class: "columns" },
-      h("div", null, stack(data, id, chosen), timeline(data.history)),
-      h("aside", null, values(fiber, chosen), messages(fiber, data.actions, refresh), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
+      h("div", null, scrubber(id, data.history, past, go), stack({ ...data, fiber }, id, chosen), timeline(id, data.history, past?.number)),
+      h("aside", null, values(fiber, chosen, past), messages(fiber, data.actions, refresh), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
     ),
   ];
 }
 
+/** Steps through the kept checkpoints. */
+function scrubber(id, history, past, go) {
+  const kept = history.filter((entry) => !entry.origin);
+  if (kept.length < 2) return null;
+  const found = past ? kept.findIndex((entry) => entry.number === past.number) : kept.length - 1;
+  const place = found < 0 ? 0 : found;
+  const href = (n) => (n >= kept.length - 1 ? fiberHref(id) : `${fiberHref(id)}?at=${kept[n].number}`);
+  const step = (n, label, text) => h("a", { href: href(Math.min(Math.max(n, 0), kept.length - 1)), "aria-label": label, "aria-disabled": n < 0 || n >= kept.length ? "true" : null }, text);
+  return h(
+    "section",
+    { class: "card scrubber" },
+    step(place - 1, "The checkpoint before", "‹"),
+    h("input", { type: "range", min: 0, max: kept.length - 1, value: place, "aria-label": "Checkpoint", "aria-valuetext": `${kept[place].number}, ${plain(kept[place].at)}`, onchange: (event) => go(href(Number(event.target.value))) }),
+    step(place + 1, "The next checkpoint", "›"),
+    h("span", null, past ? [`Behind checkpoint ${past.number}, “${plain(past.frames.at(-1)?.at ?? "")}”. `, h("a", { href: fiberHref(id) }, "Now")] : "As it stands now."),
+  );
+}
+
 /** The step that a fiber is at in its innermost function: under way, retried, or of unknown outcome. */
-function now({ fiber: { status, frames }, ops }, fn) {
+function now({ fiber: { status, frames }, ops, past }, fn) {
+  if (past) return undefined;
   if ((frames.at(-1)?.function ?? status.name) !== fn.name || ["completed", "failed", "cancelled"].includes(status.state)) return undefined;
   return status.step?.name ?? status.retry?.step ?? ops.find((op) => op.state === "started" && op.function === fn.name)?.step;
 }
@@ -74,8 +98,16 @@ function stack(data, id, chosen) {
   );
 }
 
+/** What a person has made of a fiber. */
+function made({ edit, fork, import: moved }) {
+  if (fork) return ["forked from ", h("a", { href: fiberHref(fork.of) }, fork.of), ` at checkpoint ${fork.checkpoint}`];
+  if (moved) return `imported, was ${moved.of}`;
+  const text = ({ name, before, after, is_secret }) => (is_secret ? `${name} (secret)` : `${name}: ${preview({ value: before }, 24)} → ${preview({ value: after }, 24)}`);
+  return [`edited${edit.by ? ` by ${edit.by}` : ""}: `, h("span", { class: "mono" }, edit.changes.map(text).join(", "))];
+}
+
 /** The kept checkpoints, the newest first. */
-function timeline(history) {
+function timeline(id, history, shown) {
   if (history.length === 0) return null;
   const longest = Math.max(...history.map((entry) => entry.took_ms), 1);
   return h(
@@ -88,10 +120,10 @@ function timeline(history) {
       history.toReversed().map((entry) =>
         h(
           "li",
-          null,
-          h("span", { class: "n mono" }, entry.number),
-          h("b", null, plain(entry.at)),
-          h("span", { class: "note mono", title: "new or changed locals" }, entry.changed.join(", ")),
+          { "aria-current": entry.number === shown ? "true" : null },
+          h("span", { class: "n mono" }, h("a", { href: `${fiberHref(id)}?at=${entry.number}` }, entry.number)),
+          h("b", null, entry.origin ? made(entry.origin) : plain(entry.at)),
+          h("span", { class: "note mono", title: "new or changed locals" }, entry.origin ? "" : entry.changed.join(", ")),
           h("span", null, entry.is_resumed && h("em", null, "entered "), entry.failed_attempts > 0 && h("span", { class: "badge parked" }, `${plural(entry.failed_attempts, "failed attempt")}`)),
           h("meter", { min: 0, max: longest, value: entry.took_ms, title: span(entry.took_ms) }),
           h("span", { class: "n quiet" }, span(entry.took_ms)),
@@ -102,16 +134,21 @@ function timeline(history) {
   );
 }
 
-function values(fiber, chosen) {
+function values(fiber, chosen, past) {
   const { frames } = fiber;
-  const frame = frames[at(chosen, frames)];
+  const n = at(chosen, frames);
+  const frame = frames[n];
+  const before = past?.before?.[n]?.function === frame?.function ? past?.before?.[n]?.locals : undefined;
+  const gone = before?.filter((old) => !frame.locals.some((local) => local.name === old.name)) ?? [];
+  const old = (local, keep) => keep === "local" && before?.find((old) => old.name === local.name && JSON.stringify(old) !== JSON.stringify(local));
+  const isNew = (local, keep) => keep === "local" && before && !before.some((old) => old.name === local.name);
   const table = (title, locals, keep) =>
     locals.length > 0 &&
     h(
       "section",
       { class: "card" },
       h("h2", null, title),
-      h("dl", { class: "values" }, locals.map((local) => [h("dt", { class: `mono role-${local.role}`, title: local.name }, nameOf(local)), h("dd", { "data-keep": `${keep} ${local.name}` }, tree(local))])),
+      h("dl", { class: "values" }, locals.map((local) => [h("dt", { class: `mono role-${local.role}`, title: local.name }, nameOf(local)), h("dd", { "data-keep": `${keep} ${local.name}`, class: old(local, keep) || isNew(local, keep) ? "changed" : null }, old(local, keep) && h("del", null, preview(old(local, keep), 60)), tree(local))]), keep === "local" && gone.map((local) => [h("dt", { class: "mono" }, nameOf(local)), h("dd", null, h("del", null, preview(local, 60)))])),
     );
   return [
     table(frames.length > 1 ? `Locals of ${frame.function}` : "Locals", frame?.locals ?? [], "local"),
@@ -155,6 +192,7 @@ function facts(status) {
     ["Attempt", status.step && `${status.step.attempt} of “${status.step.name}”`],
     ["Deaths of its process", status.deaths > 0 && `${status.deaths} since the last progress`],
     ["Metadata", status.metadata !== null && tree({ value: status.metadata })],
+    ["As JSON", !status.is_closure && h("a", { href: `api/fibers/${encodeURIComponent(status.id)}/export`, download: `${status.id}.json` }, "Export")],
   ];
   return h("section", { class: "card" }, h("h2", null, "Facts"), h("dl", null, rows.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)])));
 }

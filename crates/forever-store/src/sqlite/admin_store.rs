@@ -1,12 +1,12 @@
 //! Commands of people, lists and deletion.
 use super::job::Scope;
 use super::store::Sqlite;
-use super::{agents, messages, past, rows};
+use super::{agents, copies, layouts, messages, past, rows};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
-    AdminStore, AgentId, AgentRow, CommandResult, DeleteResult, Deletion, End, FiberCount, FiberQuery, FiberRef, FiberRow, FiberTombstone,
-    PendingMessage, Restart, RestartResult, Runnable, ScheduleRow, Seq,
+    AcceptResult, AdminStore, AgentId, AgentRow, CommandResult, DeleteResult, Deletion, End, FiberCopy, FiberCount, FiberEdit, FiberQuery,
+    FiberRef, FiberRow, FiberTombstone, LayoutRow, PendingMessage, Restart, RestartResult, Runnable, ScheduleRow, Seq,
 };
 
 impl AdminStore for Sqlite {
@@ -28,6 +28,18 @@ impl AdminStore for Sqlite {
 
     fn discard_message(&self, id: String, message: i64) -> BoxFuture<'_, Result<CommandResult<bool>>> {
         Box::pin(self.write("discard a message", Scope::One, move |c| messages::discard(c, &id, message)))
+    }
+
+    fn edit(&self, edit: FiberEdit) -> BoxFuture<'_, Result<CommandResult<bool>>> {
+        Box::pin(self.write("edit a fiber", Scope::Many, move |c| copies::edit(c, &edit)))
+    }
+
+    fn import(&self, copy: FiberCopy) -> BoxFuture<'_, Result<AcceptResult>> {
+        Box::pin(self.write_ready("import a fiber", move |c, ready| copies::import(c, &copy, ready)))
+    }
+
+    fn layouts(&self, hashes: Vec<String>) -> BoxFuture<'_, Result<Vec<LayoutRow>>> {
+        Box::pin(self.read("read layouts", move |c| layouts::with_hashes(c, &hashes.join(" "))))
     }
 
     fn find(&self, which: FiberRef) -> BoxFuture<'_, Result<Option<FiberRow>>> {

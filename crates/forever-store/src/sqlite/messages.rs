@@ -43,8 +43,7 @@ pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable
     if let Some((id, digest)) = &with_id {
         conn.prepare_cached("INSERT INTO message_ids (fiber, id, digest) VALUES (?1, ?2, ?3)")?.execute(params![row.seq, id, digest])?;
     }
-    conn.prepare_cached("INSERT INTO messages (fiber, topic, data, sent_ms) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![row.seq, new.topic, new.data, new.now_ms])?;
+    insert(conn, row.seq, &new.topic, &new.data, new.now_ms)?;
     let waits: bool = conn
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM waits WHERE fiber = ?1 AND topic = ?2)
@@ -55,6 +54,12 @@ pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable
         ready.extend(rows::wake(conn, row.seq, new.now_ms)?);
     }
     Ok(CommandResult::Done(SendResult::Sent))
+}
+
+pub(super) fn insert(conn: &Connection, seq: Seq, topic: &str, data: &str, sent_ms: i64) -> rusqlite::Result<()> {
+    conn.prepare_cached("INSERT INTO messages (fiber, topic, data, sent_ms) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![seq, topic, data, sent_ms])
+        .map(drop)
 }
 
 pub(super) fn discard(conn: &Connection, id: &str, message: i64) -> rusqlite::Result<CommandResult<bool>> {

@@ -13,6 +13,7 @@ mod claims;
 mod compat;
 pub mod copied;
 mod copier;
+mod copies;
 mod fiber_store;
 mod file_guard;
 mod guard;

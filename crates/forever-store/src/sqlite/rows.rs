@@ -479,11 +479,16 @@ fn branches(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<Br
 
 pub(super) fn save_branch(conn: &Connection, claim: Claim, number: u64, result: &BranchResult) -> rusqlite::Result<()> {
     claims::check_running(conn, claim)?;
+    insert_branch(conn, claim.fiber, number, result)?;
+    forget_deaths(conn, claim.fiber)
+}
+
+pub(super) fn insert_branch(conn: &Connection, seq: Seq, number: u64, result: &BranchResult) -> rusqlite::Result<()> {
     let BranchResult { branch, data, layout } = result;
     layouts::save(conn, layout.as_deref())?;
     conn.prepare_cached("INSERT INTO branch_results (fiber, number, branch, data, layout) VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![claim.fiber, number.cast_signed(), branch, data, layout.as_ref().map(|layout| &layout.hash)])?;
-    forget_deaths(conn, claim.fiber)
+        .execute(params![seq, number.cast_signed(), branch, data, layout.as_ref().map(|layout| &layout.hash)])
+        .map(drop)
 }
 
 fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
