@@ -7,7 +7,8 @@
 //! - `gates` (feature `tokio`): places at which a test stops what it tests.
 //! - `models` (feature `models`): a model for chat agents that follows a script.
 //! - `servers` (feature `servers`): the same behind a socket.
-//! - `postgres` (feature `postgres`): a Postgres server of the tests' own.
+//! - `postgres` (feature `postgres`): a Postgres server of the tests' own, and `history`: what
+//!   triggers of it write down.
 //!
 //! What users test their own fibers with is `forever::testing`, which uses none of this.
 #![forbid(unsafe_code)]
@@ -15,6 +16,8 @@
 pub mod args;
 #[cfg(feature = "tokio")]
 pub mod gates;
+#[cfg(feature = "postgres")]
+pub mod history;
 #[cfg(feature = "models")]
 pub mod models;
 pub mod notes;

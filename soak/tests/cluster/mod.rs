@@ -1,6 +1,10 @@
 //! Short runs of `cluster`: workers that are killed, paused and cut off, and a server
 //! that crashes. `FOREVER_CLUSTER_DEATHS` makes them longer, and `FOREVER_CLUSTER_SEED` other ones.
+#[path = "../../../crates/forever-postgres/tests/protocol/fence.rs"]
+mod fence;
 mod history;
+#[path = "../../../crates/forever-postgres/tests/protocol/trace.rs"]
+mod trace;
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

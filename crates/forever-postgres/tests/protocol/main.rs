@@ -7,27 +7,43 @@
 //!
 //! Each [`Mutation`] leaves out one part of the protocol, and the model has to find what goes wrong
 //! then. `scripts/mutants.list` has the same mutations of the code, with the tests that notice them.
+//!
+//! [`runs`] makes real runs, and replays what the database did by the rules of the model (`fence`).
+mod fence;
+mod runs;
+mod trace;
 mod world;
 
 use std::collections::BTreeSet;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use world::{Mutation, Protocol};
+use world::{Limits, Mutation, Protocol};
 
 #[test]
 fn protocol_keeps_its_promises_in_every_state() {
-    let checked = Protocol { mutation: None }.checker().threads(2).spawn_bfs().join();
+    states(Limits { waits: 0, crashes: 1, cuts: 1 }, 100_000);
+}
+
+#[test]
+fn protocol_keeps_its_promises_for_fibers_that_wait() {
+    states(Limits { waits: 1, crashes: 1, cuts: 0 }, 10_000);
+}
+
+/// Checks every state, of which there are so many at least.
+fn states(limits: Limits, least: usize) {
+    let checked = Protocol { mutation: None, limits }.checker().threads(2).spawn_bfs().join();
     println!("{} states, {} of them different, depth {}", checked.state_count(), checked.unique_state_count(), checked.max_depth());
     checked.assert_properties();
-    assert!(checked.unique_state_count() > 100_000, "the model has {} states alone", checked.unique_state_count());
+    assert!(checked.unique_state_count() > least, "the model has {} states alone", checked.unique_state_count());
 }
 
 /// Checks that a mutation violates a property, and prints the shortest way to that.
 fn violated(mutation: Mutation, property: &'static str) {
     let found = HasDiscoveries::AllOf(BTreeSet::from([property]));
     // One thread, so that the first path is the shortest.
-    let checked = Protocol { mutation: Some(mutation) }.checker().threads(1).finish_when(found).spawn_bfs().join();
+    let limits = Limits { waits: 0, crashes: 1, cuts: 1 };
+    let checked = Protocol { mutation: Some(mutation), limits }.checker().threads(1).finish_when(found).spawn_bfs().join();
     let path = checked.discovery(property);
     let path = path.unwrap_or_else(|| panic!("{mutation:?} does not violate `{property}`: {:?}", checked.discoveries().keys()));
     println!("{mutation:?}: {:?}", path.into_actions());

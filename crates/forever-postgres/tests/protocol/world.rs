@@ -1,10 +1,12 @@
 //! The states of the model, and what may happen in each.
 use stateright::{Model, Property};
 
+use crate::fence::{Change, Rules, StoredFiber};
+
 const WORKERS: usize = 2;
 
 /// Steps of the fiber; then it ends.
-const STEPS: u8 = 2;
+const STEPS: usize = 2;
 
 /// Length of a lease, by the clock of the database. An older one has run out as well.
 const LEASE: i8 = 1;
@@ -12,10 +14,18 @@ const LEASE: i8 = 1;
 /// How far the clock of each worker is ahead of that of the database.
 const AHEAD: [i8; WORKERS] = [2, -2];
 
-/// Most claims of a run, most crashes and most session locks that are lost by the living.
+/// Most claims of a run.
 const CLAIMS: u8 = 3;
-const CRASHES: u8 = 1;
-const CUTS: u8 = 1;
+
+/// How often each of these happens at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The fiber waits.
+    pub(crate) waits: u8,
+    pub(crate) crashes: u8,
+    /// A session lock is lost by the living.
+    pub(crate) cuts: u8,
+}
 
 /// A part of the protocol that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,21 +53,14 @@ struct Row {
     names_lock: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum FiberState {
-    Pending,
-    Running(usize),
-    Completed,
-}
-
 /// The newest claim of a worker, as the worker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Activation {
     /// Number of the claim, which is no part of the protocol.
     claim: u8,
-    epoch: u8,
-    number: u8,
-    /// Whether it waits for a write.
+    epoch: usize,
+    number: usize,
+    /// Whether it waits for the answer to a write.
     waits: bool,
 }
 
@@ -74,9 +77,7 @@ struct Worker {
 pub(crate) struct Write {
     worker: usize,
     claim: u8,
-    epoch: u8,
-    /// The checkpoint that it stores; `None` for the end.
-    number: Option<u8>,
+    change: Change,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -84,23 +85,33 @@ pub(crate) struct World {
     rows: [Option<Row>; WORKERS],
     /// Whether the server holds the session lock of each worker.
     locks: [bool; WORKERS],
-    state: FiberState,
-    epoch: u8,
-    number: u8,
+    fiber: StoredFiber,
     workers: [Worker; WORKERS],
     writes: Vec<Write>,
     claims: u8,
+    waits: u8,
     crashes: u8,
     cuts: u8,
     /// The claim that was granted last, unless it was taken over.
     newest: Option<u8>,
     /// How often each step and the end were stored.
-    stored: [u8; STEPS as usize],
+    stored: [u8; STEPS],
     ended: u8,
-    /// Whether a write of an older claim was stored.
+    /// Whether a write of an older claim was stored, or one while no worker ran the fiber.
     stored_by_others: bool,
     /// Whether a worker with a lease and a lock lost its claims.
     took_from_the_living: bool,
+}
+
+impl World {
+    /// Sends a write of a worker's activation.
+    fn send(&mut self, worker: usize, change: Change) -> Option<()> {
+        let activation = self.workers[worker].activation.as_mut()?;
+        activation.waits = true;
+        self.writes.push(Write { worker, claim: activation.claim, change });
+        self.writes.sort_unstable();
+        Some(())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +132,8 @@ pub(crate) enum Action {
     Claim(usize),
     /// The body of a step, or of the whole fiber, has ended, and the worker sends the write.
     Send(usize),
+    /// The fiber waits, and the worker sends that. What it waits for happens at once.
+    SendWait(usize),
     /// The worker stops waiting for its write, and knows nothing of it.
     GiveUp(usize),
     Arrive(Write),
@@ -128,6 +141,7 @@ pub(crate) enum Action {
 
 pub(crate) struct Protocol {
     pub(crate) mutation: Option<Mutation>,
+    pub(crate) limits: Limits,
 }
 
 impl Protocol {
@@ -142,33 +156,37 @@ impl Protocol {
         holds && (self.is(Mutation::LockAlone) || row.age < LEASE)
     }
 
+    /// The rules of the database.
+    fn rules(&self) -> Rules {
+        Rules {
+            claim_raises_epoch: !self.is(Mutation::ClaimKeepsEpoch),
+            write_needs_epoch: !self.is(Mutation::LockAlone),
+            end_needs_epoch: !self.is(Mutation::LockAlone) && !self.is(Mutation::EndWithoutEpoch),
+        }
+    }
+
     /// Whether the database stores a write.
     fn stores(&self, world: &World, write: &Write) -> bool {
-        let is_fenced = write.epoch != world.epoch && !self.is(Mutation::LockAlone);
-        match write.number {
-            Some(number) => !is_fenced && world.state != FiberState::Completed && number == world.number + 1,
-            None => (!is_fenced || self.is(Mutation::EndWithoutEpoch)) && world.state != FiberState::Completed,
-        }
+        world.fiber.after(write.change, self.rules()).is_some()
     }
 
     fn arrive(&self, world: &mut World, write: Write) {
         world.writes.retain(|other| *other != write);
-        let stores = self.stores(world, &write);
-        if stores {
-            world.stored_by_others |= world.newest != Some(write.claim);
-            if let Some(number) = write.number {
-                world.number = number;
-                world.stored[usize::from(number) - 1] += 1;
-            } else {
-                world.state = FiberState::Completed;
-                world.ended += 1;
+        let after = world.fiber.after(write.change, self.rules());
+        if let Some(after) = after {
+            world.stored_by_others |= world.newest != Some(write.claim) || !world.fiber.is_held_for(write.change);
+            world.fiber = after;
+            match write.change {
+                Change::Checkpoint { number, .. } => world.stored[number - 1] += 1,
+                Change::End { .. } => world.ended += 1,
+                _ => {}
             }
         }
         // The answer, where it is still waited for.
         let activation = &mut world.workers[write.worker].activation;
         if let Some(of_write) = activation.as_mut().filter(|activation| activation.claim == write.claim && activation.waits) {
-            match write.number {
-                Some(number) if stores => {
+            match write.change {
+                Change::Checkpoint { number, .. } if after.is_some() => {
                     of_write.number = number;
                     of_write.waits = false;
                 }
@@ -188,16 +206,15 @@ impl Model for Protocol {
         vec![World {
             rows: [row(0), row(1)],
             locks: [true; WORKERS],
-            state: FiberState::Pending,
-            epoch: 0,
-            number: 0,
+            fiber: StoredFiber::NEW,
             workers: [0, 1].map(|_| Worker { is_up: true, activation: None, renewed: 0 }),
             writes: Vec::new(),
             claims: 0,
+            waits: 0,
             crashes: 0,
             cuts: 0,
             newest: None,
-            stored: [0; STEPS as usize],
+            stored: [0; STEPS],
             ended: 0,
             stored_by_others: false,
             took_from_the_living: false,
@@ -211,10 +228,10 @@ impl Model for Protocol {
             if of.renewed > 0 || world.rows[worker].is_none() {
                 actions.push(Action::Renew(worker));
             }
-            if world.crashes < CRASHES {
+            if world.crashes < self.limits.crashes {
                 actions.push(Action::Crash(worker));
             }
-            if world.locks[worker] && world.cuts < CUTS {
+            if world.locks[worker] && world.cuts < self.limits.cuts {
                 actions.push(Action::LoseLock(worker));
             }
             if !world.locks[worker] {
@@ -222,18 +239,22 @@ impl Model for Protocol {
                 actions.push(if names { Action::ForgetLock(worker) } else { Action::TakeLock(worker) });
             }
             for other in (0..WORKERS).filter(|other| *other != worker && !self.is_alive(world, *other)) {
-                if world.rows[other].is_some() || world.state == FiberState::Running(other) {
+                if world.rows[other].is_some() || world.fiber.worker == Some(other) {
                     actions.push(Action::TakeOver { by: worker, of: other });
                 }
             }
             match of.activation {
-                // It may run its own fiber again, whose stop it could not store.
-                None if world.claims < CLAIMS && [FiberState::Pending, FiberState::Running(worker)].contains(&world.state) => {
+                None if world.claims < CLAIMS && world.fiber.after(Change::Claim { by: worker }, self.rules()).is_some() => {
                     actions.push(Action::Claim(worker));
                 }
                 None => {}
                 Some(Activation { waits: true, .. }) => actions.push(Action::GiveUp(worker)),
-                Some(Activation { waits: false, .. }) => actions.push(Action::Send(worker)),
+                Some(Activation { waits: false, .. }) => {
+                    actions.push(Action::Send(worker));
+                    if world.waits < self.limits.waits {
+                        actions.push(Action::SendWait(worker));
+                    }
+                }
             }
         }
     }
@@ -276,26 +297,27 @@ impl Model for Protocol {
                 let lives = world.workers[of].is_up && world.locks[of] && world.workers[of].renewed < LEASE;
                 world.took_from_the_living |= lives && world.rows[of].is_some();
                 world.rows[of] = None;
-                if world.state == FiberState::Running(of) {
-                    world.state = FiberState::Pending;
-                    world.epoch += 1;
+                if world.fiber.worker == Some(of) {
+                    world.fiber = world.fiber.after(Change::TakeOver, self.rules())?;
                     world.newest = None;
                 }
             }
             Action::Claim(worker) => {
                 world.claims += 1;
-                world.epoch += u8::from(!self.is(Mutation::ClaimKeepsEpoch));
-                world.state = FiberState::Running(worker);
+                world.fiber = world.fiber.after(Change::Claim { by: worker }, self.rules())?;
                 world.newest = Some(world.claims);
-                let activation = Activation { claim: world.claims, epoch: world.epoch, number: world.number, waits: false };
-                world.workers[worker].activation = Some(activation);
+                let StoredFiber { epoch, number, .. } = world.fiber;
+                world.workers[worker].activation = Some(Activation { claim: world.claims, epoch, number, waits: false });
             }
             Action::Send(worker) => {
-                let activation = world.workers[worker].activation.as_mut()?;
-                activation.waits = true;
-                let number = (activation.number < STEPS).then_some(activation.number + 1);
-                world.writes.push(Write { worker, claim: activation.claim, epoch: activation.epoch, number });
-                world.writes.sort_unstable();
+                let Activation { epoch, number, .. } = world.workers[worker].activation?;
+                let is_last = number == STEPS;
+                world.send(worker, if is_last { Change::End { epoch } } else { Change::Checkpoint { epoch, number: number + 1 } })?;
+            }
+            Action::SendWait(worker) => {
+                world.waits += 1;
+                let epoch = world.workers[worker].activation?.epoch;
+                world.send(worker, Change::Wait { epoch })?;
             }
             Action::GiveUp(worker) => world.workers[worker].activation = None,
             Action::Arrive(write) => self.arrive(&mut world, write),
@@ -314,19 +336,17 @@ impl Model for Protocol {
             Property::always("no finished step repeats", |_, world: &World| {
                 world.stored.iter().all(|times| *times <= 1) && world.ended <= 1
             }),
-            Property::always("a fiber that has ended has all its steps", |_, world: &World| {
-                world.ended == 0 || world.stored == [1; STEPS as usize]
-            }),
+            Property::always("a fiber that has ended has all its steps", |_, world: &World| world.ended == 0 || world.stored == [1; STEPS]),
             Property::always(LIVING_KEEP, |_, world: &World| !world.took_from_the_living),
-            Property::always(NONE_LOST, |protocol: &Protocol, world: &World| match world.state {
-                FiberState::Running(worker) => {
+            Property::always(NONE_LOST, |protocol: &Protocol, world: &World| {
+                world.fiber.worker.is_none_or(|worker| {
                     let of = &world.workers[worker];
                     of.is_up || of.renewed < LEASE || !protocol.is_alive(world, worker)
-                }
-                FiberState::Pending | FiberState::Completed => true,
+                })
             }),
-            Property::sometimes("the fiber ends after a takeover", |_, world: &World| {
-                world.ended == 1 && world.crashes == 1 && world.claims > 1
+            Property::sometimes("the fiber ends after a takeover, and after all that may happen", |protocol: &Protocol, world: &World| {
+                let Limits { waits, crashes, cuts } = protocol.limits;
+                world.ended == 1 && world.claims > 1 && (world.waits, world.crashes, world.cuts) == (waits, crashes, cuts)
             }),
             Property::sometimes("a late write is fenced", |protocol: &Protocol, world: &World| {
                 world.writes.iter().any(|write| !protocol.stores(world, write) && world.newest != Some(write.claim))
