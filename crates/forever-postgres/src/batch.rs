@@ -334,7 +334,7 @@ impl<A: Send + Sync + 'static, R: Send + 'static, T: Send + 'static> Batch<A, R,
     async fn write(self, shared: Arc<Shared>, places: Arc<Places>, jobs: Vec<Job<A, T>>) {
         let (mut args, mut answers): (Vec<A>, Vec<_>) = jobs.into_iter().map(|job| (job.args, job.answer)).unzip();
         while !args.is_empty() {
-            let written = match shared.carry_out(self.what, self.kind, &args, self.many).await {
+            let written = match shared.carry_out_batch(self.what, self.kind, &args, self.many).await {
                 Ok(written) => written,
                 // One bad row fails the whole batch, so each write is tried alone.
                 Err(error) if is_of_row(&error) => args.iter().map(|_| None).collect(),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
 use crate::notify::Notices;
-use crate::pool::{Pool, backoff};
+use crate::pool::{LOCKED, Pool, backoff, set_lock_timeout};
 use crate::sql::{Done, Fail, Tx};
 
 /// How a call uses the database.
@@ -28,13 +28,16 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn begin(self, idle_limit: Duration) -> Option<String> {
+    fn begin(self, idle_limit: Duration, lock_limit: Duration) -> Option<String> {
+        let lock_limit = set_lock_timeout("LOCAL", lock_limit);
         match self {
             Kind::Read | Kind::Single => None,
-            Kind::Snapshot => Some("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned()),
+            Kind::Snapshot => Some(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {lock_limit}")),
             Kind::Write => {
                 let limit = idle_limit.as_millis();
-                Some(format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = {limit}"))
+                Some(format!(
+                    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = {limit}; {lock_limit}"
+                ))
             }
         }
     }
@@ -64,6 +67,9 @@ pub(crate) struct Shared {
     /// Time for which the server keeps a transaction whose client says nothing. A client that is
     /// cut off keeps its locks for that long, which others need to take over from it.
     pub(crate) idle_limit: Duration,
+    /// Time for which a transaction waits for a lock. The server ends the wait, because a client that
+    /// gives up leaves its statement waiting there, with its connection.
+    pub(crate) lock_limit: Duration,
 }
 
 /// How an attempt failed.
@@ -119,11 +125,31 @@ impl Shared {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
+        self.repeat(what, kind, args, work, false).await
+    }
+
+    /// As [`carry_out`](Self::carry_out), for the rows of many fibers. Where another program has locked
+    /// one of them it fails soon, so that the others do not wait.
+    pub(crate) async fn carry_out_batch<A, T>(&self, what: &str, kind: Kind, args: &A, work: Work<A, T>) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.repeat(what, kind, args, work, true).await
+    }
+
+    async fn repeat<A, T>(&self, what: &str, kind: Kind, args: &A, work: Work<A, T>, is_batch: bool) -> Result<T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
         let begun = Instant::now();
         let _permit = self.pool.permit().await?;
+        let lock_limit = if is_batch { LOCKED.min(self.lock_limit) } else { self.lock_limit };
         for attempt in 0.. {
-            let why = match self.attempt(kind, args, work).await {
+            let why = match self.attempt(kind, lock_limit, args, work).await {
                 Ok(done) => return Ok(done),
+                Err(Failed::Retryable(why)) if is_batch && is_locked(&why) => return Err(error_of(what, why)),
                 Err(Failed::Retryable(why)) => why,
                 Err(Failed::Final(Fail::Refused(error))) => return Err(error),
                 Err(Failed::Final(Fail::Postgres(why))) => return Err(error_of(what, why)),
@@ -152,9 +178,9 @@ impl Shared {
         unreachable!("the loop ends with a result")
     }
 
-    async fn attempt<A, T>(&self, kind: Kind, args: &A, work: Work<A, T>) -> Result<T, Failed> {
+    async fn attempt<A, T>(&self, kind: Kind, lock_limit: Duration, args: &A, work: Work<A, T>) -> Result<T, Failed> {
         let may_be_stored = AtomicBool::new(false);
-        let attempt = self.attempt_untimed(kind, args, work, &may_be_stored);
+        let attempt = self.attempt_untimed(kind, lock_limit, args, work, &may_be_stored);
         match tokio::time::timeout(self.limit, attempt).await {
             Ok(done) => done,
             // The timeout drops the connection with the attempt.
@@ -163,13 +189,20 @@ impl Shared {
         }
     }
 
-    async fn attempt_untimed<A, T>(&self, kind: Kind, args: &A, work: Work<A, T>, may_be_stored: &AtomicBool) -> Result<T, Failed> {
+    async fn attempt_untimed<A, T>(
+        &self,
+        kind: Kind,
+        lock_limit: Duration,
+        args: &A,
+        work: Work<A, T>,
+        may_be_stored: &AtomicBool,
+    ) -> Result<T, Failed> {
         let connection = self.pool.connection().await.map_err(|why| {
             // A wrong URL, password or certificate stays wrong.
             if is_transient(&why) { Failed::Retryable(why) } else { Failed::Final(why.into()) }
         })?;
         let tx = Tx::new(connection);
-        let begin = kind.begin(self.idle_limit);
+        let begin = kind.begin(self.idle_limit, lock_limit);
         if let Some(begin) = &begin {
             tx.batch(begin).await.map_err(before_commit)?;
         }
@@ -271,6 +304,11 @@ fn is_transient(why: &tokio_postgres::Error) -> bool {
         .contains(code)
 }
 
+/// Whether a statement ended because it waited for a lock for too long. Nothing of it is stored.
+fn is_locked(why: &tokio_postgres::Error) -> bool {
+    why.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
 fn is_io(why: &tokio_postgres::Error) -> bool {
     let mut source = std::error::Error::source(why);
     while let Some(cause) = source {
@@ -283,13 +321,15 @@ fn is_io(why: &tokio_postgres::Error) -> bool {
     why.to_string().contains("timeout") || why.to_string().contains("connect")
 }
 
-/// Whether an error of a statement is about the content of one of its rows. Then nothing is stored,
-/// and the other rows may be valid.
+/// Whether an error of a statement is about one of its rows: what is in it, or that another program
+/// has locked it. Then nothing is stored, and the other rows may be valid.
 pub(crate) fn is_of_row(error: &Error) -> bool {
     let Some(why) = std::error::Error::source(error).and_then(|why| why.downcast_ref::<tokio_postgres::Error>()) else {
         return false;
     };
-    !error.is_outcome_unknown() && why.code().is_some() && !is_transient(why)
+    // Class 53: the server has no disk, memory or connection left, for any row.
+    let is_of_server = |code: &SqlState| code.code().starts_with("53");
+    !error.is_outcome_unknown() && (is_locked(why) || why.code().is_some_and(|code| !is_of_server(code)) && !is_transient(why))
 }
 
 fn error_of(what: &str, why: tokio_postgres::Error) -> Error {

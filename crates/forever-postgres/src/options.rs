@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forever_store::{Error, ErrorKind, Result};
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Config, NoTls, Socket};
 
@@ -40,6 +40,9 @@ use crate::store::PostgresStore;
 /// The URL has the syntax of libpq, as a URL or as `key=value` pairs. What it sets takes precedence
 /// over these defaults, in seconds where they are times: `application_name=forever`,
 /// `connect_timeout=5`, `tcp_user_timeout=15`, `keepalives_idle=10`.
+///
+/// A URL may have several hosts, of which the one is used that accepts writes:
+/// `postgres://app:secret@db1.local,db2.local/app`. So the store finds a standby that was promoted.
 #[derive(Debug, Clone)]
 pub struct Builder {
     url: String,
@@ -207,6 +210,7 @@ impl Builder {
             notices: Arc::default(),
             patience: self.patience,
             limit: self.statement_limit,
+            lock_limit: self.statement_limit,
         });
         // A connection of its own: the lease is renewed however many calls are under way.
         let house = Arc::new(Shared {
@@ -218,6 +222,8 @@ impl Builder {
             notices: Arc::clone(&shared.notices),
             patience: self.lease / 4,
             limit: self.lease.max(Duration::from_secs(1)),
+            // The lease is renewed in between.
+            lock_limit: self.lease / 8,
         });
         shared
             .call("make the tables", Kind::Write, self.schema.clone(), |tx, name| Box::pin(schema::migrate(tx, name)))
@@ -246,6 +252,10 @@ fn config(url: &str) -> Result<Config> {
     }
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(Duration::from_secs(15));
+    }
+    // A standby accepts connections and no writes, so any of several hosts is of no use.
+    if config.get_hosts().len().max(config.get_hostaddrs().len()) > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any {
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     // What a URL says nothing of has this value there.
     if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
@@ -296,5 +306,14 @@ mod tests {
         assert_eq!(set.get_connect_timeout(), Some(&Duration::from_secs(3)));
         assert_eq!(set.get_tcp_user_timeout(), Some(&Duration::from_secs(4)));
         assert_eq!(set.get_keepalives_idle(), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn of_several_hosts_the_one_that_accepts_writes_is_used() {
+        let attrs = |url: &str| config(url).unwrap().get_target_session_attrs();
+        assert_eq!(attrs("postgres://localhost/app"), TargetSessionAttrs::Any);
+        assert_eq!(attrs("postgres://a:5432,b:5433/app"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(attrs("host=a,b"), TargetSessionAttrs::ReadWrite);
+        assert_eq!(attrs("hostaddr=127.0.0.1,127.0.0.2"), TargetSessionAttrs::ReadWrite);
     }
 }

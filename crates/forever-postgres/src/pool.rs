@@ -2,14 +2,16 @@
 //!
 //! A connection on which anything unexpected happened is dropped and never returned to the pool. So
 //! a pooled connection has no open transaction and no statement under way.
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forever_store::{BoxFuture, Error, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Socket, Statement};
@@ -66,6 +68,17 @@ impl fmt::Debug for Connector {
     }
 }
 
+/// SQL that limits how long a statement waits for a lock.
+pub(crate) fn set_lock_timeout(scope: &str, limit: Duration) -> String {
+    // 0 would be no limit.
+    let limit = limit.as_millis().clamp(1, i32::MAX.unsigned_abs().into());
+    format!("SET {scope} lock_timeout = {limit}")
+}
+
+/// How long a statement that is not in a transaction, or has the rows of many fibers, waits for a
+/// lock. The rows of the store are locked for milliseconds, unless another program locks them.
+pub(crate) const LOCKED: Duration = Duration::from_secs(1);
+
 /// How connections are opened and used.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
@@ -87,6 +100,10 @@ impl Access {
     pub(crate) async fn connect_and_listen(&self, listener: Option<Listener>) -> std::result::Result<Connection, tokio_postgres::Error> {
         let (client, driver) = (self.connector.0)(self.config.clone(), listener).await?;
         let driver = tokio::spawn(driver);
+        if self.prepares {
+            // A pooler gives each transaction another session.
+            client.batch_execute(&set_lock_timeout("SESSION", LOCKED)).await?;
+        }
         Ok(Connection { client, driver, statements: Mutex::default(), schema: Arc::clone(&self.schema), prepares: self.prepares })
     }
 }
@@ -169,7 +186,32 @@ impl fmt::Debug for Connection {
 pub(crate) struct Pool {
     pub(crate) access: Access,
     permits: Arc<Semaphore>,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Idle>,
+}
+
+/// Connections that no call uses.
+#[derive(Debug, Default)]
+struct Idle {
+    connections: Vec<Connection>,
+    /// Calls that wait for one, because the server gives no more.
+    waiting: VecDeque<oneshot::Sender<Connection>>,
+    /// Until when no further one is requested of the server.
+    full_until: Option<Instant>,
+}
+
+/// For how long a server that gives no further connection is not asked for one, if another call may
+/// return its own.
+const FULL: Duration = Duration::from_secs(1);
+
+impl Idle {
+    fn take(&mut self) -> Option<Connection> {
+        while let Some(kept) = self.connections.pop() {
+            if !kept.is_closed() {
+                return Some(kept);
+            }
+        }
+        None
+    }
 }
 
 /// Right to use one connection.
@@ -180,34 +222,67 @@ impl Pool {
         Pool { access, permits: Arc::new(Semaphore::new(size)), idle: Mutex::default() }
     }
 
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for the right to use a connection.
     pub(crate) async fn permit(&self) -> Result<Permit> {
         Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::closed())
     }
 
-    /// An idle connection, or a new one.
+    /// An idle connection, or a new one. Where the server gives no more, one that another call returns.
     pub(crate) async fn connection(&self) -> std::result::Result<Connection, tokio_postgres::Error> {
-        loop {
-            let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            match kept {
-                Some(kept) if kept.is_closed() => {}
-                Some(kept) => return Ok(kept),
-                None => return self.access.connect().await,
+        if let Some(kept) = self.idle().take() {
+            return Ok(kept);
+        }
+        let is_full = self.idle().full_until.is_some_and(|until| Instant::now() < until);
+        if is_full && let Some(returned) = self.returned().await {
+            return Ok(returned);
+        }
+        match self.access.connect().await {
+            Err(why) if why.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) => {
+                self.idle().full_until = Some(Instant::now() + FULL);
+                self.returned().await.ok_or(why)
             }
+            connected => connected,
         }
     }
 
+    /// Waits for a connection that another call returns; `None` if none does.
+    async fn returned(&self) -> Option<Connection> {
+        let returned = {
+            let mut idle = self.idle();
+            if let Some(kept) = idle.take() {
+                return Some(kept);
+            }
+            let (waits, returned) = oneshot::channel();
+            idle.waiting.push_back(waits);
+            returned
+        };
+        tokio::time::timeout(FULL, returned).await.ok()?.ok()
+    }
+
     /// Returns to the pool a connection on which nothing unexpected happened.
-    pub(crate) fn put(&self, connection: Connection) {
-        if !self.permits.is_closed() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    pub(crate) fn put(&self, mut connection: Connection) {
+        if self.permits.is_closed() {
+            return;
         }
+        let mut idle = self.idle();
+        while let Some(waits) = idle.waiting.pop_front() {
+            match waits.send(connection) {
+                Ok(()) => return,
+                // It waits no more.
+                Err(back) => connection = back,
+            }
+        }
+        idle.connections.push(connection);
     }
 
     /// Closes all idle connections, and gives out no more.
     pub(crate) fn close(&self) {
         self.permits.close();
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.idle() = Idle::default();
     }
 }
 

@@ -153,6 +153,7 @@ impl PostgresStore {
         let look = if self.direct.is_some() { Duration::from_millis(120).min(self.lease / 4) } else { self.lease / 4 };
         let watch = Watch {
             shared: Arc::clone(&self.house),
+            of_calls: Arc::clone(&self.shared),
             worker,
             lease: self.lease,
             look,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use forever_store::{Seq, WorkerId};
 use tokio::time::Instant;
 
-use crate::call::{Kind, Shared};
+use crate::call::{Kind, Shared, Work};
 use crate::notify::CHANGED;
 use crate::pool::{Access, Connection, backoff};
 use crate::sql::{Arg, Done, Tx, args};
@@ -93,10 +93,14 @@ pub(crate) async fn close(tx: &Tx, worker: WorkerId, now_ms: i64) -> Done<()> {
 }
 
 /// Ends claims, and returns how many.
+///
+/// Those whose rows another transaction has locked are left for the next search where there is one,
+/// so that they do not hold up the others.
 async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reason: &str, now_ms: i64, becomes: Become) -> Done<u64> {
+    let locked = if count_death && becomes == Become::Ready { "SKIP LOCKED" } else { "" };
     let page = format!(
         "SELECT f.seq FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
-         WHERE f.state = 'running' AND f.state <> 'completed' AND {which} ORDER BY f.seq LIMIT $2 FOR NO KEY UPDATE OF f, s"
+         WHERE f.state = 'running' AND f.state <> 'completed' AND {which} ORDER BY f.seq LIMIT $2 FOR NO KEY UPDATE OF f, s {locked}"
     );
     let state = becomes.state();
     let stop = format!(
@@ -194,6 +198,8 @@ pub(crate) struct Lock {
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) shared: Arc<Shared>,
+    /// The connections of calls, for a renewal that has none.
+    pub(crate) of_calls: Arc<Shared>,
     pub(crate) worker: WorkerId,
     pub(crate) lease: Duration,
     /// Time between two searches for workers that are gone.
@@ -213,7 +219,13 @@ impl Watch {
             tokio::time::sleep(self.lease / 4).await;
             let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let args = (self.worker, self.lease, held);
-            match self.shared.carry_out("renew a lease", Kind::Write, &args, |tx, args| Box::pin(beat(tx, args))).await {
+            let renew: Work<_, bool> = |tx, args| Box::pin(beat(tx, args));
+            let mut renewed = self.shared.carry_out("renew a lease", Kind::Write, &args, renew).await;
+            if renewed.as_ref().is_err_and(|error| !error.is_closed()) {
+                // The server may have no further connection for this worker.
+                renewed = self.of_calls.carry_out("renew a lease", Kind::Write, &args, renew).await;
+            }
+            match renewed {
                 Ok(false) => {}
                 Ok(true) => self.shared.notices.fenced.store(true, Ordering::Relaxed),
                 Err(error) if error.is_closed() => return,
@@ -240,9 +252,10 @@ impl Watch {
                 }
             }
             let args = (self.worker, thorough);
-            let looked =
-                self.shared.carry_out("look for workers that are gone", Kind::Read, &args, |tx, args| Box::pin(search(tx, args.0, args.1)));
-            let looked = looked.await;
+            // In a transaction the wait for a lock has a limit, also behind a pooler.
+            let kind = if thorough { Kind::Snapshot } else { Kind::Read };
+            let search: Work<(WorkerId, bool), Search> = |tx, args| Box::pin(search(tx, args.0, args.1));
+            let looked = self.shared.carry_out("look for workers that are gone", kind, &args, search).await;
             if let Ok(found) = &looked {
                 self.shared.notices.has_others.store(found.others, Ordering::Relaxed);
             }

@@ -19,12 +19,19 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a server; `None` where none is installed.
     pub fn start() -> Option<Self> {
-        let programs = programs()?;
+        let cluster = Self::without_data(programs()?);
+        cluster.run("initdb", &["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
+        cluster.pg_ctl("start", &[]);
+        Some(cluster)
+    }
+
+    fn without_data(programs: PathBuf) -> Self {
         let folder = tempfile::Builder::new().prefix("forever-pg").tempdir().unwrap().keep();
         let user = user(&folder);
         // Its input ends with this process.
         let clean_up = format!(
-            "cat > /dev/null; {} '{}/pg_ctl' stop -D '{folder}/data' -m immediate > /dev/null 2>&1; rm -rf '{folder}'",
+            "cat > /dev/null; {} '{}/pg_ctl' stop -D '{folder}/data' -m immediate > /dev/null 2>&1; \
+             umount '{folder}/{SMALL_DISK}' 2> /dev/null; rm -rf '{folder}'",
             user.join(" "),
             programs.display(),
             folder = folder.display()
@@ -34,15 +41,52 @@ impl Cluster {
         // Not killed together with the tests, which it outlives.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut guard, 0);
-        let cluster = Cluster { guard: guard.spawn().unwrap(), folder, programs, user };
-        cluster.run("initdb", &["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
-        cluster.pg_ctl("start", &[]);
-        Some(cluster)
+        Cluster { guard: guard.spawn().unwrap(), folder, programs, user }
+    }
+
+    /// Starts a standby, and lets this server acknowledge a commit when the standby has it on disk.
+    #[must_use]
+    pub fn start_standby(&self) -> Self {
+        let standby = Self::without_data(self.programs.clone());
+        let primary = self.folder.display().to_string();
+        standby.run("pg_basebackup", &["-h", &primary, "-U", "postgres", "-R", "-X", "stream", "-c", "fast"]);
+        standby.pg_ctl("start", &[]);
+        let mut settings = fs::OpenOptions::new().append(true).open(self.folder.join("data/postgresql.conf")).unwrap();
+        settings.write_all(b"synchronous_standby_names = '*'\n").unwrap();
+        self.run("pg_ctl", &["reload"]);
+        standby
+    }
+
+    /// Makes a standby the primary.
+    pub fn promote(&self) {
+        self.run("pg_ctl", &["promote", "-w"]);
+    }
+
+    /// A file system of so many MiB for a tablespace; `None` where this process may not mount one, which
+    /// is said.
+    #[must_use]
+    pub fn small_disk(&self, mebibytes: u32) -> Option<SmallDisk> {
+        let disk = SmallDisk(self.folder.join(SMALL_DISK));
+        fs::create_dir(&disk.0).unwrap();
+        let size = format!("size={mebibytes}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "forever-test"]).arg(&disk.0).stderr(Stdio::null()).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            let _ = writeln!(std::io::stderr(), "a test of a full disk of the server was left out: no file system could be mounted");
+            return None;
+        }
+        fs::create_dir(disk.tablespace()).unwrap();
+        user(&disk.tablespace());
+        Some(disk)
     }
 
     /// The URL of its database.
     pub fn url(&self) -> String {
         format!("host={} user=postgres dbname=postgres", self.folder.display())
+    }
+
+    /// The folder of its socket, which is the host in a URL.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Where its socket is.
@@ -86,6 +130,36 @@ impl Drop for Cluster {
     }
 }
 
+/// Name of the folder of a [`SmallDisk`].
+const SMALL_DISK: &str = "small";
+
+/// A small file system, which a test can fill. It is gone with its [`Cluster`].
+#[derive(Debug)]
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// The folder for a tablespace.
+    #[must_use]
+    pub fn tablespace(&self) -> PathBuf {
+        self.0.join("tablespace")
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+
+    /// Fills it to the last block.
+    pub fn fill(&self) {
+        let mut filler = fs::File::create(self.filler()).unwrap();
+        while filler.write(&[1; 4096]).is_ok() {}
+    }
+
+    /// Makes room again.
+    pub fn free(&self) {
+        fs::remove_file(self.filler()).unwrap();
+    }
+}
+
 /// Where the programs of a server are.
 fn programs() -> Option<PathBuf> {
     let in_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
@@ -93,7 +167,9 @@ fn programs() -> Option<PathBuf> {
         fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|version| version.path().join("bin")).collect();
     of_debian.sort();
     of_debian.reverse();
-    in_path.chain(of_debian).find(|folder| folder.join("initdb").exists() && folder.join("pg_ctl").exists())
+    let folder = in_path.chain(of_debian).find(|folder| folder.join("initdb").exists() && folder.join("pg_ctl").exists())?;
+    // The other programs are where these are, and not where links to these are.
+    folder.join("initdb").canonicalize().ok()?.parent().map(Path::to_owned)
 }
 
 /// The words before a command that have it run as a user other than root, whom the folder then belongs to.

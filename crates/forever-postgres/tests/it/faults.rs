@@ -10,7 +10,7 @@ use crate::cluster;
 use crate::proxy::{Fate, Proxy};
 use crate::{accept, fiber, row, snapshot};
 
-fn has(bytes: &[u8], word: &str) -> bool {
+pub(crate) fn has(bytes: &[u8], word: &str) -> bool {
     bytes.windows(word.len()).any(|there| there == word.as_bytes())
 }
 

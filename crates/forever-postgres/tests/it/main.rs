@@ -1,4 +1,5 @@
 //! Tests of the store, each over a schema of its own in one server.
+mod blocked;
 mod conforms;
 mod faults;
 mod pooler;

@@ -17,14 +17,24 @@ pub(crate) enum Fate {
     CutAfter,
 }
 
+/// Which bytes are forwarded; the others are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) to_server: bool,
+    pub(crate) to_client: bool,
+}
+
+impl Link {
+    const WHOLE: Link = Link { to_server: true, to_client: true };
+}
+
 type Hook = dyn FnMut(&[u8]) -> Fate + Send;
 
 /// A proxy.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     port: u16,
-    /// Whether bytes are forwarded.
-    open: watch::Sender<bool>,
+    link: watch::Sender<Link>,
     hook: Arc<Mutex<Box<Hook>>>,
 }
 
@@ -33,7 +43,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Proxy {
             port: listener.local_addr().unwrap().port(),
-            open: watch::channel(true).0,
+            link: watch::channel(Link::WHOLE).0,
             hook: Arc::new(Mutex::new(Box::new(|_: &[u8]| Fate::Forward))),
         };
         let accepts = proxy.clone();
@@ -51,11 +61,16 @@ impl Proxy {
 
     /// Keeps everything in both directions until [`heal`](Self::heal).
     pub(crate) fn partition(&self) {
-        self.open.send_replace(false);
+        self.cut(Link { to_server: false, to_client: false });
+    }
+
+    /// Keeps what goes in one direction or both, until [`heal`](Self::heal).
+    pub(crate) fn cut(&self, link: Link) {
+        self.link.send_replace(link);
     }
 
     pub(crate) fn heal(&self) {
-        self.open.send_replace(true);
+        self.link.send_replace(Link::WHOLE);
     }
 
     /// Decides about what is sent from now on.
@@ -68,13 +83,13 @@ impl Proxy {
         client.set_nodelay(true).unwrap();
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_server, mut to_server) = server.into_split();
-        let (mut open, mut opened) = (self.open.subscribe(), self.open.subscribe());
+        let (mut link, mut back) = (self.link.subscribe(), self.link.subscribe());
         let cut = Arc::new(AtomicBool::new(false));
         let is_cut = Arc::clone(&cut);
         let sent = async move {
             let mut bytes = vec![0; 1 << 16];
             while let Ok(n @ 1..) = from_client.read(&mut bytes).await {
-                open.wait_for(|open| *open).await.unwrap();
+                link.wait_for(|link| link.to_server).await.unwrap();
                 let fate = self.hook.lock().unwrap()(&bytes[..n]);
                 cut.fetch_or(fate != Fate::Forward, Ordering::SeqCst);
                 if fate != Fate::CutBefore && to_server.write_all(&bytes[..n]).await.is_err() {
@@ -91,7 +106,7 @@ impl Proxy {
         let answered = async move {
             let mut bytes = vec![0; 1 << 16];
             while let Ok(n @ 1..) = from_server.read(&mut bytes).await {
-                opened.wait_for(|open| *open).await.unwrap();
+                back.wait_for(|link| link.to_client).await.unwrap();
                 if is_cut.load(Ordering::SeqCst) || to_client.write_all(&bytes[..n]).await.is_err() {
                     break;
                 }

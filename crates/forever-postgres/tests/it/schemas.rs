@@ -7,7 +7,7 @@ use tokio_postgres::NoTls;
 
 use crate::cluster;
 
-async fn client(url: &str) -> tokio_postgres::Client {
+pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client

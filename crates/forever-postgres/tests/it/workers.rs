@@ -11,12 +11,13 @@ use forever_store::{
 use tokio::time::Instant;
 
 use crate::cluster;
-use crate::proxy::Proxy;
+use crate::faults::has;
+use crate::proxy::{Fate, Link, Proxy};
 use crate::{accept, claim, end, fiber, ready_of, row, snapshot};
 
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-async fn joined(builder: Builder) -> (PostgresStore, i64) {
+pub(crate) async fn joined(builder: Builder) -> (PostgresStore, i64) {
     let store = builder.connect().await.unwrap();
     let worker = store.join(0).await.unwrap();
     (store, worker)
@@ -108,6 +109,57 @@ async fn worker_that_only_seemed_dead_stores_nothing_and_goes_on() {
         }
     };
     tokio::time::timeout(SOON, goes_on).await.unwrap();
+}
+
+/// A link that is cut in one direction: a write does not arrive, or its answer does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_that_is_cut_off_in_one_direction_stores_nothing_after_the_takeover() {
+    let Some(server) = cluster::own() else { return };
+    for (schema, link, arrives) in
+        [("deaf", Link { to_server: true, to_client: false }, true), ("mute", Link { to_server: false, to_client: true }, false)]
+    {
+        let proxy = Proxy::start(server.socket()).await;
+        let builder = |url: String| {
+            // Without prepared statements a stash is one message.
+            let builder = PostgresStore::builder(url).schema(schema).lease(Duration::from_secs(1)).pooler(true);
+            builder.call_limit(Duration::from_secs(60))
+        };
+        let (a, one) = joined(builder(proxy.url())).await;
+        let (b, two) = joined(builder(server.url())).await;
+        let mut ready = ready_of(&b);
+        let held = accept(&a, "a", one).await;
+        a.checkpoint(held, snapshot(1)).await.unwrap();
+
+        if arrives {
+            // At the write itself, which needs a connection that is open.
+            let cut = proxy.clone();
+            proxy.on_sent(move |bytes| {
+                if has(bytes, "SET number = number + 1") {
+                    cut.cut(link);
+                }
+                Fate::Forward
+            });
+        } else {
+            proxy.cut(link);
+        }
+        let late = tokio::spawn(async move { (a.stash(held, "{\"n\":2}".into(), 3).await, a) });
+        let taken = tokio::time::timeout(SOON, ready.recv()).await.unwrap().unwrap();
+        assert_eq!(taken.id, "a");
+        let held_by_b = claim(&b, held.fiber, two).await;
+        // What has arrived is not repeated.
+        let stored = b.load(held.fiber).await.unwrap().number;
+        assert_eq!(stored, if arrives { 2 } else { 1 }, "{schema}");
+        b.checkpoint(held_by_b, snapshot(stored + 1)).await.unwrap();
+        proxy.heal();
+        let (late, a) = late.await.unwrap();
+        match late {
+            Ok(()) => assert!(arrives),
+            Err(error) => assert!(error.is_claim_lost() && !arrives, "{error}"),
+        }
+        assert!(a.checkpoint(held, snapshot(3)).await.unwrap_err().is_claim_lost());
+        assert_eq!(b.load(held.fiber).await.unwrap().number, stored + 1);
+        end(&b, held_by_b).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@ mod calls;
 mod elsewhere;
 mod events;
 mod serve;
+mod servers;
 mod versions;
 
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,175 @@
+//! Programs that hold locks on tables of the store, and roles without connections.
+use std::sync::Arc;
+use std::time::Duration;
+
+use forever_postgres::PostgresStore;
+use forever_store::{ErrorKind, FiberStore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::schemas::client;
+use crate::workers::{SOON, joined, shows_life};
+use crate::{accept, cluster, end, ready_of, snapshot};
+
+/// Longer than a test may take: what a test waits for must not be the end of a call.
+const LONG: Duration = Duration::from_secs(600);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_that_another_program_locks_stops_its_fiber_alone() {
+    const FIBERS: usize = 20;
+    let Some(url) = cluster::url() else { return };
+    let schema = cluster::schema();
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(60)).call_limit(LONG);
+    let (a, one) = joined(builder).await;
+    let a = Arc::new(a);
+    let mut held = Vec::new();
+    for n in 0..FIBERS {
+        held.push(accept(&*a, &format!("f{n}"), one).await);
+    }
+    let blocker = client(&url).await;
+    let lock = |fiber: i64| format!("SELECT 1 FROM \"{schema}\".snapshots WHERE fiber = {fiber} FOR UPDATE;");
+    blocker.batch_execute(&format!("BEGIN; {} {}", lock(held[0].fiber), lock(held[1].fiber))).await.unwrap();
+    let mut blocked = JoinSet::new();
+    let (at_a, first, second) = (Arc::clone(&a), held[0], held[1]);
+    blocked.spawn(async move { at_a.checkpoint(first, snapshot(1)).await.map(drop) });
+    let at_a = Arc::clone(&a);
+    blocked.spawn(async move { at_a.end(second, forever_store::End::Completed("1".into()), Vec::new(), 4).await.map(drop) });
+    for number in 1..=3 {
+        let mut others = JoinSet::new();
+        for held in held[2..].iter().copied() {
+            let a = Arc::clone(&a);
+            others.spawn(async move { a.checkpoint(held, snapshot(number)).await });
+        }
+        let stored = tokio::time::timeout(SOON, others.join_all()).await.expect("others go on");
+        assert!(stored.iter().all(Result::is_ok), "{stored:?}");
+    }
+    let ended = async {
+        for held in &held[2..] {
+            end(&*a, *held).await;
+        }
+        accept(&*a, "new", one).await
+    };
+    tokio::time::timeout(SOON, ended).await.expect("others begin and end");
+    assert!(blocked.try_join_next().is_none(), "the row is locked");
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    let stored = tokio::time::timeout(SOON, blocked.join_all()).await.expect("they go on");
+    assert!(stored.iter().all(Result::is_ok), "{stored:?}");
+    assert_eq!(a.load(held[0].fiber).await.unwrap().number, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn table_that_another_program_locks_takes_no_lease_away() {
+    let lease = Duration::from_secs(3);
+    let Some(url) = cluster::url() else { return };
+    let schema = cluster::schema();
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(lease).call_limit(LONG);
+    let (a, one) = joined(builder.clone()).await;
+    let (b, two) = joined(builder).await;
+    let (a, b) = (Arc::new(a), Arc::new(b));
+    let mut held = vec![(Arc::clone(&a), accept(&*a, "a", one).await), (Arc::clone(&b), accept(&*b, "b", two).await)];
+    let (blocker, watcher) = (client(&url).await, client(&url).await);
+    blocker.batch_execute(&format!("BEGIN; LOCK TABLE \"{schema}\".snapshots, \"{schema}\".fibers")).await.unwrap();
+    let mut blocked = JoinSet::new();
+    for (store, held) in held.clone() {
+        blocked.spawn(async move { store.checkpoint(held, snapshot(1)).await.map(drop) });
+    }
+    let oldest = format!("SELECT extract(epoch FROM max(clock_timestamp() - seen))::float8, count(*) FROM \"{schema}\".workers");
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * lease {
+        let row = watcher.query_one(&oldest, &[]).await.unwrap();
+        let (age, workers): (f64, i64) = (row.get(0), row.get(1));
+        assert_eq!(workers, 2);
+        assert!(age < lease.as_secs_f64(), "a lease is {age} s old");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(blocked.try_join_next().is_none(), "the tables are locked");
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    let stored = tokio::time::timeout(SOON, blocked.join_all()).await.expect("they go on");
+    assert!(stored.iter().all(Result::is_ok), "no claim is lost: {stored:?}");
+    for (store, held) in held.drain(..) {
+        store.checkpoint(held, snapshot(2)).await.unwrap();
+        end(&*store, held).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn worker_goes_on_with_the_connections_that_it_has() {
+    let Some(server) = cluster::own() else { return };
+    let admin = client(&server.url()).await;
+    admin.batch_execute("CREATE ROLE few LOGIN; GRANT CREATE ON DATABASE postgres TO few").await.unwrap();
+    let limit = async |connections: u32| admin.batch_execute(&format!("ALTER ROLE few CONNECTION LIMIT {connections}")).await.unwrap();
+    let builder = PostgresStore::builder(server.url().replace("user=postgres", "user=few")).lease(Duration::from_secs(2));
+    let builder = builder.patience(Duration::from_secs(1));
+
+    limit(0).await;
+    let error = builder.clone().connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+    let cause = std::error::Error::source(&error).and_then(std::error::Error::source).map_or_else(String::new, ToString::to_string);
+    assert!(cause.contains("too many connections for role \"few\""), "{error}: {cause}");
+
+    // A pool of 8 that gets 1 to 3 of its connections.
+    limit(4).await;
+    let (a, one) = joined(builder).await;
+    let a = Arc::new(a);
+    let mut tasks = JoinSet::new();
+    let begun = Instant::now();
+    for n in 0..16 {
+        let a = Arc::clone(&a);
+        tasks.spawn(async move {
+            let held = accept(&*a, &format!("f{n}"), one).await;
+            let mut number = 0;
+            while begun.elapsed() < Duration::from_secs(4) {
+                number += 1;
+                a.checkpoint(held, snapshot(number)).await.unwrap();
+                assert_eq!(a.load(held.fiber).await.unwrap().number, number);
+            }
+            end(&*a, held).await;
+        });
+    }
+    tasks.join_all().await;
+    let row = admin.query_one("SELECT clock_timestamp() - seen < lease_ms * INTERVAL '1 millisecond' FROM forever.workers", &[]).await;
+    assert!(row.unwrap().get::<_, bool>(0), "its lease is renewed");
+}
+
+/// Clocks of workers that differ by days. What a store is given as the time is its worker's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_of_workers_that_differ_take_no_lease_away() {
+    const DAY_MS: i64 = 86_400_000;
+    let Some(url) = cluster::url() else { return };
+    let builder = PostgresStore::builder(&url).schema(cluster::schema()).lease(Duration::from_secs(2));
+    let (behind, ahead) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
+    let now_ms = 1_800_000_000_000;
+    let one = behind.join(now_ms - DAY_MS).await.unwrap();
+    let two = ahead.join(now_ms + DAY_MS).await.unwrap();
+    let (of_one, of_two) = (accept(&behind, "behind", one).await, accept(&ahead, "ahead", two).await);
+    for number in 1..=6 {
+        ahead.take_over(two, now_ms + DAY_MS).await.unwrap();
+        behind.take_over(one, now_ms - DAY_MS).await.unwrap();
+        behind.checkpoint(of_one, snapshot(number)).await.unwrap();
+        ahead.checkpoint(of_two, snapshot(number)).await.unwrap();
+        // More than a lease in all.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    end(&behind, of_one).await;
+    end(&ahead, of_two).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_of_a_dead_worker_that_is_locked_holds_up_no_other_fiber() {
+    let Some(url) = cluster::url() else { return };
+    let schema = cluster::schema();
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(2));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, _) = joined(builder).await;
+    let mut ready = ready_of(&b);
+    let locked = accept(&a, "locked", one).await;
+    accept(&a, "free", one).await;
+    shows_life(&a, one).await;
+    let blocker = client(&url).await;
+    blocker.batch_execute(&format!("BEGIN; SELECT 1 FROM \"{schema}\".fibers WHERE seq = {} FOR UPDATE", locked.fiber)).await.unwrap();
+    a.abandon();
+    let mut next = async || tokio::time::timeout(SOON, ready.recv()).await.expect("it is taken over").unwrap().id;
+    assert_eq!(next().await, "free");
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(next().await, "locked");
+}

@@ -1,0 +1,148 @@
+//! Servers that fail: a primary that is lost, and a disk that is full.
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forever::fiber::FiberState;
+use forever::prelude::*;
+use forever::{BoxError, ErrorKind};
+use forever_postgres::PostgresStore;
+use tokio_postgres::NoTls;
+
+use crate::{SOON, cluster, until};
+
+const FIBERS: u64 = 6;
+const STEPS: u64 = 60;
+const LEASE: Duration = Duration::from_secs(4);
+
+/// What happened, in its order: each body of a step, and each step that has finished.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<(bool, String)>>>);
+
+impl Notes {
+    fn body(&self, step: &str) {
+        self.0.lock().unwrap().push((false, step.to_owned()));
+    }
+
+    fn finished(&self, step: &str) {
+        self.0.lock().unwrap().push((true, step.to_owned()));
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// The steps that have finished, after a check that the body of none of them ran again.
+    fn finished_once(&self) -> BTreeSet<String> {
+        let mut finished = BTreeSet::new();
+        for (is_finished, step) in &*self.0.lock().unwrap() {
+            if *is_finished {
+                finished.insert(step.clone());
+            } else {
+                assert!(!finished.contains(step), "{step} has finished, and its body runs again");
+            }
+        }
+        finished
+    }
+}
+
+#[fiber]
+async fn noted(notes: Res<Notes>, name: String) -> Result<u64, BoxError> {
+    let mut sum = 0;
+    for n in 0..STEPS {
+        let step = format!("{name} {n}");
+        sum += step!("add", {
+            notes.body(&step);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            n
+        });
+        notes.finished(&step);
+    }
+    Ok(sum)
+}
+
+/// The texts of the causes of an error.
+fn causes(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(String::new, |cause| format!("{cause}: {}", causes(cause)))
+}
+
+async fn open(url: &str, notes: &Notes) -> Forever {
+    let store = PostgresStore::builder(url).lease(LEASE).connect().await.unwrap();
+    Forever::builder().store(store).fiber::<noted>().resource(notes.clone()).open().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fibers_go_on_at_a_promoted_standby_and_repeat_no_finished_step() {
+    let Some(primary) = cluster::own() else { return };
+    let standby = primary.start_standby();
+    let (client, connection) = tokio_postgres::connect(&primary.url(), NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    until("the standby is synchronous", async || {
+        client.query("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'", &[]).await.unwrap().len() == 1
+    })
+    .await;
+    drop(client);
+    connection.await.unwrap().unwrap();
+
+    // The standby comes first: it accepts connections, and no writes.
+    let url = format!("host={},{} user=postgres dbname=postgres", standby.folder().display(), primary.folder().display());
+    let notes = Notes::default();
+    let (a, b) = (open(&url, &notes).await, open(&url, &notes).await);
+    let mut handles = Vec::new();
+    for n in 0..FIBERS {
+        handles.push([&a, &b][usize::from(n % 2 == 1)].spawn(noted(format!("f{n}"))).await.unwrap());
+    }
+    until("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 2).await;
+    primary.crash();
+    let before = notes.len();
+    standby.promote();
+    for handle in &handles {
+        let result = tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap();
+        assert_eq!(result, STEPS * (STEPS - 1) / 2);
+        assert_eq!(handle.status().await.unwrap().state, FiberState::Completed);
+    }
+    assert!(before < notes.len(), "steps were left");
+    assert_eq!(notes.finished_once().len() as u64, FIBERS * STEPS);
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fibers_wait_for_room_on_a_full_disk_of_the_server() {
+    let Some(server) = cluster::own() else { return };
+    let Some(disk) = server.small_disk(24) else { return };
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(&format!("CREATE TABLESPACE small LOCATION '{}'", disk.tablespace().display())).await.unwrap();
+    let url = format!("{} options='-c default_tablespace=small'", server.url());
+    let notes = Notes::default();
+    let forever = open(&url, &notes).await;
+    let mut handles = Vec::new();
+    for n in 0..FIBERS {
+        handles.push(forever.spawn(noted(format!("f{n}"))).await.unwrap());
+    }
+    until("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 4).await;
+    disk.fill();
+    // What a page has room for is stored all the same.
+    let big = |n: u64| forever.spawn(noted("big".repeat(100_000))).key(format!("big {n}"));
+    let mut n = 0;
+    let error = loop {
+        match big(n).await {
+            Ok(handle) => handle.cancel("enough").await.map(drop).unwrap_or_default(),
+            Err(error) => break error,
+        }
+        n += 1;
+    };
+    assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+    assert!(error.is_retryable(), "{error}");
+    assert!(causes(&error).contains("No space left on device"), "{error}: {}", causes(&error));
+    disk.free();
+    for handle in &handles {
+        let result = tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap();
+        assert_eq!(result, STEPS * (STEPS - 1) / 2);
+    }
+    let finished = notes.finished_once();
+    assert_eq!(finished.iter().filter(|step| step.starts_with('f')).count() as u64, FIBERS * STEPS);
+    big(n).await.unwrap().cancel("enough").await.unwrap();
+    forever.close().await.unwrap();
+}
