@@ -67,8 +67,8 @@ pub(crate) struct Shared {
     /// Time for which the server keeps a transaction whose client says nothing. A client that is
     /// cut off keeps its locks for that long, which others need to take over from it.
     pub(crate) idle_limit: Duration,
-    /// Time for which a transaction waits for a lock. The server ends the wait, because a client that
-    /// gives up leaves its statement waiting there, with its connection.
+    /// Time for which a transaction waits for a lock. The server ends the wait, because a client
+    /// that gives up leaves its statement waiting there, with its connection.
     pub(crate) lock_limit: Duration,
 }
 

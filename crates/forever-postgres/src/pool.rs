@@ -231,7 +231,8 @@ impl Pool {
         Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::closed())
     }
 
-    /// An idle connection, or a new one. Where the server gives no more, one that another call returns.
+    /// An idle connection, or a new one. Where the server gives no more, one that another call
+    /// returns.
     pub(crate) async fn connection(&self) -> std::result::Result<Connection, tokio_postgres::Error> {
         if let Some(kept) = self.idle().take() {
             return Ok(kept);

@@ -29,11 +29,11 @@ async fn row_that_another_program_locks_stops_its_fiber_alone() {
     let blocker = client(&url).await;
     let lock = |fiber: i64| format!("SELECT 1 FROM \"{schema}\".snapshots WHERE fiber = {fiber} FOR UPDATE;");
     blocker.batch_execute(&format!("BEGIN; {} {}", lock(held[0].fiber), lock(held[1].fiber))).await.unwrap();
-    let mut blocked = JoinSet::new();
+    let mut pending = JoinSet::new();
     let (at_a, first, second) = (Arc::clone(&a), held[0], held[1]);
-    blocked.spawn(async move { at_a.checkpoint(first, snapshot(1)).await.map(drop) });
+    pending.spawn(async move { at_a.checkpoint(first, snapshot(1)).await.map(drop) });
     let at_a = Arc::clone(&a);
-    blocked.spawn(async move { at_a.end(second, forever_store::End::Completed("1".into()), Vec::new(), 4).await.map(drop) });
+    pending.spawn(async move { at_a.end(second, forever_store::End::Completed("1".into()), Vec::new(), 4).await.map(drop) });
     for number in 1..=3 {
         let mut others = JoinSet::new();
         for held in held[2..].iter().copied() {
@@ -50,9 +50,9 @@ async fn row_that_another_program_locks_stops_its_fiber_alone() {
         accept(&*a, "new", one).await
     };
     tokio::time::timeout(SOON, ended).await.expect("others begin and end");
-    assert!(blocked.try_join_next().is_none(), "the row is locked");
+    assert!(pending.try_join_next().is_none(), "the row is locked");
     blocker.batch_execute("ROLLBACK").await.unwrap();
-    let stored = tokio::time::timeout(SOON, blocked.join_all()).await.expect("they go on");
+    let stored = tokio::time::timeout(SOON, pending.join_all()).await.expect("they go on");
     assert!(stored.iter().all(Result::is_ok), "{stored:?}");
     assert_eq!(a.load(held[0].fiber).await.unwrap().number, 1);
 }
@@ -69,9 +69,9 @@ async fn table_that_another_program_locks_takes_no_lease_away() {
     let mut held = vec![(Arc::clone(&a), accept(&*a, "a", one).await), (Arc::clone(&b), accept(&*b, "b", two).await)];
     let (blocker, watcher) = (client(&url).await, client(&url).await);
     blocker.batch_execute(&format!("BEGIN; LOCK TABLE \"{schema}\".snapshots, \"{schema}\".fibers")).await.unwrap();
-    let mut blocked = JoinSet::new();
+    let mut pending = JoinSet::new();
     for (store, held) in held.clone() {
-        blocked.spawn(async move { store.checkpoint(held, snapshot(1)).await.map(drop) });
+        pending.spawn(async move { store.checkpoint(held, snapshot(1)).await.map(drop) });
     }
     let oldest = format!("SELECT extract(epoch FROM max(clock_timestamp() - seen))::float8, count(*) FROM \"{schema}\".workers");
     let begun = Instant::now();
@@ -82,9 +82,9 @@ async fn table_that_another_program_locks_takes_no_lease_away() {
         assert!(age < lease.as_secs_f64(), "a lease is {age} s old");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(blocked.try_join_next().is_none(), "the tables are locked");
+    assert!(pending.try_join_next().is_none(), "the tables are locked");
     blocker.batch_execute("ROLLBACK").await.unwrap();
-    let stored = tokio::time::timeout(SOON, blocked.join_all()).await.expect("they go on");
+    let stored = tokio::time::timeout(SOON, pending.join_all()).await.expect("they go on");
     assert!(stored.iter().all(Result::is_ok), "no claim is lost: {stored:?}");
     for (store, held) in held.drain(..) {
         store.checkpoint(held, snapshot(2)).await.unwrap();

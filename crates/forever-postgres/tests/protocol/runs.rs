@@ -36,6 +36,7 @@ struct Activation {
 }
 
 /// What an operation of an activation, or a claim, has come to.
+#[derive(Debug, Clone, Copy)]
 enum Outcome {
     Granted(Activation),
     /// It stored a checkpoint and goes on.
@@ -283,18 +284,18 @@ async fn histories_of_real_runs_are_paths_of_the_model() {
         }
         run.round().await;
     }
-    let (lines, seen) = run.finish().await;
+    let (lines, counted) = run.finish().await;
     let trace = replay(lines.iter().map(String::as_str)).unwrap();
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut changes: BTreeMap<&str, usize> = BTreeMap::new();
     for line in &lines {
-        *counts.entry(line.split(' ').nth(1).unwrap()).or_default() += 1;
+        *changes.entry(line.split(' ').nth(1).unwrap()).or_default() += 1;
     }
-    println!("seed {seed}: {counts:?}, {seen:?}");
+    println!("seed {seed}: {changes:?}, {counted:?}");
     assert_eq!(trace.fibers().len(), FIBERS);
     assert!(trace.fibers().values().all(|fiber| fiber.has_ended), "{trace:?}");
-    let stored = counts["checkpoint"];
-    assert!((seen.checkpoints..=seen.checkpoints + seen.unknown).contains(&stored), "what was acknowledged is stored, once");
-    assert!(seen.lost > 0 && counts["released"] > 0 && counts["claimed"] > 0, "claims are lost");
+    let stored = changes["checkpoint"];
+    assert!((counted.checkpoints..=counted.checkpoints + counted.unknown).contains(&stored), "what was acknowledged is stored, once");
+    assert!(counted.lost > 0 && changes["released"] > 0 && changes["claimed"] > 0, "claims are lost");
     damaged_everywhere(&lines);
 }
 
