@@ -185,6 +185,7 @@ impl fmt::Debug for Connection {
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) access: Access,
+    size: usize,
     permits: Arc<Semaphore>,
     idle: Mutex<Idle>,
 }
@@ -219,7 +220,7 @@ pub(crate) type Permit = OwnedSemaphorePermit;
 
 impl Pool {
     pub(crate) fn new(access: Access, size: usize) -> Self {
-        Pool { access, permits: Arc::new(Semaphore::new(size)), idle: Mutex::default() }
+        Pool { access, size, permits: Arc::new(Semaphore::new(size)), idle: Mutex::default() }
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {
@@ -252,6 +253,10 @@ impl Pool {
 
     /// Waits for a connection that another call returns; `None` if none does.
     async fn returned(&self) -> Option<Connection> {
+        // This call has one of the permits.
+        if self.permits.available_permits() + 1 >= self.size {
+            return self.idle().take();
+        }
         let returned = {
             let mut idle = self.idle();
             if let Some(kept) = idle.take() {

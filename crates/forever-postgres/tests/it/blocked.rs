@@ -98,8 +98,8 @@ async fn worker_goes_on_with_the_connections_that_it_has() {
     let admin = client(&server.url()).await;
     admin.batch_execute("CREATE ROLE few LOGIN; GRANT CREATE ON DATABASE postgres TO few").await.unwrap();
     let limit = async |connections: u32| admin.batch_execute(&format!("ALTER ROLE few CONNECTION LIMIT {connections}")).await.unwrap();
-    let builder = PostgresStore::builder(server.url().replace("user=postgres", "user=few")).lease(Duration::from_secs(2));
-    let builder = builder.patience(Duration::from_secs(1));
+    let builder = PostgresStore::builder(server.url().replace("user=postgres", "user=few")).lease(Duration::from_secs(4));
+    let builder = builder.patience(Duration::from_secs(1)).sign_of_life(false);
 
     limit(0).await;
     let error = builder.clone().connect().await.unwrap_err();
@@ -107,8 +107,8 @@ async fn worker_goes_on_with_the_connections_that_it_has() {
     let cause = std::error::Error::source(&error).and_then(std::error::Error::source).map_or_else(String::new, ToString::to_string);
     assert!(cause.contains("too many connections for role \"few\""), "{error}: {cause}");
 
-    // A pool of 8 that gets 1 to 3 of its connections.
-    limit(4).await;
+    // A pool of 8 that has one connection, and a worker that gets no other one for its lease.
+    limit(1).await;
     let (a, one) = joined(builder).await;
     let a = Arc::new(a);
     let mut tasks = JoinSet::new();
@@ -118,7 +118,7 @@ async fn worker_goes_on_with_the_connections_that_it_has() {
         tasks.spawn(async move {
             let held = accept(&*a, &format!("f{n}"), one).await;
             let mut number = 0;
-            while begun.elapsed() < Duration::from_secs(4) {
+            while begun.elapsed() < Duration::from_secs(6) {
                 number += 1;
                 a.checkpoint(held, snapshot(number)).await.unwrap();
                 assert_eq!(a.load(held.fiber).await.unwrap().number, number);
