@@ -52,7 +52,8 @@
 //!   fail; lists, events and histories.
 //! - [`ops`]: effects that never repeat silently, [`OnUnknown`](ops::OnUnknown) and
 //!   [`Forever::resolve_op`]. Tables of your own in the same file:
-//!   [`FiberContext::transaction`](fiber::FiberContext::transaction) and [`Builder::migration`].
+//!   [`FiberContext::transaction`](fiber::FiberContext::transaction) and [`Builder::migration`]; on
+//!   Postgres `FiberContext::postgres_transaction`.
 //! - [`agent`]: named owners of state, fibers and schedules, [`Forever::agent`].
 //! - [`chat`]: agents that people chat with; [`ChatAgent`](chat::ChatAgent), [`Turn`](chat::Turn),
 //!   and the loop of model and tools, [`AgentLoop`](chat::AgentLoop).

@@ -34,6 +34,10 @@ pub use api::builder::Builder;
 pub use api::forever::{Close, Forever};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+#[doc(inline)]
+pub use forever_postgres::tokio_postgres;
 #[doc(inline)]
 pub use forever_store::rusqlite;
 pub use runtime::settings::Retention;

@@ -48,7 +48,6 @@ pub use forever_postgres::{Builder as PostgresBuilder, PostgresStore};
 #[cfg(feature = "conformance")]
 #[doc(inline)]
 pub use forever_store::conformance;
-pub(crate) use forever_store::sqlite;
 #[doc(inline)]
 pub use forever_store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult, Changes,
@@ -64,3 +63,4 @@ pub use forever_store::{
     UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch, WorkerId, WorkerRow, arguments_digest, has_pending_interaction,
     is_same_payload, log_number, log_stream, message_digest, op_stream,
 };
+pub(crate) use forever_store::{TransactionResult, sqlite};

@@ -13,6 +13,7 @@ use forever_testkit::process::{Process, this_program};
 use tokio::time::Instant;
 
 use crate::audit::{Findings, audit};
+use crate::bookings;
 use crate::history;
 use crate::journal::{Journal, Line, Reader};
 use crate::orders::{PARCEL, bank, charges};
@@ -143,6 +144,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<bool> {
     if plan.history.is_some() {
         history::begin(&stage.url, &stage.schema)?;
     }
+    bookings::create(&stage.url, &stage.schema)?;
     for number in 1..=plan.workers {
         let proxy = match &stage.server {
             Some(server) if plan.partitions => Some(Proxy::start(server.socket())?),
@@ -156,7 +158,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<bool> {
     if let Some(file) = &plan.history {
         history::write(&stage.url, &stage.schema, file)?;
     }
-    let findings = audit(&stage.story.lines, &charges(dir.path())?);
+    let findings = audit(&stage.story.lines, &charges(dir.path())?, &bookings::counts(&stage.url, &stage.schema)?);
     let good = stage.report(&findings, finished);
     if !good || plan.keep {
         drop(stage);

@@ -74,7 +74,9 @@ fn audit_calls(lines: &[Line], findings: &mut Findings) {
     }
 }
 
-pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>) -> Findings {
+/// Audits a log with what else there is of each order: its charges, and its rows in the table of the
+/// program.
+pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>, bookings: &BTreeMap<String, usize>) -> Findings {
     let mut findings = Findings::default();
     let mut orders: BTreeMap<&str, Order> = BTreeMap::new();
     let mut died: BTreeMap<u32, u64> = BTreeMap::new();
@@ -130,9 +132,11 @@ pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>) -> Findin
         findings.finished_steps += order.passed.len();
         findings.late_bodies += order.begun.values().filter(|again| **again).count();
     }
-    for (id, charges) in charges.iter().filter(|(_, charges)| **charges > 1) {
-        findings.duplicates += charges - 1;
-        findings.faults.push(format!("`{id}` was charged {charges} times"));
+    for (made, counts) in [("charged", charges), ("booked", bookings)] {
+        for (id, count) in counts.iter().filter(|(_, count)| **count > 1) {
+            findings.duplicates += count - 1;
+            findings.faults.push(format!("`{id}` was {made} {count} times"));
+        }
     }
     let wanted = RESULT.to_string();
     for id in accepted {
@@ -147,9 +151,9 @@ pub(crate) fn audit(lines: &[Line], charges: &BTreeMap<String, usize>) -> Findin
                 findings.faults.push(format!("`{id}` was accepted, and has not ended"));
             }
         }
-        if !charges.contains_key(id) {
+        for (made, _) in [("charged", charges), ("booked", bookings)].iter().filter(|(_, counts)| !counts.contains_key(id)) {
             findings.lost += 1;
-            findings.faults.push(format!("`{id}` was never charged"));
+            findings.faults.push(format!("`{id}` was never {made}"));
         }
     }
     for (id, result) in heard {

@@ -7,7 +7,7 @@ use forever_testkit::history;
 use tokio_postgres::{Client, NoTls};
 
 /// Calls the database of a run.
-fn with<T>(url: &str, work: impl AsyncFnOnce(Client) -> Result<T, tokio_postgres::Error>) -> anyhow::Result<T> {
+pub(crate) fn with<T>(url: &str, work: impl AsyncFnOnce(Client) -> Result<T, tokio_postgres::Error>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The program starts itself as workers: processes that open the same database, start orders, and
-//! run them. An order picks its items in steps, charges a card in an effect, starts a child,
-//! sleeps, and waits for a message. All workers call the same three agents. The first process is
+//! run them. An order picks its items in steps, charges a card in an effect, writes a row
+//! to a table of the program, starts a child, sleeps, and waits for a message. All workers call the same three agents. The first process is
 //! the adversary. It kills workers with SIGKILL, pauses them with SIGSTOP for shorter and for
 //! longer than their lease, lets them close, with `--crashes` it crashes the server of the
 //! database, and with `--partitions` it cuts workers off from the server. Each worker that is gone
@@ -39,7 +39,8 @@
 //!   caller's. `answered`, `unknown` and `void` are what callers heard. `repeated_calls` were
 //!   carried out more than once. `lost_answers` were answered without being carried out, or carried
 //!   out although the caller heard that they never begin.
-//! - `duplicate_effects`: charges of an order beyond its first.
+//! - `duplicate_effects`: charges of an order beyond its first, and rows in the table of the
+//!   program.
 //!
 //! A worker that is paused while others take over its orders does not know, when it goes on, that
 //! they are not its own any more, until its next write is refused. Bodies that it begins until
@@ -50,6 +51,7 @@
 
 mod adversary;
 mod audit;
+mod bookings;
 mod history;
 mod journal;
 mod orders;

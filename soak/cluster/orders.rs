@@ -10,6 +10,7 @@ use anyhow::Context;
 use forever::BoxError;
 use forever::prelude::*;
 
+use crate::bookings::book;
 use crate::journal::Journal;
 
 /// Items of an order.
@@ -32,6 +33,8 @@ pub(crate) const PARCEL: &str = "/parcel";
 pub(crate) struct Desk {
     pub(crate) journal: Journal,
     bank: PathBuf,
+    /// Schema of the store, after which the table of bookings is named.
+    schema: String,
 }
 
 /// One stretch of work on an order in one process, from its begin or its resume on.
@@ -58,8 +61,8 @@ pub(crate) fn charges(dir: &Path) -> anyhow::Result<BTreeMap<String, usize>> {
 }
 
 impl Desk {
-    pub(crate) fn new(dir: &Path) -> anyhow::Result<Self> {
-        Ok(Desk { journal: Journal::open(dir)?, bank: bank(dir) })
+    pub(crate) fn new(dir: &Path, schema: &str) -> anyhow::Result<Self> {
+        Ok(Desk { journal: Journal::open(dir)?, bank: bank(dir), schema: schema.to_owned() })
     }
 
     /// The code of an order is entered in this process.
@@ -137,6 +140,11 @@ pub(crate) async fn order(ctx: &FiberContext, desk: Res<Desk>, items: u64) -> Re
         desk.charge(ctx.id(), op.id())?
     });
     here.passed("charge");
+    step!("book", {
+        here.begin("book");
+        book(ctx, &desk.schema).await?;
+    });
+    here.passed("book");
     let weighed = spawn!(parcel(ctx.id().to_owned(), items));
     let weight = wait!(weighed)?;
     sleep!(Duration::from_millis(30));

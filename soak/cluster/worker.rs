@@ -51,7 +51,7 @@ pub(crate) fn run(orders: Orders) -> anyhow::Result<()> {
 
 async fn work(orders: Orders) -> anyhow::Result<()> {
     let mut closes = signal(SignalKind::terminate())?;
-    let desk = Desk::new(&orders.dir)?;
+    let desk = Desk::new(&orders.dir, &orders.schema)?;
     desk.journal.write("up", &format!("worker-{}", orders.worker), orders.life);
     let forever = open(&orders).await?;
     let shop = Arc::new(Shop { forever: forever.clone(), desk, orders });

@@ -2,6 +2,7 @@
 //!
 //! Each call runs in a task of its own, so that dropping the caller's future changes nothing. A
 //! call is retried only while its commit was not sent: until then nothing of it is stored.
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,7 +74,8 @@ pub(crate) struct Shared {
 }
 
 /// How an attempt failed.
-enum Failed {
+#[derive(Debug)]
+pub(crate) enum Failed {
     /// Nothing is stored, and a retry may succeed.
     Retryable(tokio_postgres::Error),
     /// Nothing is stored, and a retry would fail as well.
@@ -82,6 +84,34 @@ enum Failed {
     Unknown(Option<tokio_postgres::Error>),
     /// The attempt took too long, and nothing is stored.
     Late,
+}
+
+/// The pauses between the attempts of a call.
+#[derive(Debug)]
+pub(crate) struct Retries {
+    begun: Instant,
+    attempt: u32,
+}
+
+impl Retries {
+    pub(crate) fn begin() -> Self {
+        Retries { begun: Instant::now(), attempt: 0 }
+    }
+
+    /// Waits before the next attempt. Returns `false` at once where the time for retries is over.
+    pub(crate) async fn pause(&mut self, shared: &Shared, what: &str, why: &(impl Display + ?Sized)) -> Result<bool> {
+        if shared.is_closed() {
+            return Err(Error::closed());
+        }
+        let pause = backoff(self.attempt);
+        if self.begun.elapsed() + pause > shared.patience {
+            return Ok(false);
+        }
+        tracing::debug!(what, self.attempt, error = %why, "a call to Postgres is repeated");
+        tokio::time::sleep(pause).await;
+        self.attempt += 1;
+        Ok(true)
+    }
 }
 
 impl Shared {
@@ -143,39 +173,31 @@ impl Shared {
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let begun = Instant::now();
+        let mut retries = Retries::begin();
         let _permit = self.pool.permit().await?;
         let lock_limit = if is_batch { LOCKED.min(self.lock_limit) } else { self.lock_limit };
-        for attempt in 0.. {
+        loop {
             let why = match self.attempt(kind, lock_limit, args, work).await {
                 Ok(done) => return Ok(done),
-                Err(Failed::Retryable(why)) if is_batch && is_locked(&why) => return Err(error_of(what, why)),
-                Err(Failed::Retryable(why)) => why,
-                Err(Failed::Final(Fail::Refused(error))) => return Err(error),
-                Err(Failed::Final(Fail::Postgres(why))) => return Err(error_of(what, why)),
-                Err(Failed::Unknown(why)) => {
-                    let text = format!("failed to {what}: the connection was lost at the commit, which may have happened");
-                    let error = Error::new(ErrorKind::OutcomeUnknown, text);
-                    return Err(match why {
-                        Some(why) => error.with_source(why),
-                        None => error,
-                    });
-                }
-                Err(Failed::Late) => {
-                    return Err(Error::new(ErrorKind::Store, format!("failed to {what}: Postgres gave no answer for {:?}", self.limit)));
-                }
+                Err(failed) => self.retryable(what, failed)?,
             };
-            if self.is_closed() {
-                return Err(Error::closed());
-            }
-            let pause = backoff(attempt);
-            if begun.elapsed() + pause > self.patience {
+            // Whose row is locked is found out by splitting the batch.
+            if is_batch && is_locked(&why) || !retries.pause(self, what, &why).await? {
                 return Err(error_of(what, why));
             }
-            tracing::debug!(what, attempt, error = %why, "a call to Postgres is repeated");
-            tokio::time::sleep(pause).await;
         }
-        unreachable!("the loop ends with a result")
+    }
+
+    /// The cause of a failure after which a call may be repeated; the error of any other.
+    pub(crate) fn retryable(&self, what: &str, failed: Failed) -> Result<tokio_postgres::Error> {
+        match failed {
+            Failed::Retryable(why) => Ok(why),
+            Failed::Final(Fail::Refused(error)) => Err(error),
+            Failed::Final(Fail::Postgres(why)) => Err(error_of(what, why)),
+            Failed::Unknown(Some(why)) => Err(unknown(what).with_source(why)),
+            Failed::Unknown(None) => Err(unknown(what)),
+            Failed::Late => Err(Error::new(ErrorKind::Store, format!("failed to {what}: Postgres gave no answer for {:?}", self.limit))),
+        }
     }
 
     async fn attempt<A, T>(&self, kind: Kind, lock_limit: Duration, args: &A, work: Work<A, T>) -> Result<T, Failed> {
@@ -197,10 +219,8 @@ impl Shared {
         work: Work<A, T>,
         may_be_stored: &AtomicBool,
     ) -> Result<T, Failed> {
-        let connection = self.pool.connection().await.map_err(|why| {
-            // A wrong URL, password or certificate stays wrong.
-            if is_transient(&why) { Failed::Retryable(why) } else { Failed::Final(why.into()) }
-        })?;
+        // A wrong URL, password or certificate stays wrong.
+        let connection = self.pool.connection().await.map_err(|why| before_commit(why.into()))?;
         let tx = Tx::new(connection);
         let begin = kind.begin(self.idle_limit, lock_limit);
         if let Some(begin) = &begin {
@@ -248,7 +268,7 @@ impl Shared {
 }
 
 /// Classifies a failure before the commit was sent: nothing is stored.
-fn before_commit(why: Fail) -> Failed {
+pub(crate) fn before_commit(why: Fail) -> Failed {
     match why {
         Fail::Postgres(why) if is_transient(&why) => Failed::Retryable(why),
         why => Failed::Final(why),
@@ -268,6 +288,11 @@ fn spoils_connection(why: &Fail) -> bool {
 fn is_of_statement(code: &SqlState) -> bool {
     // Postgres reports "cached plan must not change result type" as an unsupported feature.
     [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT, SqlState::FEATURE_NOT_SUPPORTED].contains(code)
+}
+
+/// Whether a transaction failed by a conflict with another one, and may succeed the next time.
+pub(crate) fn is_conflict(why: &tokio_postgres::Error) -> bool {
+    why.code().is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
 }
 
 /// Whether the connection was lost, so that it is unknown what the server did.
@@ -294,14 +319,8 @@ fn is_transient(why: &tokio_postgres::Error) -> bool {
     };
     is_lost(why)
         || is_of_statement(code)
-        || [
-            SqlState::T_R_SERIALIZATION_FAILURE,
-            SqlState::T_R_DEADLOCK_DETECTED,
-            SqlState::LOCK_NOT_AVAILABLE,
-            SqlState::TOO_MANY_CONNECTIONS,
-            SqlState::READ_ONLY_SQL_TRANSACTION,
-        ]
-        .contains(code)
+        || is_conflict(why)
+        || [SqlState::LOCK_NOT_AVAILABLE, SqlState::TOO_MANY_CONNECTIONS, SqlState::READ_ONLY_SQL_TRANSACTION].contains(code)
 }
 
 /// Whether a statement ended because it waited for a lock for too long. Nothing of it is stored.
@@ -332,7 +351,13 @@ pub(crate) fn is_of_row(error: &Error) -> bool {
     !error.is_outcome_unknown() && (is_locked(why) || why.code().is_some_and(|code| !is_of_server(code)) && !is_transient(why))
 }
 
-fn error_of(what: &str, why: tokio_postgres::Error) -> Error {
+/// The error of a call whose commit may have happened.
+pub(crate) fn unknown(what: &str) -> Error {
+    let text = format!("failed to {what}: the connection was lost at the commit, which may have happened");
+    Error::new(ErrorKind::OutcomeUnknown, text)
+}
+
+pub(crate) fn error_of(what: &str, why: tokio_postgres::Error) -> Error {
     let kind = match why.code() {
         // A key that is too long for an index stays too long.
         Some(code) if *code == SqlState::PROGRAM_LIMIT_EXCEEDED => ErrorKind::Value,

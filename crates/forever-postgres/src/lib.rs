@@ -28,7 +28,10 @@
 //! lock shows the death, and otherwise when its lease has run out. The writes of a worker that was
 //! only thought dead are fenced.
 //!
-//! Transactions with tables of the program, migrations and backups are abilities of SQLite alone.
+//! A fiber writes to tables of the program in the same database with
+//! `FiberContext::postgres_transaction`: see [`PostgresTx`]. Migrations and backups are abilities
+//! of SQLite alone.
+//!
 //! The guide says when to use several workers, `docs/guide/src/operations/many-workers.md`, and has
 //! the tables, the leases and what is assumed, `docs/guide/src/reference/postgres.md`.
 //!
@@ -60,9 +63,14 @@ mod snapshot_rows;
 mod sql;
 mod store;
 mod streams;
+mod transaction;
 mod turns;
 mod waits;
 mod workers;
 
 pub use options::Builder;
 pub use store::PostgresStore;
+pub use tokio_postgres;
+#[doc(hidden)]
+pub use transaction::PostgresWork;
+pub use transaction::{PostgresTx, PostgresTxFn};

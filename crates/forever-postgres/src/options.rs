@@ -12,6 +12,7 @@ use crate::call::{Kind, Shared};
 use crate::pool::{Access, Connector, Pool};
 use crate::schema;
 use crate::store::PostgresStore;
+use crate::transaction::Transactions;
 
 /// Options of a [`PostgresStore`], and its [`connect`](Builder::connect).
 ///
@@ -50,6 +51,7 @@ pub struct Builder {
     schema: String,
     lease: Duration,
     pool: usize,
+    transactions: usize,
     pooler: bool,
     sign_of_life: bool,
     patience: Duration,
@@ -65,6 +67,7 @@ impl Builder {
             schema: "forever".to_owned(),
             lease: Duration::from_secs(10),
             pool: 8,
+            transactions: 4,
             pooler: false,
             sign_of_life: true,
             patience: Duration::from_secs(10),
@@ -98,11 +101,21 @@ impl Builder {
 
     /// Number of connections for operations. Defaults to 8, and is at least 1.
     ///
-    /// One more renews the lease, and one more shows that this worker
-    /// [lives](Self::sign_of_life). All workers together have to stay below `max_connections` of the
-    /// server. A call waits for a free connection without a limit.
+    /// One more renews the lease, one more shows that this worker [lives](Self::sign_of_life), and
+    /// [`transactions`](Self::transactions) of the program have their own. All workers together
+    /// have to stay below `max_connections` of the server. A call waits for a free connection
+    /// without a limit.
     pub fn pool(mut self, connections: usize) -> Self {
         self.pool = connections.max(1);
+        self
+    }
+
+    /// Number of connections for transactions of the program. Defaults to 4, and is at least 1.
+    ///
+    /// They are opened when they are needed. A transaction waits for a free one without a limit,
+    /// and keeps it until its end.
+    pub fn transactions(mut self, connections: usize) -> Self {
+        self.transactions = connections.max(1);
         self
     }
 
@@ -215,7 +228,7 @@ impl Builder {
         // A connection of its own: the lease is renewed however many calls are under way.
         let house = Arc::new(Shared {
             idle_limit,
-            pool: Pool::new(of_calls, 1),
+            pool: Pool::new(of_calls.clone(), 1),
             ready: Arc::clone(&shared.ready),
             worker: Arc::clone(&shared.worker),
             closed: Arc::clone(&shared.closed),
@@ -229,7 +242,8 @@ impl Builder {
             .call("make the tables", Kind::Write, self.schema.clone(), |tx, name| Box::pin(schema::migrate(tx, name)))
             .await
             .map_err(|error| if error.is_outcome_unknown() { unknown_tables(error) } else { error })?;
-        Ok(PostgresStore::over(shared, house, self.lease, direct, self.schema.into()))
+        let transactions = Transactions::new(Arc::clone(&shared), Pool::new(of_calls, self.transactions));
+        Ok(PostgresStore::over(shared, house, transactions, self.lease, direct, self.schema.into()))
     }
 }
 

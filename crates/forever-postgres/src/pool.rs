@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Socket, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Socket, Statement, Transaction};
 
 use crate::sql::{Arg, in_schema};
 
@@ -141,6 +141,15 @@ impl Connection {
         self.client.batch_execute(&in_schema(sql, &self.schema)).await
     }
 
+    /// Begins a transaction for writing.
+    pub(crate) async fn begin(&mut self) -> std::result::Result<Transaction<'_>, tokio_postgres::Error> {
+        self.client.build_transaction().read_only(false).start().await
+    }
+
+    pub(crate) fn schema(&self) -> &Arc<str> {
+        &self.schema
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
@@ -171,7 +180,7 @@ fn dynamic<'a>(args: &'a [Arg<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
     args.iter().map(|arg| arg as &(dyn ToSql + Sync)).collect()
 }
 
-fn typed<'a>(args: &'a [Arg<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+pub(crate) fn typed<'a>(args: &'a [Arg<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
     args.iter().map(|arg| (arg as &(dyn ToSql + Sync), arg.kind())).collect()
 }
 

@@ -10,7 +10,7 @@ use forever_store::{
     InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber,
     NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, Publication,
     PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult,
-    Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest,
+    Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TransactionResult, TurnFilter, TurnRequest,
     TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId,
     WorkerRow,
 };
@@ -21,6 +21,7 @@ use crate::call::{Kind, Shared, Work};
 use crate::options::Builder;
 use crate::pool::Access;
 use crate::sql::args;
+use crate::transaction::{PostgresWork, Transactions};
 use crate::workers::{Become, Watch};
 use crate::{
     admin, agents, chat, claims, cluster, copies, fibers, layouts, messages, notify, ops, published, requests, streams, turns, waits,
@@ -58,6 +59,8 @@ pub struct PostgresStore {
     house: Arc<Shared>,
     lease: Duration,
     direct: Option<Access>,
+    /// What runs transactions of the program.
+    transactions: Transactions,
     /// Name of the schema.
     schema: Arc<str>,
     /// Number of deaths in a row at which a schedule is suspended; 0 until the runtime sets it.
@@ -72,9 +75,32 @@ impl PostgresStore {
         Builder::new(url.into())
     }
 
-    pub(crate) fn over(shared: Arc<Shared>, house: Arc<Shared>, lease: Duration, direct: Option<Access>, schema: Arc<str>) -> Self {
+    pub(crate) fn over(
+        shared: Arc<Shared>,
+        house: Arc<Shared>,
+        transactions: Transactions,
+        lease: Duration,
+        direct: Option<Access>,
+        schema: Arc<str>,
+    ) -> Self {
         let queue = Queue::start(&shared);
-        PostgresStore { shared, queue, house, lease, direct, schema, strikes: Arc::default(), tasks: Mutex::default() }
+        PostgresStore { shared, queue, house, transactions, lease, direct, schema, strikes: Arc::default(), tasks: Mutex::default() }
+    }
+
+    /// Runs a transaction of the program, under a claim or outside of fibers.
+    ///
+    /// A record is stored in the same transaction, as completed with the result. If it is stored as
+    /// completed already, the code does not run. If the future is dropped, the transaction is
+    /// rolled back unless its commit is under way.
+    // For the runtime.
+    #[doc(hidden)]
+    pub async fn transact(
+        &self,
+        of: Option<(Claim, Option<OpRecord>)>,
+        work: &mut dyn PostgresWork,
+        now_ms: i64,
+    ) -> Result<TransactionResult> {
+        self.transactions.run(of.as_ref(), work, now_ms).await
     }
 
     /// Connects with the default options.
@@ -173,6 +199,7 @@ impl PostgresStore {
     fn stop(&self) {
         self.shared.close();
         self.house.close();
+        self.transactions.close();
         self.tasks().drain(..).for_each(|task| task.abort());
     }
 }

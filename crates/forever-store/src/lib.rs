@@ -78,6 +78,8 @@ pub use fibers::{
 };
 pub use future::BoxFuture;
 pub use interactions::{InteractionKind, has_pending_interaction};
+#[doc(hidden)]
+pub use ops::TransactionResult;
 pub use ops::{OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult, ResolvedOp};
 pub use snapshot::{SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;

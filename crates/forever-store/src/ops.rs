@@ -1,4 +1,5 @@
 //! The ledger of operations: data types and [`OpStore`].
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Claim, CommandResult, LayoutRow, Seq};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::future::BoxFuture;
 
 /// State of an operation.
@@ -208,6 +209,23 @@ pub enum ResolveOpResult {
     Done,
     /// The outcome was known before, with this state. Nothing was changed.
     Known(OpState),
+}
+
+/// Result of a transaction of the program.
+// For the runtime, and the stores that it knows.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum TransactionResult {
+    /// It is committed, with the result of this run.
+    Done,
+    /// It was committed before, with this result.
+    Before(String),
+    /// The program asked for a rollback, and it is rolled back.
+    Back,
+    /// It tried something forbidden, or cannot be committed, and is rolled back.
+    Refused(Error),
+    /// It panicked, and is rolled back.
+    Panicked(Box<dyn Any + Send>),
 }
 
 /// Storage of the ledger of operations.

@@ -26,8 +26,10 @@ use crate::layers::layer::{Functions, Layer};
 use crate::runtime::events::{Events, Listeners};
 use crate::runtime::link::RuntimeGuard;
 use crate::runtime::settings::{Retention, Settings};
-use crate::runtime::state::{Parts, Runtime};
+use crate::runtime::state::{Database, Parts, Runtime};
 use crate::runtime::timer;
+#[cfg(feature = "postgres")]
+use crate::store::PostgresStore;
 use crate::store::sqlite::SeenBy;
 use crate::store::sqlite::copied::Copied;
 use crate::store::sqlite::user::Migration;
@@ -97,10 +99,28 @@ pub(crate) enum Place {
     /// The Postgres database with this URL.
     #[cfg(feature = "postgres")]
     Postgres(String),
+    /// The Postgres store that the program has opened.
+    #[cfg(feature = "postgres")]
+    PostgresStore(Arc<PostgresStore>),
     /// One database for all runtimes of this process that use the name, as long as a runtime or a
     /// test has it open.
     #[cfg(feature = "testing")]
     Named(String),
+}
+
+impl Place {
+    /// The place of a store that the program has opened.
+    fn of(store: impl Store + 'static) -> Self {
+        let store = Arc::new(store);
+        #[cfg(feature = "postgres")]
+        {
+            let any: Arc<dyn std::any::Any + Send + Sync> = store.clone();
+            if let Ok(store) = any.downcast() {
+                return Place::PostgresStore(store);
+            }
+        }
+        Place::Store(store)
+    }
 }
 
 impl Builder {
@@ -175,7 +195,9 @@ impl Builder {
     /// Features that only SQLite has return an error of kind [`Setup`](ErrorKind::Setup) with such
     /// a store, even if it wraps a [`Sqlite`]:
     /// [`FiberContext::transaction`](crate::fiber::FiberContext::transaction), [`Forever::transaction`],
-    /// [`migration`](Builder::migration) and [`Forever::backup`].
+    /// [`migration`](Builder::migration) and [`Forever::backup`]. A `PostgresStore` (feature
+    /// `postgres`) has `FiberContext::postgres_transaction` and `Forever::postgres_transaction`,
+    /// unless it is wrapped.
     /// [`durability`](Builder::durability) and [`wait_for_lock`](Builder::wait_for_lock) have no
     /// effect: the store was opened with its own.
     ///
@@ -192,7 +214,7 @@ impl Builder {
     /// # }
     /// ```
     pub fn store(mut self, store: impl Store + 'static) -> Self {
-        self.place = Some(Place::Store(Arc::new(store)));
+        self.place = Some(Place::of(store));
         self
     }
 
@@ -499,9 +521,9 @@ impl Builder {
         let (registry, resources) = (self.registry?, self.resources);
         let agents = Agents::new(self.classes?, self.agents, shared_classes(&self.layers));
         let now_ms = clock::ms(self.clock.now());
-        let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
+        let (store, database) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
         // No worker has number 0: closing interrupts nothing.
-        let parts = Parts { store, sqlite, worker: 0, clock: self.clock, listeners: self.listeners, settings: self.settings };
+        let parts = Parts { store, database, worker: 0, clock: self.clock, listeners: self.listeners, settings: self.settings };
         let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
         let hooks: Arc<dyn AgentHooks> = Arc::<Agents>::clone(&agents);
         let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, Compatibility::default()));
@@ -555,14 +577,14 @@ impl Builder {
         let layers = register(self.layers, &mut registry)?;
         registry.check_needs(&resources)?;
         let now_ms = clock::ms(self.clock.now());
-        let (store, sqlite) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
+        let (store, database) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
         let Compared { compatibility, to_wake } = compatibility::compare(&*store, &registry).await?;
         if self.on_incompatible == OnIncompatible::Refuse && !compatibility.is_ok() {
             store.abandon();
             return Err(compatibility::refused(&compatibility));
         }
         let worker = store.join(clock::ms(self.clock.now())).await?;
-        let parts = Parts { store, sqlite, worker, clock: self.clock, listeners: self.listeners, settings: self.settings };
+        let parts = Parts { store, database, worker, clock: self.clock, listeners: self.listeners, settings: self.settings };
         let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
         let hooks: Arc<dyn AgentHooks> = Arc::<Agents>::clone(&agents);
         let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, compatibility));
@@ -604,7 +626,7 @@ fn register(layers: Vec<Box<dyn Layer>>, registry: &mut Registry) -> Result<Vec<
     Ok(layers)
 }
 
-/// Opens the store of a runtime; gives it a second time where it is SQLite.
+/// Opens the store of a runtime; gives it a second time by its type.
 async fn open_store(
     place: Option<Place>,
     durability: Durability,
@@ -612,11 +634,10 @@ async fn open_store(
     seen_by: SeenBy,
     migrations: Vec<Migration>,
     now_ms: i64,
-) -> Result<(Arc<dyn Store>, Option<Arc<Sqlite>>)> {
-    let setup = |why: String| Error::new(ErrorKind::Setup, why);
+) -> Result<(Arc<dyn Store>, Database)> {
     #[cfg(feature = "postgres")]
     let place = match place {
-        Some(Place::Postgres(url)) => Some(Place::Store(Arc::new(crate::store::PostgresStore::connect(url).await?))),
+        Some(Place::Postgres(url)) => Some(Place::PostgresStore(Arc::new(PostgresStore::connect(url).await?))),
         place => place,
     };
     let sqlite = match place {
@@ -625,19 +646,30 @@ async fn open_store(
         #[cfg(feature = "testing")]
         Some(Place::Named(name)) => Sqlite::in_memory_seen(Some(name), seen_by).await?,
         Some(Place::Store(store)) => {
-            let needs_sqlite = [(!migrations.is_empty(), "`.migration(..)`"), (seen_by.is_some(), "`.fuse(..)`")];
-            return match needs_sqlite.into_iter().find(|(is_set, _)| *is_set) {
-                None => Ok((store, None)),
-                Some((_, what)) => {
-                    Err(setup(format!("{what} needs the SQLite store: call `.sqlite(path)` or `.in_memory()` in place of `.store(..)`")))
-                }
-            };
+            check_needs_no_sqlite(&migrations, &seen_by)?;
+            return Ok((store, Database::Other));
+        }
+        #[cfg(feature = "postgres")]
+        Some(Place::PostgresStore(store)) => {
+            check_needs_no_sqlite(&migrations, &seen_by)?;
+            return Ok((Arc::<PostgresStore>::clone(&store), Database::Postgres(store)));
         }
         #[cfg(feature = "postgres")]
         Some(Place::Postgres(_)) => unreachable!("it was connected to above"),
-        None => return Err(setup("no database was named: call `.sqlite(path)`, `.in_memory()` or `.store(store)`".to_owned())),
+        None => {
+            let why = "no database was named: call `.sqlite(path)`, `.in_memory()` or `.store(store)`";
+            return Err(Error::new(ErrorKind::Setup, why));
+        }
     };
     sqlite.migrate(migrations, now_ms).await?;
     let sqlite = Arc::new(sqlite);
-    Ok((Arc::<Sqlite>::clone(&sqlite), Some(sqlite)))
+    Ok((Arc::<Sqlite>::clone(&sqlite), Database::Sqlite(sqlite)))
+}
+
+/// Fails if the program has asked for what only the SQLite store has.
+fn check_needs_no_sqlite(migrations: &[Migration], seen_by: &SeenBy) -> Result<()> {
+    let needs_sqlite = [(!migrations.is_empty(), "`.migration(..)`"), (seen_by.is_some(), "`.fuse(..)`")];
+    let Some((_, what)) = needs_sqlite.into_iter().find(|(is_set, _)| *is_set) else { return Ok(()) };
+    let why = format!("{what} needs the SQLite store: call `.sqlite(path)` or `.in_memory()` in place of `.store(..)`");
+    Err(Error::new(ErrorKind::Setup, why))
 }

@@ -26,6 +26,8 @@ use crate::exec::spawn::Spawn;
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::{Failure, Fiber, Value};
 use crate::ops::resolve::{OpResolution, OpStatus};
+#[cfg(feature = "postgres")]
+use crate::ops::{PostgresTxFn, postgres_transaction};
 use crate::ops::{resolve, transaction};
 use crate::runtime::commands::{self, Resolution};
 use crate::runtime::events::Events;
@@ -301,6 +303,48 @@ impl Forever {
         E: From<Error> + Send + 'static,
     {
         transaction::outside(self.runtime(), work).await
+    }
+
+    /// Transaction in the program's own tables on Postgres, outside fibers.
+    ///
+    /// It is committed when the closure returns `Ok`, and rolled back when it returns `Err` or
+    /// panics, or when the future is dropped before the commit is under way.
+    ///
+    /// ```no_run
+    /// # use forever_runtime as forever;
+    /// # async fn count(forever: &forever::Forever) -> Result<i64, forever::BoxError> {
+    /// let bookings: i64 = forever
+    ///     .postgres_transaction(async |tx| {
+    ///         tx.execute("INSERT INTO bookings (id) VALUES ('a-1')", &[]).await?;
+    ///         Ok::<_, forever::BoxError>(tx.query_one("SELECT count(*) FROM bookings", &[]).await?.get(0))
+    ///     })
+    ///     .await?;
+    /// # Ok(bookings)
+    /// # }
+    /// ```
+    ///
+    /// The closure may run more than once; the changes of an earlier run are then rolled back. In a
+    /// fiber, [`FiberContext::postgres_transaction`](crate::fiber::FiberContext::postgres_transaction),
+    /// which also has more on the closure, is carried out once.
+    ///
+    /// # Errors
+    /// Errors of the closure, unchanged. Those of the library, converted to an `E`: of kind
+    /// [`Setup`](ErrorKind::Setup) when the closure ended the transaction, or the runtime was not
+    /// opened with Postgres; of kind [`Value`](ErrorKind::Value) when a deferred constraint is
+    /// violated at the end; when the store fails or the runtime is closed. Of kind
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when it may be committed all the same.
+    ///
+    /// # Panics
+    /// When the closure does.
+    #[cfg(feature = "postgres")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+    pub async fn postgres_transaction<F, T, E>(&self, work: F) -> Result<T, E>
+    where
+        F: for<'t> PostgresTxFn<'t, T, E>,
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+    {
+        postgres_transaction::outside(self.runtime(), work).await
     }
 
     /// Copies the database to a new file at `path`, while the runtime runs.

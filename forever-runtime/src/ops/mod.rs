@@ -8,6 +8,7 @@
 //! [`Op`] is the operation inside the body, with its id, its stash and its [log](OpLog);
 //! [`OpStatus`] is its row in the ledger. An [`OpCall`] is an operation without a step, and a
 //! [`TransactionCall`] writes to tables of the program, with [`Tx`], in the commit of its result.
+//! On Postgres (feature `postgres`) it is a `PostgresTransactionCall` with a `PostgresTx`.
 //!
 //! ```
 //! # use forever_runtime as forever;
@@ -34,15 +35,24 @@ pub(crate) mod manual;
 pub(crate) mod memory;
 pub(crate) mod on_unknown;
 pub(crate) mod op;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres_transaction;
 pub(crate) mod resolve;
 pub(crate) mod stored_ledger;
 pub(crate) mod transaction;
 pub(crate) mod tx_position;
 
 pub use crate::store::{OpState, Tx};
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+#[doc(inline)]
+pub use forever_postgres::{PostgresTx, PostgresTxFn};
 pub use log::OpLog;
 pub use manual::OpCall;
 pub use on_unknown::{Answer, OnUnknown};
 pub use op::Op;
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub use postgres_transaction::PostgresTransactionCall;
 pub use resolve::{OpResolution, OpStatus};
 pub use transaction::TransactionCall;

@@ -7,8 +7,8 @@ use crate::ops::ledger::Ledger;
 use crate::runtime::active::Control;
 use crate::runtime::fence::Fence;
 use crate::runtime::state::Runtime;
-use crate::store::sqlite::user::{TransactionFn, TransactionResult};
-use crate::store::{Claim, OpRecord, op_stream};
+use crate::store::sqlite::user::TransactionFn;
+use crate::store::{Claim, OpRecord, TransactionResult, op_stream};
 
 /// Ledger of a fiber in the store. Every write is conditional on a claim.
 #[derive(Debug)]
@@ -60,6 +60,20 @@ impl Ledger for StoredLedger {
         Box::pin(async move {
             match self.runtime.sqlite("`ctx.transaction`") {
                 Ok(sqlite) => self.fence.guard(sqlite.transact(Some((self.claim(), record)), work, self.runtime.now_ms())).await,
+                Err(why) => Ok(TransactionResult::Refused(why)),
+            }
+        })
+    }
+
+    #[cfg(feature = "postgres")]
+    fn transact_on_postgres<'a>(
+        &'a self,
+        record: Option<OpRecord>,
+        work: &'a mut dyn forever_postgres::PostgresWork,
+    ) -> BoxFuture<'a, Result<TransactionResult>> {
+        Box::pin(async move {
+            match self.runtime.postgres("`ctx.postgres_transaction`") {
+                Ok(postgres) => self.fence.guard(postgres.transact(Some((self.claim(), record)), work, self.runtime.now_ms())).await,
                 Err(why) => Ok(TransactionResult::Refused(why)),
             }
         })

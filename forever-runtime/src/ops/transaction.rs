@@ -21,14 +21,16 @@ use crate::frame::context::FiberContext;
 use crate::frame::fiber::Value;
 use crate::frame::run::Run;
 use crate::frame::saved::{Saved, checked, unreadable};
+use crate::future::BoxFuture;
 use crate::guard::guarded;
 use crate::ops::effect::key;
+use crate::ops::ledger::Ledger;
 use crate::ops::op::interrupt;
 use crate::ops::tx_position::CallSite;
 use crate::runtime::exit::Exit;
 use crate::runtime::state::Runtime;
-use crate::store::sqlite::user::{TransactionFn, TransactionResult};
-use crate::store::{OpRecord, OpState, Tx};
+use crate::store::sqlite::user::TransactionFn;
+use crate::store::{OpRecord, OpState, TransactionResult, Tx};
 
 /// Builder of a transaction; made by [`FiberContext::transaction`]. `.await` runs it, or returns
 /// its stored result.
@@ -90,6 +92,8 @@ impl FiberContext {
     /// once until one of its runs is committed; earlier runs are rolled back by then. [`Tx`] lists
     /// what it must not do. A future that is dropped may leave the transaction committed.
     ///
+    /// On Postgres the method is `postgres_transaction`.
+    ///
     /// A closure fiber does not run again, so each call is a new transaction there. Only one with a
     /// key has a record, until the fiber ends. [`Builder::migration`](crate::Builder::migration)
     /// creates the tables.
@@ -144,13 +148,9 @@ where
     fn into_future(self) -> Self::IntoFuture {
         let TransactionCall { run, name, work, key, stands, gives: _ } = self;
         // Before the future is polled, while the current branch is known.
-        let record = begin(&run, &name, key, &stands);
-        Box::pin(async move {
-            match record? {
-                Begun::Record(record) => carry_out(run, record, work).await,
-                Begun::Unclear(why) => run.halt(Exit::parked(why)).await,
-            }
-        })
+        let begun = begin(&run, &name, key, &stands);
+        let (work, came) = prepared(work, text_of);
+        Box::pin(async move { carry_out(&run, begun?, |ledger, record| ledger.transact(record, work), &came).await })
     }
 }
 
@@ -160,14 +160,14 @@ impl<F, T, E> fmt::Debug for TransactionCall<F, T, E> {
     }
 }
 
-enum Begun {
+pub(super) enum Begun {
     /// The record to store with the transaction; `None` if it has none.
     Record(Option<OpRecord>),
     /// A committed transaction may or may not be this one.
     Unclear(String),
 }
 
-fn begin(run: &Run, name: &str, key: Option<Result<String, String>>, stands: &CallSite) -> Result<Begun> {
+pub(super) fn begin(run: &Run, name: &str, key: Option<Result<String, String>>, stands: &CallSite) -> Result<Begun> {
     let key = key.transpose().map_err(|why| Error::new(ErrorKind::Value, format!("key of a transaction cannot be saved: {why}")))?;
     let wanted = key.is_some() || run.backend.resumes();
     if !wanted {
@@ -177,35 +177,43 @@ fn begin(run: &Run, name: &str, key: Option<Result<String, String>>, stands: &Ca
     Ok(record.map_or_else(Begun::Unclear, |record| Begun::Record(Some(record))))
 }
 
-async fn carry_out<F, T, E>(run: Arc<Run>, record: Option<OpRecord>, work: F) -> Result<T, E>
+/// Carries out a transaction. The program's closure leaves its results in `came`.
+pub(super) async fn carry_out<'r, T, E>(
+    run: &'r Run,
+    begun: Begun,
+    transact: impl FnOnce(&'r dyn Ledger, Option<OpRecord>) -> BoxFuture<'r, Result<TransactionResult>> + Send,
+    came: &Mutex<Option<Result<T, E>>>,
+) -> Result<T, E>
 where
-    F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
     T: Value,
     E: From<Error> + Send + 'static,
 {
+    let record = match begun {
+        Begun::Record(record) => record,
+        Begun::Unclear(why) => return run.halt(Exit::parked(why)).await,
+    };
     if let Some(text) = record.as_ref().filter(|record| record.state == OpState::Completed).and_then(|record| record.outcome.as_deref()) {
-        return read(&run, text).await;
+        return read(run, text).await;
     }
-    let (work, came) = prepared(work, text_of);
     if let Some(record) = &record {
         // Before it is stored, because this future may be dropped meanwhile, and the checkpoint has
         // to delete the record.
         run.ops.remember(record);
     }
-    let transacted = run.backend.ledger().transact(record.clone(), work).await;
-    match outcome(transacted, &came) {
+    let transacted = transact(run.backend.ledger(), record.clone()).await;
+    match outcome(transacted, came) {
         Outcome::Value(value) => {
             run.backend.progressed();
             Ok(value)
         }
-        Outcome::Before(text) => read(&run, &text).await,
+        Outcome::Before(text) => read(run, &text).await,
         Outcome::Error(error) => {
             if let Some(record) = &record {
                 run.ops.forget(&record.id);
             }
             Err(error)
         }
-        Outcome::Failed(error) if run.backend.resumes() => interrupt(&run, error).await,
+        Outcome::Failed(error) if run.backend.resumes() => interrupt(run, error).await,
         Outcome::Failed(error) => Err(error.into()),
     }
 }
@@ -221,7 +229,7 @@ async fn read<T: Value, E: From<Error>>(run: &Run, text: &str) -> Result<T, E> {
     }
 }
 
-fn text_of<T: Value>(value: &T) -> Result<String, String> {
+pub(super) fn text_of<T: Value>(value: &T) -> Result<String, String> {
     guarded(|| checked(value, value.save()))
 }
 
@@ -232,12 +240,22 @@ where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    let (work, came) = prepared(work, |_| Ok(String::new()));
+    let (work, came) = prepared(work, no_text);
     let transacted = match runtime.sqlite("`Forever::transaction`") {
         Ok(sqlite) => sqlite.transact(None, work, runtime.now_ms()).await,
         Err(why) => Err(why),
     };
-    match outcome(transacted, &came) {
+    without_record(transacted, &came)
+}
+
+/// The text of a result that is stored nowhere.
+pub(super) fn no_text<T>(_: &T) -> Result<String, String> {
+    Ok(String::new())
+}
+
+/// Result of a transaction outside of any fiber.
+pub(super) fn without_record<T, E: From<Error>>(transacted: Result<TransactionResult>, came: &Mutex<Option<Result<T, E>>>) -> Result<T, E> {
+    match outcome(transacted, came) {
         Outcome::Value(value) => Ok(value),
         Outcome::Error(error) => Err(error),
         Outcome::Failed(error) => Err(error.into()),
@@ -246,7 +264,7 @@ where
 }
 
 /// Result of the last run of a closure.
-type Came<T, E> = Arc<Mutex<Option<Result<T, E>>>>;
+pub(super) type Came<T, E> = Arc<Mutex<Option<Result<T, E>>>>;
 
 /// Wraps a closure for the store, and returns it with the slot of its result.
 fn prepared<F, T, E>(mut work: F, text: fn(&T) -> Result<String, String>) -> (TransactionFn, Came<T, E>)
@@ -259,20 +277,30 @@ where
     let there = Arc::clone(&came);
     let work = move |tx: &Tx<'_>| {
         locked(&there).take();
-        let (gave, text) = match work(tx) {
-            Err(error) => (Err(error), None),
-            Ok(value) => match text(&value) {
-                Ok(text) => (Ok(value), Some(text)),
-                Err(why) => {
-                    let why = format!("the result of a transaction cannot be saved: {why}");
-                    (Err(Error::new(ErrorKind::Value, why).into()), None)
-                }
-            },
-        };
-        *locked(&there) = Some(gave);
-        text
+        returned(work(tx), text, &there)
     };
     (Box::new(work), came)
+}
+
+/// Leaves what a run of a closure returned in `came`. Returns its text for the store, or `None` to
+/// roll back.
+pub(super) fn returned<T, E: From<Error>>(
+    result: Result<T, E>,
+    text: fn(&T) -> Result<String, String>,
+    came: &Mutex<Option<Result<T, E>>>,
+) -> Option<String> {
+    let (result, text) = match result {
+        Err(error) => (Err(error), None),
+        Ok(value) => match text(&value) {
+            Ok(text) => (Ok(value), Some(text)),
+            Err(why) => {
+                let why = format!("the result of a transaction cannot be saved: {why}");
+                (Err(Error::new(ErrorKind::Value, why).into()), None)
+            }
+        },
+    };
+    *locked(came) = Some(result);
+    text
 }
 
 /// Outcome of a transaction.
@@ -303,6 +331,6 @@ fn outcome<T, E: From<Error>>(transacted: Result<TransactionResult>, came: &Mute
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,6 +23,8 @@ use crate::runtime::settings::Settings;
 use crate::runtime::sync::{Handle, JoinSet, Mutex, MutexGuard, sleep, watch};
 use crate::runtime::timer::Timer;
 use crate::runtime::type_checks::Kinds;
+#[cfg(feature = "postgres")]
+use crate::store::PostgresStore;
 use crate::store::sqlite::Ownership;
 use crate::store::{Sqlite, Store, WorkerId};
 
@@ -34,9 +36,8 @@ const DROP_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Runtime {
     pub(crate) store: Arc<dyn Store>,
-    /// The same store where it is SQLite, for what only that can do; `None` for a store of the
-    /// program.
-    sqlite: Option<Arc<Sqlite>>,
+    /// The same store, for what only that of one database can do.
+    database: Database,
     /// The owner of this runtime's claims.
     pub(crate) worker: WorkerId,
     pub(crate) clock: Arc<dyn Clock>,
@@ -61,6 +62,16 @@ pub(crate) struct Runtime {
     closed: tokio::sync::Mutex<bool>,
 }
 
+/// The store of a runtime by its type, where that is one of this library.
+#[derive(Debug)]
+pub(crate) enum Database {
+    Sqlite(Arc<Sqlite>),
+    #[cfg(feature = "postgres")]
+    Postgres(Arc<PostgresStore>),
+    /// A store of the program.
+    Other,
+}
+
 /// What a runtime has to know of the registered functions, by their stored names.
 pub(crate) trait Functions: fmt::Debug + Send + Sync {
     /// Whether texts of its errors may repeat a value that is marked `#[secret]`.
@@ -77,7 +88,7 @@ pub(crate) trait Functions: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) sqlite: Option<Arc<Sqlite>>,
+    pub(crate) database: Database,
     pub(crate) worker: WorkerId,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listeners: Listeners,
@@ -86,10 +97,10 @@ pub(crate) struct Parts {
 
 impl Runtime {
     pub(crate) fn new(parts: Parts, async_handle: Handle) -> Self {
-        let Parts { store, sqlite, worker, clock, listeners, settings } = parts;
+        let Parts { store, database, worker, clock, listeners, settings } = parts;
         Runtime {
             store,
-            sqlite,
+            database,
             worker,
             clock,
             timer: Timer::default(),
@@ -111,10 +122,26 @@ impl Runtime {
 
     /// The SQLite store, for what only that can do. `what` is the API in the error.
     pub(crate) fn sqlite(&self, what: &str) -> Result<&Sqlite> {
-        self.sqlite.as_deref().ok_or_else(|| {
-            let why = "open the runtime with `.sqlite(path)` or `.in_memory()`";
-            Error::new(ErrorKind::Setup, format!("{what} needs the SQLite store, and this runtime was opened with `.store(..)`: {why}"))
-        })
+        let why = match &self.database {
+            Database::Sqlite(sqlite) => return Ok(sqlite),
+            #[cfg(feature = "postgres")]
+            Database::Postgres(_) => {
+                "with Postgres: there, tables of the program are written by `postgres_transaction`, and backups are those of the server"
+            }
+            Database::Other => "with `.store(..)`: open the runtime with `.sqlite(path)` or `.in_memory()`",
+        };
+        Err(Error::new(ErrorKind::Setup, format!("{what} needs the SQLite store, and this runtime was opened {why}")))
+    }
+
+    /// The Postgres store, for what only that can do. `what` is the API in the error.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn postgres(&self, what: &str) -> Result<&PostgresStore> {
+        let why = match &self.database {
+            Database::Postgres(postgres) => return Ok(postgres),
+            Database::Sqlite(_) => "with SQLite: there, tables of the program are written by `transaction`",
+            Database::Other => "with `.store(..)`: open the runtime with `.postgres(url)`",
+        };
+        Err(Error::new(ErrorKind::Setup, format!("{what} needs the Postgres store, and this runtime was opened {why}")))
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -177,7 +204,10 @@ impl Runtime {
         if self.is_closing() {
             return Err(Error::closed());
         }
-        let ownership = self.sqlite.as_ref().map(|sqlite| sqlite.ownership());
+        let ownership = match &self.database {
+            Database::Sqlite(sqlite) => Some(sqlite.ownership()),
+            _ => None,
+        };
         let task = Task { work: task, ownership, held: None, runtime: Arc::clone(self) };
         tasks.spawn_on(task, &self.async_handle);
         Ok(())

@@ -15,7 +15,7 @@ pub(crate) fn has(bytes: &[u8], word: &str) -> bool {
 }
 
 /// Cuts once, at the first bytes that have a word in them.
-fn cut_once(proxy: &Proxy, word: &'static str, fate: Fate) {
+pub(crate) fn cut_once(proxy: &Proxy, word: &'static str, fate: Fate) {
     let mut left = Some(fate);
     proxy.on_sent(move |bytes| left.take_if(|_| has(bytes, word)).unwrap_or(Fate::Forward));
 }

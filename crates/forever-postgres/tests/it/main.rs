@@ -7,6 +7,7 @@ mod proxy;
 mod requests;
 mod rows;
 mod schemas;
+mod transactions;
 mod values;
 mod wake_ups;
 mod workers;

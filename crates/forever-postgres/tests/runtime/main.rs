@@ -5,6 +5,7 @@ mod elsewhere;
 mod events;
 mod serve;
 mod servers;
+mod transactions;
 mod versions;
 
 use std::sync::{Arc, Mutex};

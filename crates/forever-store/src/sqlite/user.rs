@@ -2,7 +2,6 @@
 //!
 //! Code of the program runs on the thread of the connection that writes, inside the writer's
 //! transaction, under the guard (`guard.rs`), which keeps it away from Forever's tables.
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::job::Scope;
 use super::store::Sqlite;
 use super::{claims, compat, ops, rows};
 use crate::error::{Error, ErrorKind, Result};
-use crate::{Claim, OpRecord, OpState, Seq, hex};
+use crate::{Claim, OpRecord, OpState, Seq, TransactionResult, hex};
 
 /// The database inside a transaction, as `FiberContext::transaction` and `Forever::transaction`
 /// give it to their closures.
@@ -27,6 +26,8 @@ use crate::{Claim, OpRecord, OpState, Seq, hex};
 /// to attach databases, to change settings by `PRAGMA`, and to change Forever's tables or what
 /// belongs to them, such as their rows of `sqlite_sequence`. A transaction that tries one of these
 /// is rolled back.
+///
+/// On Postgres it is `forever::ops::PostgresTx`.
 ///
 /// SQLite plans a statement once, whatever its values
 /// ([QPSG](https://sqlite.org/queryplanner-ng.html#qpstab)). So an index serves `LIKE 'a%'`, but
@@ -176,21 +177,6 @@ impl fmt::Debug for Tx<'_> {
 ///
 /// It may be run more than once. Only what the last run did is committed.
 pub type TransactionFn = Box<dyn FnMut(&Tx<'_>) -> Option<String> + Send>;
-
-/// Result of a transaction of the program.
-#[derive(Debug)]
-pub enum TransactionResult {
-    /// It is committed, with the result of this run.
-    Done,
-    /// It was committed before, with this result.
-    Before(String),
-    /// The program asked for a rollback, and it is rolled back.
-    Back,
-    /// It tried something forbidden, or cannot be committed, and is rolled back.
-    Refused(Error),
-    /// It panicked, and is rolled back.
-    Panicked(Box<dyn Any + Send>),
-}
 
 /// A change of the program's tables, applied once.
 #[derive(Debug, Clone)]
