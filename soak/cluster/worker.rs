@@ -72,7 +72,10 @@ async fn open(orders: &Orders) -> anyhow::Result<Forever> {
             let dir = orders.dir.clone();
             let builder = Forever::builder().store(store).fiber::<order>().fiber::<parcel>();
             let builder = builder.agent(move |_| Till::new(&dir)).callable("ring", Till::ring).idle_timeout(TILL_IDLE);
-            builder.resource(Desk::new(&orders.dir).map_err(|why| forever::Error::new(ErrorKind::Setup, format!("{why:#}")))?).open().await
+            builder
+                .resource(Desk::new(&orders.dir, &orders.schema).map_err(|why| forever::Error::new(ErrorKind::Setup, format!("{why:#}")))?)
+                .open()
+                .await
         };
         match opened.await {
             Ok(forever) => return Ok(forever),

@@ -19,7 +19,7 @@ use crate::frame::fiber::Value;
 use crate::frame::run::Run;
 use crate::future::BoxFuture;
 use crate::ops::effect::key;
-use crate::ops::transaction::{Came, begin, carry_out, locked, no_text, returned, text_of, without_record};
+use crate::ops::transaction::{Came, begin, carry_out, locked, returned, text_of, without_record};
 use crate::ops::tx_position::CallSite;
 use crate::runtime::state::Runtime;
 use crate::store::TransactionResult;
@@ -159,7 +159,7 @@ where
     E: From<Error> + Send + 'static,
 {
     let came = Came::default();
-    let mut work = Prepared { work, text: no_text, came: Arc::clone(&came) };
+    let mut work = Prepared { work, text: |_| Ok(String::new()), came: Arc::clone(&came) };
     let transacted = match runtime.postgres("`Forever::postgres_transaction`") {
         Ok(postgres) => store_wins(postgres.transact(None, &mut work, runtime.now_ms()), &came).await,
         Err(why) => Err(why),

@@ -240,17 +240,12 @@ where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    let (work, came) = prepared(work, no_text);
+    let (work, came) = prepared(work, |_| Ok(String::new()));
     let transacted = match runtime.sqlite("`Forever::transaction`") {
         Ok(sqlite) => sqlite.transact(None, work, runtime.now_ms()).await,
         Err(why) => Err(why),
     };
     without_record(transacted, &came)
-}
-
-/// The text of a result that is stored nowhere.
-pub(super) fn no_text<T>(_: &T) -> Result<String, String> {
-    Ok(String::new())
 }
 
 /// Result of a transaction outside of any fiber.

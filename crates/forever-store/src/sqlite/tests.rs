@@ -9,11 +9,11 @@ use std::time::Duration;
 use super::Sqlite;
 use super::job::Scope;
 use super::pace::{self, Caller, Pace};
-use super::user::{TransactionFn, TransactionResult, Tx};
+use super::user::{TransactionFn, Tx};
 use crate::conformance::ops::{behind, ledger, open, record};
 use crate::conformance::{FIRST, ReadyReceiver, SECOND, accept, claimed, message, row, snapshot};
 use crate::error::ErrorKind;
-use crate::{Durability, FiberState, FiberStore, NewSnapshot, OpKind, OpState, Wait};
+use crate::{Durability, FiberState, FiberStore, NewSnapshot, OpKind, OpState, TransactionResult, Wait};
 
 /// Work that counts its runs and gives this.
 fn work(runs: &Arc<AtomicU32>, gives: Option<&'static str>) -> TransactionFn {
