@@ -10,9 +10,9 @@ use forever_store::{
     InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber,
     NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, Publication,
     PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult,
-    Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TransactionResult, TurnFilter, TurnRequest,
-    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId,
-    WorkerRow,
+    Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TransactionResult,
+    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult,
+    Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 

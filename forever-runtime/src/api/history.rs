@@ -57,13 +57,11 @@ impl Forever {
 pub(super) async fn past_at(exec: &Executor, stored: &Stored, number: u64) -> Result<PastAt> {
     let past = past(exec, stored.seq(), number).await?;
     let is_kept = past.entries.last().is_some_and(|entry| entry.number == number);
-    match past.stood.filter(|_| is_kept) {
-        Some(stood) => Ok(PastAt { stood, layout: past.layout }),
-        None => {
-            let why = format!("checkpoint {number} of fiber `{}` is not in its history", stored.row().id);
-            Err(Error::new(ErrorKind::NotFound, why))
-        }
-    }
+    let Some(stood) = past.stood.filter(|_| is_kept) else {
+        let why = format!("checkpoint {number} of fiber `{}` is not in its history", stored.row().id);
+        return Err(Error::new(ErrorKind::NotFound, why));
+    };
+    Ok(PastAt { stood, layout: past.layout })
 }
 
 /// What a fiber is a copy of, if it is one.
