@@ -23,10 +23,11 @@ use crate::history::History;
 use crate::layers::agents::EngineAgents;
 use crate::layers::engine::Engine;
 use crate::layers::layer::{Functions, Layer};
+use crate::runtime::database::Database;
 use crate::runtime::events::{Events, Listeners};
 use crate::runtime::link::RuntimeGuard;
 use crate::runtime::settings::{Retention, Settings};
-use crate::runtime::state::{Database, Parts, Runtime};
+use crate::runtime::state::{Parts, Runtime};
 use crate::runtime::timer;
 #[cfg(feature = "postgres")]
 use crate::store::PostgresStore;

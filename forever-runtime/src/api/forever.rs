@@ -377,7 +377,7 @@ impl Forever {
     /// [`Setup`](ErrorKind::Setup) when the runtime was opened with [`Builder::store`].
     pub async fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         let runtime = self.runtime();
-        runtime.sqlite("`Forever::backup`")?.back_up(path, &runtime.clock.id()).await
+        runtime.database.sqlite("`Forever::backup`")?.back_up(path, &runtime.clock.id()).await
     }
 
     /// Workers that are alive, by number: the open runtimes that share the database.
@@ -556,7 +556,7 @@ impl Forever {
     /// When the store fails.
     #[doc(hidden)]
     pub async fn limit_pages(&self, pages: u32) -> Result<()> {
-        self.runtime().sqlite("`Forever::limit_pages`")?.limit_pages(pages).await
+        self.runtime().database.sqlite("`Forever::limit_pages`")?.limit_pages(pages).await
     }
 }
 

@@ -160,7 +160,7 @@ where
 {
     let came = Came::default();
     let mut work = Prepared { work, text: |_| Ok(String::new()), came: Arc::clone(&came) };
-    let transacted = match runtime.postgres("`Forever::postgres_transaction`") {
+    let transacted = match runtime.database.postgres("`Forever::postgres_transaction`") {
         Ok(postgres) => store_wins(postgres.transact(None, &mut work, runtime.now_ms()), &came).await,
         Err(why) => Err(why),
     };

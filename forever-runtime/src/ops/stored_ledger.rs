@@ -58,7 +58,7 @@ impl Ledger for StoredLedger {
 
     fn transact(&self, record: Option<OpRecord>, work: TransactionFn) -> BoxFuture<'_, Result<TransactionResult>> {
         Box::pin(async move {
-            match self.runtime.sqlite("`ctx.transaction`") {
+            match self.runtime.database.sqlite("`ctx.transaction`") {
                 Ok(sqlite) => self.fence.guard(sqlite.transact(Some((self.claim(), record)), work, self.runtime.now_ms())).await,
                 Err(why) => Ok(TransactionResult::Refused(why)),
             }
@@ -72,7 +72,7 @@ impl Ledger for StoredLedger {
         work: &'a mut dyn forever_postgres::PostgresWork,
     ) -> BoxFuture<'a, Result<TransactionResult>> {
         Box::pin(async move {
-            match self.runtime.postgres("`ctx.postgres_transaction`") {
+            match self.runtime.database.postgres("`ctx.postgres_transaction`") {
                 Ok(postgres) => self.fence.guard(postgres.transact(Some((self.claim(), record)), work, self.runtime.now_ms())).await,
                 Err(why) => Ok(TransactionResult::Refused(why)),
             }

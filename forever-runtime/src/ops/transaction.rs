@@ -241,7 +241,7 @@ where
     E: From<Error> + Send + 'static,
 {
     let (work, came) = prepared(work, |_| Ok(String::new()));
-    let transacted = match runtime.sqlite("`Forever::transaction`") {
+    let transacted = match runtime.database.sqlite("`Forever::transaction`") {
         Ok(sqlite) => sqlite.transact(None, work, runtime.now_ms()).await,
         Err(why) => Err(why),
     };

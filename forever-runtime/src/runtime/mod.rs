@@ -3,6 +3,7 @@
 pub(crate) mod active;
 pub(crate) mod cluster;
 pub(crate) mod commands;
+pub(crate) mod database;
 pub(crate) mod detached;
 pub(crate) mod event_json;
 pub(crate) mod events;

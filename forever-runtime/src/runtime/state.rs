@@ -13,9 +13,10 @@ use tracing::error;
 
 use crate::clock;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::runtime::active::ActiveFibers;
 use crate::runtime::cluster::Watchers;
+use crate::runtime::database::Database;
 use crate::runtime::events::{Event, EventKind, Listeners};
 use crate::runtime::exits::ExitListener;
 use crate::runtime::race::race;
@@ -23,10 +24,8 @@ use crate::runtime::settings::Settings;
 use crate::runtime::sync::{Handle, JoinSet, Mutex, MutexGuard, sleep, watch};
 use crate::runtime::timer::Timer;
 use crate::runtime::type_checks::Kinds;
-#[cfg(feature = "postgres")]
-use crate::store::PostgresStore;
 use crate::store::sqlite::Ownership;
-use crate::store::{Sqlite, Store, WorkerId};
+use crate::store::{Store, WorkerId};
 
 /// How long `close` waits for aborted tasks to be dropped. A task that blocks its thread is not
 /// waited for longer.
@@ -37,7 +36,7 @@ const DROP_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Runtime {
     pub(crate) store: Arc<dyn Store>,
     /// The same store, for what only that of one database can do.
-    database: Database,
+    pub(crate) database: Database,
     /// The owner of this runtime's claims.
     pub(crate) worker: WorkerId,
     pub(crate) clock: Arc<dyn Clock>,
@@ -60,16 +59,6 @@ pub(crate) struct Runtime {
     closing: watch::Sender<bool>,
     /// Whether the store was closed; held while that is done.
     closed: tokio::sync::Mutex<bool>,
-}
-
-/// The store of a runtime by its type, where that is one of this library.
-#[derive(Debug)]
-pub(crate) enum Database {
-    Sqlite(Arc<Sqlite>),
-    #[cfg(feature = "postgres")]
-    Postgres(Arc<PostgresStore>),
-    /// A store of the program.
-    Other,
 }
 
 /// What a runtime has to know of the registered functions, by their stored names.
@@ -118,30 +107,6 @@ impl Runtime {
             closing: watch::Sender::new(false),
             closed: tokio::sync::Mutex::new(false),
         }
-    }
-
-    /// The SQLite store, for what only that can do. `what` is the API in the error.
-    pub(crate) fn sqlite(&self, what: &str) -> Result<&Sqlite> {
-        let why = match &self.database {
-            Database::Sqlite(sqlite) => return Ok(sqlite),
-            #[cfg(feature = "postgres")]
-            Database::Postgres(_) => {
-                "with Postgres: there, tables of the program are written by `postgres_transaction`, and backups are those of the server"
-            }
-            Database::Other => "with `.store(..)`: open the runtime with `.sqlite(path)` or `.in_memory()`",
-        };
-        Err(Error::new(ErrorKind::Setup, format!("{what} needs the SQLite store, and this runtime was opened {why}")))
-    }
-
-    /// The Postgres store, for what only that can do. `what` is the API in the error.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn postgres(&self, what: &str) -> Result<&PostgresStore> {
-        let why = match &self.database {
-            Database::Postgres(postgres) => return Ok(postgres),
-            Database::Sqlite(_) => "with SQLite: there, tables of the program are written by `transaction`",
-            Database::Other => "with `.store(..)`: open the runtime with `.postgres(url)`",
-        };
-        Err(Error::new(ErrorKind::Setup, format!("{what} needs the Postgres store, and this runtime was opened {why}")))
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -204,10 +169,7 @@ impl Runtime {
         if self.is_closing() {
             return Err(Error::closed());
         }
-        let ownership = match &self.database {
-            Database::Sqlite(sqlite) => Some(sqlite.ownership()),
-            _ => None,
-        };
+        let ownership = self.database.ownership();
         let task = Task { work: task, ownership, held: None, runtime: Arc::clone(self) };
         tasks.spawn_on(task, &self.async_handle);
         Ok(())

@@ -28,6 +28,7 @@ use crate::exec::dispatch;
 use crate::exec::executor::Executor;
 use crate::exec::registry::{Known, MESSAGES, Receives, Registry};
 use crate::frame::resources::Resources;
+use crate::runtime::database::Database as OfRuntime;
 use crate::runtime::detached::detached;
 use crate::runtime::settings::Settings;
 use crate::runtime::state::{Parts, Runtime};
@@ -82,7 +83,7 @@ impl Worker {
         let store = OpenStore::open(database);
         let parts = Parts {
             store: Arc::<OpenStore>::clone(&store),
-            sqlite: Some(Arc::clone(&store)),
+            database: OfRuntime(Arc::clone(&store)),
             worker: store.worker,
             clock: Arc::new(Slept::default()),
             listeners: events::Listeners,

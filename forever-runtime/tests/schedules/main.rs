@@ -36,7 +36,7 @@ mod runtime {
     pub(crate) mod sync;
     pub(crate) mod timer;
 
-    pub(crate) use crate::stubs::runtime::{cluster, events, type_checks};
+    pub(crate) use crate::stubs::runtime::{cluster, database, events, type_checks};
 }
 
 #[allow(dead_code, reason = "the runtime uses all of it")]

@@ -40,6 +40,23 @@ pub(crate) mod runtime {
         }
     }
 
+    /// There is one kind of store.
+    pub(crate) mod database {
+        use std::sync::Arc;
+
+        use crate::store::{Ownership, Sqlite};
+
+        #[derive(Debug)]
+        pub(crate) struct Database(pub(crate) Arc<Sqlite>);
+
+        impl Database {
+            #[allow(clippy::unnecessary_wraps, reason = "as in the runtime")]
+            pub(crate) fn ownership(&self) -> Option<Ownership> {
+                Some(self.0.ownership())
+            }
+        }
+    }
+
     /// There is one worker.
     pub(crate) mod cluster {
         use std::sync::Arc;
