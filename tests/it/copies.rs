@@ -182,6 +182,36 @@ async fn arguments_are_edited_before_the_first_checkpoint() {
     forever.close().await.unwrap();
 }
 
+/// What is counted stands behind a cut point whose value is not needed.
+#[fiber]
+async fn counted(world: Res<World>, number: u32) -> anyhow::Result<u32> {
+    step!("begin", tokio::task::yield_now().await);
+    world.shipped.fetch_add(1, Ordering::Relaxed);
+    let half = step!(
+        "half",
+        async {
+            anyhow::ensure!(number % 2 == 0, "{number} is odd");
+            anyhow::Ok(number / 2)
+        }
+        .await?
+    );
+    Ok(half)
+}
+
+#[tokio::test]
+async fn dry_run_of_an_edit_runs_nothing_behind_the_cut_point() {
+    let world = World::default();
+    let forever = Forever::builder().in_memory().fiber::<counted>().resource(world.clone()).open().await.unwrap();
+    forever.spawn(counted(7)).id("c").await.unwrap().wait().await.unwrap_err();
+    forever.edit("c", |locals| locals.set("number", "seven")).await.unwrap_err();
+    forever.edit("c", |locals| locals.set("number", &8)).await.unwrap();
+    assert_eq!(world.shipped.load(Ordering::Relaxed), 1);
+    forever.resume("c").await.unwrap();
+    assert_eq!(forever.fiber::<counted>("c").wait().await.unwrap(), 4);
+    assert_eq!(world.shipped.load(Ordering::Relaxed), 2);
+    forever.close().await.unwrap();
+}
+
 /// A tour that has failed in a called function.
 async fn failed_tour(forever: &Forever, id: &str) {
     let stops = ["Bonn", "Wuppertal", "Kiel"].map(str::to_owned).to_vec();
@@ -347,7 +377,8 @@ async fn damaged_exports_are_refused() {
     let forever = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
     failed_tour(&forever, "t").await;
     let export = serde_json::to_value(forever.export("t").await.unwrap()).unwrap();
-    let damage: [(&str, fn(&mut Value)); 6] = [
+    type Damage = fn(&mut Value);
+    let damage: [(&str, Damage); 6] = [
         ("version 2 of an export", |export| export["forever_export"] = json!(2)),
         ("the snapshot cannot be read", |export| export["snapshot"]["main"] = json!({ "at": 1 })),
         ("is missing", |export| export["layouts"] = json!([])),

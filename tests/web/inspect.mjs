@@ -63,6 +63,7 @@ const hashes = async (company) => ({
   overview: "#/",
   fibers: "#/fibers",
   failed: `#/fiber/${(await company.find("order-1042")).id}`,
+  scrubbed: `#/fiber/${(await company.find("order-1044")).id}?at=2`,
   doubt: `#/fiber/${(await company.find("order-1041")).id}`,
   parked: `#/fiber/${(await company.find("report-9")).id}`,
   waits: `#/fiber/${(await company.find("order-1044")).id}`,
@@ -181,6 +182,61 @@ const cases = {
     await button(retries, "Cancel").click();
     await button(dialog(retries), "Cancel it").click();
     await state(company, "notice-77", "cancelled");
+  },
+
+  async "a value is edited, and the fiber goes on with it"(browser, company) {
+    const page = await open(browser, company, (await hashes(company)).failed);
+    await button(page, "Edit").click();
+    await dialog(page).locator("select").selectOption("limit");
+    assert.equal(await dialog(page).locator("textarea").inputValue(), "500");
+    await dialog(page).locator("textarea").fill('"much"');
+    await button(dialog(page), "Set it").click();
+    await page.locator(".toast.error", { hasText: "cannot be read as `u" }).waitFor();
+    await button(page, "Edit").click();
+    await dialog(page).locator("select").selectOption("limit");
+    await dialog(page).locator("textarea").fill("12345678901234567890");
+    await button(dialog(page), "Set it").click();
+    assert.match(await dialog(page).locator(".problem").textContent(), /so many digits/);
+    await dialog(page).locator("textarea").fill("900");
+    await dialog(page).locator("input[name=by]").fill("Ann");
+    await button(dialog(page), "Set it").click();
+    await page.locator(".timeline", { hasText: "edited by Ann: limit: 500 → 900" }).waitFor();
+    await button(page, "Resume").click();
+    await button(dialog(page), "Resume").click();
+    await until("the order has gone on", async () => (await company.find("order-1042")).state !== "failed");
+    assert.deepEqual(page.complaints.filter((text) => !text.includes("status of 4")), []);
+  },
+
+  async "the scrubber shows each checkpoint with what it has changed, and a fork begins there"(browser, company) {
+    const page = await open(browser, company, (await hashes(company)).waits);
+    const { id } = await company.find("order-1044");
+    const kept = (await company.api(`fibers/${id}`)).history;
+    const scrubber = page.locator(".scrubber input");
+    assert.equal(await scrubber.getAttribute("max"), String(kept.length - 1));
+    await scrubber.focus();
+    await page.keyboard.press("Home");
+    await page.waitForURL(/at=1$/);
+    await page.locator(".scrubber", { hasText: "Behind checkpoint 1, “check limit”" }).waitFor();
+    assert.match(await page.locator(".line.current code").first().textContent(), /step!\("check limit"/);
+    assert.equal(await page.locator(".timeline li[aria-current] .n").first().textContent(), "1");
+    assert.match(await page.locator(".values").first().textContent(), /limit500/);
+    await page.getByLabel("The next checkpoint").click();
+    await page.locator(".scrubber", { hasText: "Behind checkpoint 2, “within limit”" }).waitFor();
+    await button(page, "Fork").click();
+    await dialog(page).locator("input[name=id]").fill("order-1044-b");
+    await button(dialog(page), "Fork").click();
+    await page.waitForURL(/fiber\/order-1044-b/);
+    await page.locator(".timeline", { hasText: "forked from" }).waitFor();
+    assert.equal((await company.find("order-1044")).state, "waiting", "the other one is not touched");
+    assert.deepEqual(page.complaints, []);
+
+    const research = await company.find("research-12");
+    const { history } = await company.api(`fibers/${research.id}`);
+    const changed = history.filter((entry) => entry.number > history[0].number && entry.changed.length > 0).at(-1);
+    const past = await open(browser, company, `#/fiber/${research.id}?at=${changed.number}`);
+    await past.locator("dd.changed").first().waitFor();
+    assert.match(await past.locator("aside .card", { hasText: "Facts" }).textContent(), /Export/);
+    assert.deepEqual(past.complaints, []);
   },
 
   async "one command reaches every fiber of a filter"(browser, company) {

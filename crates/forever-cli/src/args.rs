@@ -40,6 +40,8 @@ pub(crate) fn command() -> Command {
             Command::new("functions").about("Lists functions with their fibers"),
             Command::new("agents").about("Lists agents"),
             Command::new("schedules").about("Lists schedules"),
+        ])
+        .subcommands([
             many("resume", "Lets fibers that stopped go on from their last checkpoint"),
             many("restart", "Lets fibers that stopped begin again with their arguments"),
             many("cancel", "Cancels fibers and their children")
@@ -67,6 +69,8 @@ pub(crate) fn command() -> Command {
                 .about("Deletes a message that a fiber has not received")
                 .arg(id())
                 .arg(Arg::new("number").required(true).value_parser(clap::value_parser!(i64)).help("As `show` prints it")),
+        ])
+        .subcommands([
             Command::new("edit")
                 .about("Changes locals of a fiber that is not running, or its arguments before its first checkpoint")
                 .arg(id())

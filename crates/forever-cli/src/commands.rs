@@ -203,9 +203,9 @@ async fn import(client: &mut Client, given: &ArgMatches, json: bool) -> Result<E
     }
     let answer = json!({ "done": done, "refused": refused });
     if json {
-        say(&serde_json::to_string_pretty(&answer).unwrap_or_default())
+        say(&serde_json::to_string_pretty(&answer).unwrap_or_default());
     } else {
-        self::done(&answer)
+        self::done(&answer);
     }
     Ok(ExitCode::from(u8::from(!refused.is_empty())))
 }

@@ -204,6 +204,72 @@ async fn a_live_owner_answers_over_its_socket() {
     assert!(!socket_path(&file).exists());
 }
 
+/// Gives `big` as it is, after a limit that is too low.
+#[fiber(crate = forever_runtime)]
+async fn limited(amount: u32, big: u64) -> Result<u64, forever::Error> {
+    let limit = step!("limit", 5_u32);
+    let big = step!("keep", big);
+    if amount > limit {
+        return Err(forever::Error::new(forever::ErrorKind::Value, format!("the limit is {limit}")));
+    }
+    Ok(big)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fibers_are_edited_forked_and_moved() {
+    let shop = Shop::new();
+    let file = shop.file();
+    let open = async |file: &Path| {
+        Forever::builder().sqlite(file).history(forever::fiber::History::all()).fiber::<limited>().open().await.unwrap()
+    };
+    let forever = open(&file).await;
+    forever.spawn(limited(7, u64::MAX)).id("l").key("limit").await.unwrap().wait().await.unwrap_err();
+    forever.close().await.unwrap();
+    // Nothing is run here, so there is no code that could read the new values.
+    let (code, _, err) = run(&file, &["edit", "limit", "limit=9"]).await;
+    assert_eq!((code, err.contains("does not have its function")), (1, true), "{err}");
+    done(&file, &["fork", "limit", "--id", "early", "--at", "1"]).await;
+    let timeline = done(&file, &["timeline", "limit"]).await;
+    assert!(timeline.contains("limit") && timeline.contains("keep"), "{timeline}");
+
+    let forever = open(&file).await;
+    let socket = tokio::spawn(Inspector::new(&forever).listen_beside(&file));
+    until(async || socket_path(&file).exists()).await;
+    assert!(forever.fiber::<limited>("early").wait().await.unwrap_err().to_string().contains("the limit is 5"));
+    let locals = done(&file, &["locals", "limit", "2"]).await;
+    assert!(locals.contains("    limit = 5") && locals.contains("  + ") && locals.contains(&u64::MAX.to_string()), "{locals}");
+    for (wrong, code) in [(&["edit", "limit", "limit=x"][..], 2), (&["edit", "limit", "limit=-1"], 1), (&["edit", "limit", "other=1"], 3)] {
+        let (got, out, err) = run(&file, wrong).await;
+        assert_eq!(got, code, "{wrong:?}: {out}{err}");
+    }
+    done(&file, &["edit", "limit", "limit=9", "--by", "ann"]).await;
+    assert!(done(&file, &["timeline", "limit"]).await.contains("edited by ann"));
+    done(&file, &["resume", "limit"]).await;
+    assert_eq!(forever.fiber::<limited>("l").wait().await.unwrap(), u64::MAX);
+    let forked = done(&file, &["fork", "early", "--id", "late", "--set", "limit=8", "--set", &format!("big={}", u64::MAX - 1)]).await;
+    assert!(forked.contains("done; fiber late is"), "{forked}");
+    assert_eq!(forever.fiber::<limited>("late").wait().await.unwrap(), u64::MAX - 1);
+
+    let exports = shop.folder.path().join("fibers.jsonl");
+    std::fs::write(&exports, done(&file, &["export", "--all"]).await).unwrap();
+    let one = shop.folder.path().join("one.json");
+    std::fs::write(&one, done(&file, &["export", "early"]).await).unwrap();
+    forever.close().await.unwrap();
+    socket.await.unwrap().unwrap();
+
+    let other = shop.folder.path().join("other.db");
+    open(&other).await.close().await.unwrap();
+    assert_eq!(done(&other, &["import", exports.to_str().unwrap()]).await.trim(), "3 done, 0 refused");
+    done(&other, &["import", one.to_str().unwrap(), "--id", "early-2"]).await;
+    let (code, _, err) = run(&other, &["import", "/nowhere.jsonl"]).await;
+    assert_eq!(code, 2, "{err}");
+    let forever = open(&other).await;
+    assert_eq!(forever.fiber_by_key::<limited>("limit").await.unwrap().wait().await.unwrap(), u64::MAX, "no digit is lost");
+    let early = forever.status("early-2").await.unwrap();
+    assert_eq!((early.state, early.reason.as_deref()), (FiberState::Failed, Some("the limit is 5")));
+    forever.close().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_without_a_socket_is_read_from_a_copy() {
     let shop = Shop::seeded().await;

@@ -116,6 +116,10 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
         "/api/fibers?created_from_ms=99999999999999999999",
         "/api/fibers/nothing",
         "/api/fibers/%00%ff",
+        "/api/fibers/nothing/at/1",
+        "/api/fibers/nothing/at/x",
+        "/api/fibers/nothing/at/99999999999999999999999",
+        "/api/fibers/nothing/export",
         "/api/fibers/..%2f..%2fetc%2fpasswd",
         "/api/functions/nothing",
         "/assets/..%2f..%2flib.rs",
@@ -139,6 +143,7 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
     }
     let send = format!("/api/fibers/{}/send", fiber.id());
     let discard = format!("/api/fibers/{}/discard", fiber.id());
+    let (edit, fork) = (format!("/api/fibers/{}/edit", fiber.id()), format!("/api/fibers/{}/fork", fiber.id()));
     for (path, body) in [
         (&*send, "{"),
         (&send, "[]"),
@@ -151,6 +156,19 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
         (&discard, r#"{"number":"1"}"#),
         (&discard, r#"{"number":1.5}"#),
         (&discard, r#"{"number":9223372036854775808}"#),
+        (&*edit, "{}"),
+        (&edit, r#"{"set":[1]}"#),
+        (&edit, r#"{"set":{"other":1}}"#),
+        (&edit, r#"{"set":{"n":"no number"}}"#),
+        (&edit, &format!("{{\"set\":{{\"n\":{}{}}}}}", "[".repeat(5000), "]".repeat(5000))),
+        (&*fork, r#"{"at":-1}"#),
+        (&fork, r#"{"at":77}"#),
+        (&fork, r#"{"id":" "}"#),
+        (&fork, &format!("{{\"id\":\"{}\"}}", "x".repeat(600))),
+        (&fork, r#"{"set":{"n":{"$log":0,"len":9}}}"#),
+        ("/api/import", "{}"),
+        ("/api/import", r#"{"export":{}}"#),
+        ("/api/import", r#"{"export":{"forever_export":9,"exported_ms":0,"fiber":{}}}"#),
         (&send, &format!("{{\"topic\":\"go\",\"value\":{}1{}}}", "[".repeat(5000), "]".repeat(5000))),
         (&format!("/api/fibers/{}/fly", fiber.id()), ""),
         (&format!("/api/fibers/{}/resume", fiber.id()), ""),

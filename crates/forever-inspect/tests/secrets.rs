@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use forever::Forever;
-use forever::fiber::{FiberState, Retry};
+use forever::fiber::{FiberState, History, Retry};
 use forever_inspect::Inspector;
 use forever_macros::fiber;
 use tracing::field::{Field, Visit};
@@ -128,8 +128,8 @@ impl Subscriber for Logged {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_is_in_no_answer_and_in_no_log() {
     tracing::subscriber::set_global_default(Logged).unwrap();
-    let builder =
-        Forever::builder().in_memory().fiber::<waits>().fiber::<fails>().fiber::<tries>().fiber::<calls>().fiber::<pays>().fiber::<plain>();
+    let builder = Forever::builder().in_memory().history(History::all());
+    let builder = builder.fiber::<waits>().fiber::<fails>().fiber::<tries>().fiber::<calls>().fiber::<pays>().fiber::<plain>();
     let forever = builder.open().await.unwrap();
     let at = serve(Inspector::new(&forever).allow_actions()).await;
     let metadata = serde_json::json!({ "note": format!("of {SECRET}"), SECRET: 1 });
@@ -161,6 +161,9 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
         for id in ids {
             paths.push(format!("/api/fibers/{id}"));
             paths.push(format!("/api/fibers/{id}/ops"));
+            paths.push(format!("/api/fibers/{id}/export"));
+            let checkpoints = forever.history(id).await.unwrap().into_iter().map(|entry| entry.number);
+            paths.extend(checkpoints.map(|number| format!("/api/fibers/{id}/at/{number}")));
         }
         for path in paths {
             let answer = get(at, &path).await;
@@ -172,11 +175,27 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
         }
         seen
     };
+    // A secret may be changed, by name and by what it is; the record says only that it was.
+    let edit = format!("/api/fibers/{}/edit", waiting.id());
+    let edited = post(at, &edit, r#"{"set":{"session":["tok-5up3r-anew"],"kept":12},"by":"ann"}"#).await;
+    assert!(edited.status == 200 && !edited.body.contains(PART), "{}", edited.body);
+    let refused = post(at, &edit, r#"{"set":{"session":"tok-5up3r-anew"}}"#).await;
+    assert!(refused.status >= 400 && !refused.body.contains(PART), "{}", refused.body);
     // A message may be what a function keeps as a secret.
     forever.send(calling.id(), "later", SECRET).await.unwrap();
     let seen = check().await;
     // What is no secret is shown, and so is that there was one.
-    for shown in ["for all to see", "401 for", "•••", "\"is_secret\":true", "session", "fetch token", "\"topic\":\"later\""] {
+    for shown in [
+        "for all to see",
+        "401 for",
+        "•••",
+        "\"is_secret\":true",
+        "session",
+        "fetch token",
+        "\"topic\":\"later\"",
+        "\"by\":\"ann\"",
+        "\"withheld\":",
+    ] {
         assert!(seen.contains(shown), "{shown}");
     }
     forever.send(calling.id(), "go", &0).await.unwrap();

@@ -27,12 +27,12 @@ use crate::runtime::link::Link;
 use crate::store::{Claim, CommandResult, FiberEdit, FiberRow, FiberState, HISTORY, LoadedFiber, StreamAppend};
 
 impl Forever {
-    /// Changes locals of a fiber that is not running; it goes on with the new values.
+    /// Changes locals of a fiber that is not running; it continues with the new values.
     ///
     /// `change` gets the stored values and sets new ones. Before anything is stored, the code of
-    /// this program reads all of them back in a dry run, up to the cut point where the fiber stands:
-    /// an edit after which the fiber could not be resumed is refused, with the reason. The state of
-    /// the fiber stays: [`resume`](Self::resume) one that has failed or is parked.
+    /// this program reads all of them back in a dry run, up to the cut point where the fiber
+    /// stands: an edit after which the fiber could not be resumed is refused, with the reason. The
+    /// state of the fiber stays: [`resume`](Self::resume) one that has failed or is parked.
     ///
     /// Before its first checkpoint a fiber has its arguments, and these are changed.
     ///
@@ -54,7 +54,7 @@ impl Forever {
     /// Those of `change`. Of kind [`NotFound`](ErrorKind::NotFound) if there is no such fiber; of
     /// kind [`InvalidState`](ErrorKind::InvalidState) while it runs, when it has completed or was
     /// cancelled, and when it has run meanwhile; of kind [`Value`](ErrorKind::Value) if the code
-    /// could not go on with these values; of kind [`NotRegistered`](ErrorKind::NotRegistered) if
+    /// could not continue with these values; of kind [`NotRegistered`](ErrorKind::NotRegistered) if
     /// this program does not have its function; of kind [`Conflict`](ErrorKind::Conflict) for a
     /// closure, or a turn of a chat; when the store fails. Nothing is changed then.
     pub fn edit<F>(&self, id: &str, change: F) -> Edit<F>
@@ -193,7 +193,7 @@ pub(super) struct Edited {
     pub(super) changes: Changes,
 }
 
-/// Applies a change to what a fiber has stored, and checks that the code can go on with it.
+/// Applies a change to what a fiber has stored, and checks that the code can continue with it.
 pub(super) async fn edited(
     exec: &Arc<Executor>,
     stored: &Stored,

@@ -49,7 +49,7 @@ impl Forever {
     /// [`InvalidState`](ErrorKind::InvalidState) if it has completed and no checkpoint is given,
     /// while an operation of it is in doubt, for effects that would be repeated, and when a
     /// transaction was committed since the last checkpoint; of kind
-    /// [`Value`](ErrorKind::Value) if the id is not valid, the code could not go on with the edited
+    /// [`Value`](ErrorKind::Value) if the id is not valid, the code cannot read the edited
     /// values, or what is stored is damaged or no longer whole; of kind
     /// [`Conflict`](ErrorKind::Conflict) for a closure or a turn of a chat, and if there is another
     /// fiber with the id; when the store fails. With an id it is safe to repeat.
