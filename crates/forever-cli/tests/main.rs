@@ -208,11 +208,11 @@ async fn a_live_owner_answers_over_its_socket() {
 #[fiber(crate = forever_runtime)]
 async fn limited(amount: u32, big: u64) -> Result<u64, forever::Error> {
     let limit = step!("limit", 5_u32);
-    let big = step!("keep", big);
+    let kept = step!("keep", big);
     if amount > limit {
         return Err(forever::Error::new(forever::ErrorKind::Value, format!("the limit is {limit}")));
     }
-    Ok(big)
+    Ok(kept)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -233,7 +233,7 @@ async fn fibers_are_edited_forked_and_moved() {
     assert!(timeline.contains("limit") && timeline.contains("keep"), "{timeline}");
 
     let forever = open(&file).await;
-    let socket = tokio::spawn(Inspector::new(&forever).listen_beside(&file));
+    let socket = tokio::spawn(Inspector::new(&forever).listen_beside(file.clone()));
     until(async || socket_path(&file).exists()).await;
     assert!(forever.fiber::<limited>("early").wait().await.unwrap_err().to_string().contains("the limit is 5"));
     let locals = done(&file, &["locals", "limit", "2"]).await;
@@ -246,7 +246,7 @@ async fn fibers_are_edited_forked_and_moved() {
     assert!(done(&file, &["timeline", "limit"]).await.contains("edited by ann"));
     done(&file, &["resume", "limit"]).await;
     assert_eq!(forever.fiber::<limited>("l").wait().await.unwrap(), u64::MAX);
-    let forked = done(&file, &["fork", "early", "--id", "late", "--set", "limit=8", "--set", &format!("big={}", u64::MAX - 1)]).await;
+    let forked = done(&file, &["fork", "early", "--id", "late", "--set", "limit=8", "--set", &format!("kept={}", u64::MAX - 1)]).await;
     assert!(forked.contains("done; fiber late is"), "{forked}");
     assert_eq!(forever.fiber::<limited>("late").wait().await.unwrap(), u64::MAX - 1);
 

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tracing::info;
 
 use crate::api::forever::Forever;
+use crate::api::redact::Redactor;
 use crate::api::view::{Stored, arguments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
@@ -208,9 +209,17 @@ pub(super) async fn edited(
     let mut locals = LocalsMut::of(exec, stored, &known).map_err(refused)?;
     change(&mut locals)?;
     locals.set.retain(|name, text| locals.stored.get(name) != Some(text));
+    // The reason may repeat a value, the new one or one that was there.
+    let mut hidden = Redactor::default();
+    let secrets = locals.set.iter().filter(|(name, _)| {
+        let (depth, local) = depth_and_name(name);
+        stored.is_secret(exec, depth, local)
+    });
+    secrets.for_each(|(_, text)| hidden.add(text));
     let mut edited = locals.apply(exec, stored).map_err(refused)?;
     if !edited.changes.is_empty() {
-        dry_run::check(exec, &row.id, &known, edited.loaded.clone()).await.map_err(refused)?;
+        let checked = dry_run::check(exec, &row.id, &known, edited.loaded.clone()).await;
+        checked.map_err(|why| refused(stored.redacted(&hidden.text(&why))))?;
     }
     edited.loaded.rows.parts.retain(|name, _| !edited.removed_parts.contains(name));
     Ok(edited)

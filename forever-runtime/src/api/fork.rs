@@ -134,9 +134,14 @@ async fn fork(fork: Fork) -> Result<FiberHandle<Value>> {
         None => last(&stored).map_err(|why| refused(ErrorKind::InvalidState, why))?,
         Some(number) => earlier(exec, &stored, number).await?,
     };
+    let behind = ledger.iter().map(|row| &row.record).filter(|op| op.number.is_some_and(|number| number >= from.number));
+    let mut done = behind.filter(|op| op.state == OpState::Completed);
+    // The ledger was read later.
+    if is_last && done.any(|op| from.ops.iter().all(|there| there.id != op.id || there.state != op.state)) {
+        return Err(refused(ErrorKind::InvalidState, "it has run meanwhile; fork it again".to_owned()));
+    }
     if !is_last && !repeat_effects {
-        let behind = ledger.iter().map(|row| &row.record).filter(|op| op.number.is_some_and(|number| number >= from.number));
-        let done: Vec<String> = behind.filter(|op| op.state == OpState::Completed).map(|op| format!("`{}` ({})", op.step, op.id)).collect();
+        let done: Vec<String> = done.map(|op| format!("`{}` ({})", op.step, op.id)).collect();
         if !done.is_empty() {
             let why = format!(
                 "effects that were carried out behind checkpoint {} would be carried out again: {}; allow it, or fork at a later checkpoint",

@@ -351,6 +351,11 @@ impl Stored {
         self.redactor.text(text) != text
     }
 
+    /// A text without secrets.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        self.redactor.text(text)
+    }
+
     /// Takes secrets out of a value.
     pub(crate) fn redact(&self, value: &mut Value) {
         self.redactor.value(value);
