@@ -371,13 +371,15 @@ async fn waiting_fiber_moves_with_its_log_and_its_messages() {
     there.close().await.unwrap();
 }
 
+/// Something that is wrong with an export.
+type Damage = fn(&mut Value);
+
 #[tokio::test]
 async fn damaged_exports_are_refused() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let forever = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
     failed_tour(&forever, "t").await;
     let export = serde_json::to_value(forever.export("t").await.unwrap()).unwrap();
-    type Damage = fn(&mut Value);
     let damage: [(&str, Damage); 6] = [
         ("version 2 of an export", |export| export["forever_export"] = json!(2)),
         ("the snapshot cannot be read", |export| export["snapshot"]["main"] = json!({ "at": 1 })),

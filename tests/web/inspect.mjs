@@ -231,8 +231,12 @@ const cases = {
     assert.deepEqual(page.complaints, []);
 
     const research = await company.find("research-12");
-    const { history } = await company.api(`fibers/${research.id}`);
-    const changed = history.filter((entry) => entry.number > history[0].number && entry.changed.length > 0).at(-1);
+    let changed;
+    await until("research has changed a local", async () => {
+      const { history } = await company.api(`fibers/${research.id}`);
+      changed = history.slice(1).find((entry) => entry.changed.length > 0);
+      return changed !== undefined;
+    });
     const past = await open(browser, company, `#/fiber/${research.id}?at=${changed.number}`);
     await past.locator("dd.changed").first().waitFor();
     assert.match(await past.locator("aside .card", { hasText: "Facts" }).textContent(), /Export/);

@@ -98,6 +98,7 @@ async fn a_hook_decides_in_place_of_the_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::too_many_lines, reason = "most of them are a table")]
 async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
     let forever = open().await;
     let fiber = forever.spawn(waits(1)).await.unwrap();
