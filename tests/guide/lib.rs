@@ -30,6 +30,7 @@ pages! {
     agents "docs/guide/src/agents.md"
     chat "docs/guide/src/chat.md"
     logs "docs/guide/src/operations/logs.md"
+    repair "docs/guide/src/operations/repair.md"
     runbook "docs/guide/src/operations/runbook.md"
     many_workers "docs/guide/src/operations/many-workers.md"
     backup "docs/guide/src/operations/backup.md"
