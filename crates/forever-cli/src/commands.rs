@@ -102,7 +102,7 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
             client.get(&format!("fibers/{}/at/{number}", escaped(&id))).await?
         }
         "export" => return export(client, given).await,
-        "import" => return import(client, given, json).await,
+        "import" => import(client, given).await?,
         "backup" => {
             let path = std::path::absolute(text(given, "path").unwrap_or_default()).map_err(|why| Failure::usage(why.to_string()))?;
             client.post("backup", &json!({ "path": path })).await?
@@ -161,12 +161,12 @@ async fn export(client: &mut Client, given: &ArgMatches) -> Result<ExitCode, Fai
         say(&client.get_text(&format!("fibers/{}/export", escaped(&id))).await?);
         return Ok(ExitCode::SUCCESS);
     }
-    let query = query(&filter(given));
+    let query = format!("{}oldest_first=true&", query(&filter(given)));
     let (mut refused, mut after) = (0_u64, Value::Null);
     loop {
-        let page = if after.is_null() { String::new() } else { format!("after={}&", escaped(&after.to_string())) };
-        let mut answer = client.get(&format!("fibers?{query}oldest_first=true&{page}limit=500")).await?;
-        for fiber in each(&answer["fibers"]) {
+        let page;
+        (page, after) = fibers_behind(client, &query, &after, 500).await?;
+        for fiber in &page {
             let id = string(&fiber["id"]);
             match client.get_text(&format!("fibers/{}/export", escaped(&id))).await {
                 Ok(export) => say(&export),
@@ -176,7 +176,6 @@ async fn export(client: &mut Client, given: &ArgMatches) -> Result<ExitCode, Fai
                 }
             }
         }
-        after = answer["next"].take();
         if after.is_null() {
             return Ok(ExitCode::from(u8::from(refused > 0)));
         }
@@ -184,7 +183,7 @@ async fn export(client: &mut Client, given: &ArgMatches) -> Result<ExitCode, Fai
 }
 
 /// Stores exported fibers, one a line.
-async fn import(client: &mut Client, given: &ArgMatches, json: bool) -> Result<ExitCode, Failure> {
+async fn import(client: &mut Client, given: &ArgMatches) -> Result<Value, Failure> {
     let path = text(given, "path").unwrap_or_default();
     let read = if path == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
     let text_of = read.map_err(|why| Failure::usage(format!("`{path}` cannot be read: {why}")))?;
@@ -201,13 +200,7 @@ async fn import(client: &mut Client, given: &ArgMatches, json: bool) -> Result<E
             Err(why) => refused.push(json!({ "id": id, "error": why.text() })),
         }
     }
-    let answer = json!({ "done": done, "refused": refused });
-    if json {
-        say(&serde_json::to_string_pretty(&answer).unwrap_or_default());
-    } else {
-        self::done(&answer);
-    }
-    Ok(ExitCode::from(u8::from(!refused.is_empty())))
+    Ok(json!({ "done": done, "refused": refused }))
 }
 
 /// The conditions that were given, as the API names them.
@@ -242,6 +235,14 @@ fn query(filter: &Map<String, Value>) -> String {
     conditions.concat()
 }
 
+/// A page of fibers behind `after`, and where the next one begins.
+async fn fibers_behind(client: &mut Client, query: &str, after: &Value, limit: usize) -> Result<(Vec<Value>, Value), Failure> {
+    let behind = if after.is_null() { String::new() } else { format!("after={}&", escaped(&after.to_string())) };
+    let mut answer = client.get(&format!("fibers?{query}{behind}limit={limit}")).await?;
+    let fibers = answer["fibers"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    Ok((fibers, answer["next"].take()))
+}
+
 /// As many fibers as were asked for, page by page.
 async fn list(client: &mut Client, given: &ArgMatches) -> Result<Value, Failure> {
     let limit = given.get_one::<u32>("limit").copied().unwrap_or(50) as usize;
@@ -251,11 +252,9 @@ async fn list(client: &mut Client, given: &ArgMatches) -> Result<Value, Failure>
     }
     let (mut found, mut after) = (Vec::new(), Value::Null);
     loop {
-        let page = if after.is_null() { String::new() } else { format!("after={}&", escaped(&after.to_string())) };
-        let asked = (limit - found.len()).min(1000);
-        let mut answer = client.get(&format!("fibers?{query}{page}limit={asked}")).await?;
-        found.extend(answer["fibers"].as_array_mut().map(std::mem::take).unwrap_or_default());
-        after = answer["next"].take();
+        let page;
+        (page, after) = fibers_behind(client, &query, &after, (limit - found.len()).min(1000)).await?;
+        found.extend(page);
         if after.is_null() || found.len() >= limit {
             return Ok(json!({ "fibers": found, "next": after }));
         }

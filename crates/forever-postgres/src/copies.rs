@@ -1,5 +1,5 @@
 //! Copies of fibers, and changes of what a stopped fiber has stored.
-use forever_store::{AcceptResult, CommandResult, FiberCopy, FiberEdit, FiberRef, FiberState, NewFiber, SnapshotDelta};
+use forever_store::{AcceptResult, CommandResult, FiberCopy, FiberEdit, FiberRef, FiberState, LayoutRow, NewFiber, SnapshotDelta};
 
 use crate::notify::CHANGED;
 use crate::sql::{Done, Tx, args};
@@ -17,8 +17,7 @@ pub(crate) async fn import(tx: &Tx, copy: &FiberCopy) -> Done<AcceptResult> {
     tx.run("UPDATE @snapshots SET number = $2 WHERE fiber = $1", args![seq, copy.number]).await?;
     if let Some(snapshot) = &copy.snapshot {
         layouts::save(tx, snapshot.layout.iter().chain(&snapshot.callees)).await?;
-        let callees = snapshot.callees.iter().map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
-        let callees = (!callees.is_empty()).then_some(callees);
+        let callees = LayoutRow::hashes(&snapshot.callees);
         tx.run(
             "UPDATE @snapshots SET at = $2, data = $3, layout = $4, callees = $5, saved_ms = $6 WHERE fiber = $1",
             args![seq, &snapshot.at, &snapshot.data, snapshot.layout.as_ref().map(|layout| &layout.hash), &callees, now_ms],

@@ -2,8 +2,8 @@
 use std::sync::Arc;
 
 use forever_store::{
-    AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LoadedFiber, NewFiber, NewSnapshot,
-    OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, Suspension, UnfinishedGroup, Wait, WorkerId,
+    AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber,
+    NewSnapshot, OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, Suspension, UnfinishedGroup, Wait, WorkerId,
 };
 
 use crate::notify::CHANGED;
@@ -295,8 +295,7 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
     if let Some(layouts) = &new.layouts {
         layouts::save(tx, layouts.iter().map(|layout| &**layout)).await?;
         layout = layouts.first().map(|layout| layout.hash.as_str());
-        let called = layouts.iter().skip(1).map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
-        callees = (!called.is_empty()).then_some(called);
+        callees = LayoutRow::hashes(layouts.iter().skip(1).map(|layout| &**layout));
     }
     // The number follows the stored one, unless the row was changed by hand.
     let replaced = tx

@@ -2,7 +2,7 @@
 //! wrote.
 use std::collections::{HashMap, HashSet};
 
-use forever_store::{Claim, End, NewFiber, NewSnapshot, OpRecord, OpsDelta, Seq, StreamBatch, TurnSeq};
+use forever_store::{Claim, End, LayoutRow, NewFiber, NewSnapshot, OpRecord, OpsDelta, Seq, StreamBatch, TurnSeq};
 
 use crate::notify::CHANGED;
 use crate::sql::{Arg, Done, Tx, args};
@@ -70,7 +70,7 @@ pub(crate) async fn checkpoints(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Option
         jobs.iter().flat_map(|job| job.new.streams.appended.iter().map(|append| (job.claim.fiber, job.new.now_ms, append))).collect();
     let callees = column(jobs, |job| {
         let called = job.new.layouts.iter().flat_map(|layouts| layouts.iter().skip(1));
-        called.map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ")
+        LayoutRow::hashes(called.map(|layout| &**layout)).unwrap_or_default()
     });
     let mut table = Table::default();
     table.add("fiber", "bigint", column(jobs, |job| job.claim.fiber));

@@ -295,6 +295,17 @@ pub struct LayoutRow {
     pub layout: String,
 }
 
+impl LayoutRow {
+    /// The hashes of layouts as they are stored with a snapshot, with a space between them; `None`
+    /// if there are none.
+    // For the stores of this library.
+    #[doc(hidden)]
+    pub fn hashes<'a>(layouts: impl IntoIterator<Item = &'a LayoutRow>) -> Option<String> {
+        let hashes: Vec<&str> = layouts.into_iter().map(|layout| layout.hash.as_str()).collect();
+        (!hashes.is_empty()).then(|| hashes.join(" "))
+    }
+}
+
 /// Fibers that have not ended, are no closures, and stand at one cut point under one layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnfinishedGroup {

@@ -1,20 +1,17 @@
 //! What forks and imported fibers have in common: how a copy of a fiber is made and stored.
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::api::history::origin;
+use crate::api::history::{batches, origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact::logs::PLACEHOLDER;
 use crate::exec::executor::Executor;
 use crate::frame::snapshot::Snapshot;
 use crate::history::{Origin, item_of};
-use crate::ops::known::of_another_fiber;
 use crate::runtime::detached::detached;
 use crate::store::{
     AcceptResult, FiberCopy, HISTORY, LoadedFiber, OpRecord, OpState, Seq, SnapshotCopy, SnapshotRows, StreamAppend, op_stream,
 };
-
-/// Number of batches that are read at once.
-const PAGE: u32 = 256;
 
 /// A fiber whose main text has all values, and refers to no other rows.
 pub(super) fn whole(mut loaded: LoadedFiber) -> Result<LoadedFiber, String> {
@@ -53,46 +50,24 @@ pub(super) fn first_item(loaded: &LoadedFiber, now_ms: i64, origin: &Origin) -> 
     StreamAppend { name: HISTORY.into(), first: None, count: 1, data: item_of(loaded, &at, now_ms, origin), keep: None }
 }
 
-/// Operations of a fiber as those of another one, with their logs; the inner error says which one
-/// cannot be copied.
-pub(super) async fn ops_of(
-    exec: &Executor,
-    fiber: Seq,
-    ops: Vec<OpRecord>,
-    new_id: &str,
-    restarts: u32,
-) -> Result<Result<(Vec<OpRecord>, Vec<StreamAppend>), String>> {
-    let (mut copies, mut streams) = (Vec::new(), Vec::new());
-    for op in ops {
-        let log = op_stream(op.number, &op.id);
-        let has_log = op.state == OpState::Started;
-        let copy = match of_another_fiber(op, new_id, restarts) {
-            Ok(copy) => copy,
-            Err(why) => return Ok(Err(why)),
-        };
-        if has_log {
-            let items = lines(exec, fiber, &log).await?;
-            if !items.is_empty() {
-                let name = op_stream(copy.number, &copy.id).into();
-                streams.push(StreamAppend { name, first: Some(0), count: items.len() as u64, data: items.join("\n"), keep: None });
-            }
-        }
-        copies.push(copy);
+/// The items of the log of an operation. One that has ended has none.
+pub(super) async fn log_of(exec: &Executor, fiber: Seq, op: &OpRecord) -> Result<Vec<String>> {
+    match op.state {
+        OpState::Started => lines(exec, fiber, &op_stream(op.number, &op.id)).await,
+        _ => Ok(Vec::new()),
     }
-    Ok(Ok((copies, streams)))
+}
+
+/// Items as those of a new stream; `None` if there are none.
+pub(super) fn new_stream(name: impl Into<Cow<'static, str>>, items: &[String]) -> Option<StreamAppend> {
+    let (count, data) = (items.len() as u64, items.join("\n"));
+    (count > 0).then(|| StreamAppend { name: name.into(), first: Some(0), count, data, keep: None })
 }
 
 /// All items of a stream.
 pub(super) async fn lines(exec: &Executor, fiber: Seq, stream: &str) -> Result<Vec<String>> {
-    let mut items: Vec<String> = Vec::new();
-    let mut from = 0;
-    loop {
-        let page = exec.runtime.store.stream(fiber, stream.to_owned(), from, PAGE).await?;
-        let new: Vec<_> = page.into_iter().filter(|batch| batch.first >= from).collect();
-        let Some(last) = new.last() else { return Ok(items) };
-        from = last.first + last.count;
-        items.extend(new.iter().flat_map(|batch| batch.data.lines().map(str::to_owned)));
-    }
+    let batches = batches(exec, fiber, stream).await?;
+    Ok(batches.iter().flat_map(|batch| batch.data.lines().map(str::to_owned)).collect())
 }
 
 /// Stores a copy, unless a call before has done so.

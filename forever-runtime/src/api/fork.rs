@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use serde_json::Value;
 
-use crate::api::copies::{first_item, ops_of, snapshot_of, store_copy, whole};
+use crate::api::copies::{first_item, log_of, new_stream, snapshot_of, store_copy, whole};
 use crate::api::edit::{Edited, LocalsMut, edited, is_editable};
 use crate::api::forever::Forever;
 use crate::api::history::past_at;
@@ -14,10 +14,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::exec::spawn::check_ids;
 use crate::history::{Origin, PastAt};
+use crate::ops::known::of_another_fiber;
 use crate::runtime::events::EventKind;
 use crate::runtime::handle::FiberHandle;
 use crate::runtime::link::Link;
-use crate::store::{FiberCopy, FiberState, LoadedFiber, NewFiber, OpKind, OpRecord, OpState, SnapshotRows};
+use crate::store::{FiberCopy, FiberState, LoadedFiber, NewFiber, OpKind, OpRecord, OpState, SnapshotRows, op_stream};
 
 impl Forever {
     /// Starts a second fiber that goes on from what another one has stored, now or behind an
@@ -162,8 +163,13 @@ async fn fork(fork: Fork) -> Result<FiberHandle<Value>> {
     }
     from.ops.extend(by_hand);
     let id = id.unwrap_or_else(|| exec.runtime.clock.id());
-    let ops = std::mem::take(&mut from.ops);
-    let (ops, mut streams) = ops_of(exec, row.seq, ops, &id, from.restarts).await?.map_err(|why| refused(ErrorKind::InvalidState, why))?;
+    let (mut ops, mut streams) = (Vec::new(), Vec::new());
+    for op in std::mem::take(&mut from.ops) {
+        let log = log_of(exec, row.seq, &op).await?;
+        let op = of_another_fiber(op, &id, from.restarts).map_err(|why| refused(ErrorKind::InvalidState, why))?;
+        streams.extend(new_stream(op_stream(op.number, &op.id), &log));
+        ops.push(op);
+    }
     let origin = Origin::Fork { of: of.clone(), checkpoint: number };
     let now_ms = exec.runtime.now_ms();
     streams.push(first_item(&from, now_ms, &origin));

@@ -71,15 +71,20 @@ pub(super) async fn origin(exec: &Executor, fiber: Seq) -> Result<Option<Origin>
 
 /// The history of a fiber up to checkpoint `number`.
 async fn past(exec: &Executor, fiber: Seq, number: u64) -> Result<Past> {
+    let batches = batches(exec, fiber, HISTORY).await?;
+    Past::read(&batches, number).map_err(|why| Error::new(ErrorKind::Value, why))
+}
+
+/// All batches of a stream.
+pub(super) async fn batches(exec: &Executor, fiber: Seq, stream: &str) -> Result<Vec<StreamBatch>> {
     let mut batches: Vec<StreamBatch> = Vec::new();
     loop {
         let from = batches.last().map_or(0, |batch| batch.first + batch.count);
-        let page = exec.runtime.store.stream(fiber, HISTORY.to_owned(), from, PAGE).await?;
+        let page = exec.runtime.store.stream(fiber, stream.to_owned(), from, PAGE).await?;
         let before = batches.len();
         batches.extend(page.into_iter().filter(|batch| batch.first >= from));
         if batches.len() == before {
-            break;
+            return Ok(batches);
         }
     }
-    Past::read(&batches, number).map_err(|why| Error::new(ErrorKind::Value, why))
 }

@@ -348,7 +348,7 @@ impl Stored {
 
     /// Whether a text has a secret in it.
     pub(crate) fn has_secret(&self, text: &str) -> bool {
-        self.redactor.text(text) != text
+        self.redacted(text) != text
     }
 
     /// A text without secrets.

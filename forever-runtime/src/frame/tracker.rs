@@ -78,7 +78,7 @@ impl SnapshotTracker {
         if text.len() < self.part {
             return None;
         }
-        let name = part_name(depth, name);
+        let name = local_name(depth as usize, name);
         let placeholder = placeholder(&name);
         // An unchanged text is shared, not copied.
         let text = self.parts.get(&name).filter(|there| ***there == *text).map_or_else(|| text.into(), Arc::clone);
@@ -120,10 +120,17 @@ fn appended(items: Vec<LogItem>) -> Vec<StreamAppend> {
     appended.into_values().collect()
 }
 
-/// Name of the row of a local: `notes`, or `1:notes` in a called function.
-fn part_name(depth: u32, name: &str) -> String {
+/// Name of a local with the depth of its function on the call stack: `notes`, or `1:notes` in a
+/// called function. That of the row of a part, and that in a history.
+pub(crate) fn local_name(depth: usize, name: &str) -> String {
     // Names at different depths never collide.
     if depth == 0 && !name.starts_with(|c: char| c.is_ascii_digit()) { name.to_owned() } else { format!("{depth}:{name}") }
+}
+
+/// The reverse of [`local_name`].
+pub(crate) fn depth_and_name(name: &str) -> (usize, &str) {
+    let numbered = name.split_once(':').and_then(|(depth, name)| Some((depth.parse().ok()?, name)));
+    numbered.unwrap_or((0, name))
 }
 
 /// Start of a reference to a part.

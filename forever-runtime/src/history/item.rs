@@ -138,14 +138,3 @@ pub(super) fn push_parts<'a>(item: &mut String, parts: impl Iterator<Item = (&'a
         item.push('}');
     }
 }
-
-/// Name of a local in `set` and `gone`.
-pub(crate) fn local_name(depth: usize, name: &str) -> String {
-    if depth == 0 && !name.starts_with(|c: char| c.is_ascii_digit()) { name.to_owned() } else { format!("{depth}:{name}") }
-}
-
-/// The reverse of [`local_name`].
-pub(crate) fn depth_and_name(name: &str) -> (usize, &str) {
-    let numbered = name.split_once(':').and_then(|(depth, name)| Some((depth.parse().ok()?, name)));
-    numbered.unwrap_or((0, name))
-}

@@ -10,7 +10,7 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use item::{Change, Changes, Origin, depth_and_name, item_of, local_name};
+pub(crate) use item::{Change, Changes, Origin, item_of};
 pub use past::{ChangedValue, HistoryEntry, HistoryOrigin};
 pub(crate) use past::{Past, PastAt, Stood};
 pub(crate) use recorder::Recorder;

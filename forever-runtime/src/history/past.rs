@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::item::{Change, Item, Origin, depth_and_name, local_name};
+use super::item::{Change, Item, Origin};
 use crate::frame::snapshot::Snapshot;
+use crate::frame::tracker::{depth_and_name, local_name};
 use crate::store::{Epoch, StreamBatch};
 
 /// One kept checkpoint of a fiber, or what a person has made of it.

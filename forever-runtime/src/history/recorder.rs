@@ -3,8 +3,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::item::{MOST_CHANGES, local_name, push_parts, push_whole};
+use super::item::{MOST_CHANGES, push_parts, push_whole};
 use crate::frame::snapshot::{json_string, push_json_string};
+use crate::frame::tracker::local_name;
 use crate::store::{Epoch, HISTORY, SnapshotDelta, SnapshotRows, StreamAppend};
 
 /// Records the checkpoints of one activation.

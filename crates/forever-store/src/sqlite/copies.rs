@@ -2,7 +2,9 @@
 use rusqlite::{Connection, params};
 
 use super::{claims, layouts, messages, ops, recent_items, rows, snapshot_rows, streams};
-use crate::{AcceptResult, CommandResult, FiberCopy, FiberEdit, FiberRef, FiberState, HISTORY, NewFiber, Runnable, SnapshotDelta};
+use crate::{
+    AcceptResult, CommandResult, FiberCopy, FiberEdit, FiberRef, FiberState, HISTORY, LayoutRow, NewFiber, Runnable, SnapshotDelta,
+};
 
 pub(super) fn import(conn: &Connection, copy: &FiberCopy, ready: &mut Vec<Runnable>) -> rusqlite::Result<AcceptResult> {
     let accepted = rows::accept(conn, &NewFiber { worker: None, ..copy.fiber.clone() })?;
@@ -13,14 +15,13 @@ pub(super) fn import(conn: &Connection, copy: &FiberCopy, ready: &mut Vec<Runnab
     conn.prepare_cached("UPDATE snapshots SET number = ?2 WHERE fiber = ?1")?.execute(params![seq, copy.number.cast_signed()])?;
     if let Some(snapshot) = &copy.snapshot {
         layouts::save(conn, snapshot.layout.iter().chain(&snapshot.callees))?;
-        let callees = snapshot.callees.iter().map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
         conn.prepare_cached("UPDATE snapshots SET at = ?2, data = ?3, layout = ?4, callees = ?5, saved_ms = ?6 WHERE fiber = ?1")?
             .execute(params![
                 seq,
                 snapshot.at,
                 snapshot.data,
                 snapshot.layout.as_ref().map(|layout| &layout.hash),
-                (!callees.is_empty()).then_some(callees),
+                LayoutRow::hashes(&snapshot.callees),
                 now_ms
             ])?;
     }

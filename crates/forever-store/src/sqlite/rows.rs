@@ -12,7 +12,7 @@ use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
     AcceptResult, BranchResult, Claim, CommandResult, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, HISTORY,
-    LoadedFiber, NewFiber, NewSnapshot, OpOutcome, OpRetry, Restart, RestartResult, Runnable, Seq, StreamAppend, Suspension,
+    LayoutRow, LoadedFiber, NewFiber, NewSnapshot, OpOutcome, OpRetry, Restart, RestartResult, Runnable, Seq, StreamAppend, Suspension,
     UnfinishedGroup, Wait,
 };
 
@@ -534,8 +534,7 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot, ite
     let seq = claim.fiber;
     if let Some(layouts) = &new.layouts {
         layouts::save(conn, layouts.iter().map(|layout| &**layout))?;
-        let callees = layouts.iter().skip(1).map(|layout| layout.hash.as_str()).collect::<Vec<_>>().join(" ");
-        let callees = (!callees.is_empty()).then_some(callees);
+        let callees = LayoutRow::hashes(layouts.iter().skip(1).map(|layout| &**layout));
         conn.prepare_cached("UPDATE snapshots SET layout = ?2, callees = ?3 WHERE fiber = ?1")?.execute(params![
             seq,
             layouts.first().map(|layout| &layout.hash),

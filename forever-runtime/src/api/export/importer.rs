@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Branch, FiberExport, LayoutText, Message, Operation, Stand, VERSION};
-use crate::api::copies::{first_item, snapshot_of, store_copy};
+use crate::api::copies::{first_item, new_stream, snapshot_of, store_copy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::exec::spawn::check_ids;
@@ -222,9 +222,8 @@ fn record_of(op: Operation, layouts: &Layouts) -> Result<(OpRecord, Vec<Box<RawV
 /// Items as those of a new stream.
 fn items(name: String, items: &[Box<RawValue>]) -> Option<StreamAppend> {
     // A line of its own for each: outside of texts, a line break is white space.
-    let data: Vec<String> = items.iter().map(|item| item.get().replace('\n', " ")).collect();
-    let count = data.len() as u64;
-    (count > 0).then(|| StreamAppend { name: name.into(), first: Some(0), count, data: data.join("\n"), keep: None })
+    let items: Vec<String> = items.iter().map(|item| item.get().replace('\n', " ")).collect();
+    new_stream(name, &items)
 }
 
 /// The history that it had, and the item that says where it comes from.

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Branch, Fiber, FiberExport, LayoutText, Message, Operation, Stand, VERSION};
-use crate::api::copies::{lines, whole};
+use crate::api::copies::{lines, log_of, whole};
 use crate::api::edit::is_editable;
 use crate::api::view::{Stored, arguments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::frame::snapshot::Snapshot;
-use crate::store::{FiberRow, HISTORY, LayoutRow, LoadedFiber, OpRecord, OpState, op_stream};
+use crate::store::{FiberRow, HISTORY, LayoutRow, LoadedFiber, OpRecord, Seq};
 
 /// Longest list of messages that is exported with a fiber.
 const MOST_MESSAGES: u32 = 10_000;
@@ -156,10 +156,7 @@ impl Writer<'_> {
         }
         let mut ops = Vec::new();
         for op in records {
-            let log = match op.state {
-                OpState::Started => lines(self.exec, self.stored.seq(), &op_stream(op.number, &op.id)).await?,
-                _ => Vec::new(),
-            };
+            let log = log_of(self.exec, self.stored.seq(), &op).await?;
             ops.push(self.op(op, &log)?);
         }
         Ok(ops)
@@ -205,7 +202,7 @@ impl Writer<'_> {
         Ok(messages)
     }
 
-    async fn history(&mut self, fiber: crate::store::Seq) -> Result<Vec<Box<RawValue>>> {
+    async fn history(&mut self, fiber: Seq) -> Result<Vec<Box<RawValue>>> {
         let items = lines(self.exec, fiber, HISTORY).await?;
         if self.hides_texts && !items.is_empty() {
             // A value that is kept no longer may have been secret.
