@@ -22,7 +22,9 @@ impl Database {
     pub(crate) fn ownership(&self) -> Option<Ownership> {
         match self {
             Database::Sqlite(sqlite) => Some(sqlite.ownership()),
-            _ => None,
+            #[cfg(feature = "postgres")]
+            Database::Postgres(_) => None,
+            Database::Other => None,
         }
     }
 
