@@ -85,6 +85,7 @@
 //! - `postgres-tls`: the same, with TLS by rustls.
 //! - `inspect`: the module `inspect`, a page, a JSON API and a control socket to look at fibers and
 //!   to give commands.
+//! - `metrics`: counters, durations and gauges, for any exporter of the `metrics` crate.
 //! - `schemars`: tools whose input is a type of the program, with its JSON schema.
 //! - `testing`: the module `testing`, a kit that runs fibers to a chosen checkpoint and resumes
 //!   them, and ends a program at every write that it makes. Not for production builds.

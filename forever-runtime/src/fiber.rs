@@ -1,7 +1,8 @@
 //! Fibers: what their functions use, and what programs do with fibers from outside.
 //!
 //! In a function: [`FiberContext`] and [`Res`] are arguments, [`Retry`] with its [`Backoff`] and
-//! [`StepError`] are for steps that fail, and [`Log`] is a local to which a loop appends.
+//! [`StepError`] are for steps that fail, [`Log`] is a local to which a loop appends, and
+//! [`StreamWriter`] sends items to readers outside, each with a [`StreamReader`].
 //!
 //! One fiber: [`Spawn`] starts it under a key or an id, and its [`FiberHandle`] waits for the
 //! result, cancels, resumes, restarts or [resolves](Resolution) it. [`FiberStatus`] is what a
@@ -45,10 +46,12 @@ pub use crate::frame::resources::Res;
 pub use crate::frame::retry::{Backoff, Retry};
 pub use crate::frame::snapshot::Snapshot;
 pub use crate::frame::step_error::StepError;
+pub use crate::frame::stream_writer::StreamWriter;
 pub use crate::history::{ChangedValue, History, HistoryEntry, HistoryOrigin};
 pub use crate::runtime::commands::Resolution;
 pub use crate::runtime::events::{Event, EventItem, EventKind, Events};
 pub use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};
 pub use crate::runtime::messages::{MessageStatus, SendMessage};
+pub use crate::runtime::stream_reader::{StreamItem, StreamReader};
 #[doc(inline)]
 pub use crate::store::{FiberCount, FiberState};

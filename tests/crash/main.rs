@@ -5,4 +5,5 @@ mod agents;
 mod examples;
 mod fails;
 mod kinds;
+mod streams;
 mod waits;

@@ -7,10 +7,13 @@ mod history;
 #[cfg(unix)]
 mod killed;
 mod language;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod own_store;
 mod ownership;
 mod panicking;
 mod retrying;
 mod select;
+mod streams;
 mod support;
 mod waiting;

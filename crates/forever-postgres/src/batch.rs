@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use forever_store::{
-    AcceptResult, BoxFuture, Claim, End, Error, LayoutRow, NewFiber, NewSnapshot, OpOutcome, OpRecord, OpState, Result, Seq, StreamBatch,
-    TurnSeq, TurnWrite,
+    AcceptResult, BoxFuture, Claim, End, Error, LayoutRow, NewFiber, NewSnapshot, OpOutcome, OpRecord, OpState, Result, Seq, StreamAppend,
+    StreamBatch, TurnSeq, TurnWrite,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -110,8 +110,8 @@ impl Queue {
     }
 
     /// Whether the end of a fiber can share a statement.
-    pub(crate) fn takes_end(end: &End, outcomes: &[OpOutcome]) -> bool {
-        matches!(end, End::Completed(_)) && outcomes.is_empty()
+    pub(crate) fn takes_end(end: &End, outcomes: &[OpOutcome], appended: &[StreamAppend]) -> bool {
+        matches!(end, End::Completed(_)) && outcomes.is_empty() && appended.is_empty()
     }
 
     pub(crate) fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
@@ -297,7 +297,7 @@ const END: Batch<Ended, (), End> = Batch {
     what: "store how a fiber ended",
     kind: Kind::Write,
     many: |tx, jobs| Box::pin(grouped::end(tx, jobs)),
-    one: |tx, (claim, end, now_ms)| Box::pin(fibers::end(tx, *claim, end, &[], *now_ms)),
+    one: |tx, (claim, end, now_ms)| Box::pin(fibers::end(tx, *claim, end, &[], &[], *now_ms)),
     done: |places, (claim, end, _), ()| {
         places.forget(claim.fiber);
         end.clone()

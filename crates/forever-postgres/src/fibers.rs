@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use forever_store::{
     AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber,
-    NewSnapshot, OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, Suspension, UnfinishedGroup, Wait, WorkerId,
+    NewSnapshot, OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, StreamAppend, Suspension, UnfinishedGroup, Wait, WorkerId,
 };
 
 use crate::notify::CHANGED;
@@ -345,10 +345,24 @@ pub(crate) async fn stash(tx: &Tx, claim: Claim, data: &str, now_ms: i64) -> Don
     if stored == 0 { Err(claims::lost(claim)) } else { Ok(()) }
 }
 
-pub(crate) async fn save_branch(tx: &Tx, claim: Claim, number: u64, result: &BranchResult) -> Done<()> {
+pub(crate) async fn save_branch(
+    tx: &Tx,
+    claim: Claim,
+    number: u64,
+    result: &BranchResult,
+    appended: &[StreamAppend],
+    now_ms: i64,
+) -> Done<()> {
     claims::check_running(tx, claim).await?;
     insert_branch(tx, claim.fiber, number, result).await?;
+    streams::append(tx, claim.fiber, appended, now_ms).await?;
     forget_deaths(tx, claim.fiber).await
+}
+
+/// Appends to streams of a fiber between two checkpoints.
+pub(crate) async fn append(tx: &Tx, claim: Claim, appended: &[StreamAppend], now_ms: i64) -> Done<()> {
+    claims::check_running(tx, claim).await?;
+    streams::append(tx, claim.fiber, appended, now_ms).await
 }
 
 pub(crate) async fn insert_branch(tx: &Tx, seq: Seq, number: u64, result: &BranchResult) -> Done<()> {
@@ -383,8 +397,9 @@ pub(crate) const HAS_ROWS: &str = "(EXISTS (SELECT 1 FROM @parts WHERE fiber = f
     OR EXISTS (SELECT 1 FROM @stream_items WHERE fiber = f.seq AND name >= 'log/' AND name < 'log0'))";
 
 /// Ends a claimed fiber.
-pub(crate) async fn end(tx: &Tx, claim: Claim, how: &End, settled: &[OpOutcome], now_ms: i64) -> Done<End> {
+pub(crate) async fn end(tx: &Tx, claim: Claim, how: &End, settled: &[OpOutcome], appended: &[StreamAppend], now_ms: i64) -> Done<End> {
     claims::hold(tx, claim).await?;
+    streams::append(tx, claim.fiber, appended, now_ms).await?;
     finish(tx, claim.fiber, how, settled, now_ms).await?.ok_or_else(|| claims::lost(claim))
 }
 

@@ -10,9 +10,9 @@ use forever_store::{
     InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber,
     NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, Publication,
     PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult,
-    Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TransactionResult,
-    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult,
-    Watch as Watched, WorkerId, WorkerRow,
+    Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension,
+    TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused,
+    Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -299,8 +299,17 @@ impl FiberStore for PostgresStore {
         self.write_one("store a stash", (claim, data, now_ms), |tx, args| Box::pin(fibers::stash(tx, args.0, &args.1, args.2)))
     }
 
-    fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>> {
-        self.write("store a branch result", (claim, number, result), |tx, args| Box::pin(fibers::save_branch(tx, args.0, args.1, &args.2)))
+    fn save_branch(
+        &self,
+        claim: Claim,
+        number: u64,
+        result: BranchResult,
+        appended: Vec<StreamAppend>,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<()>> {
+        self.write("store a branch result", (claim, number, result, appended, now_ms), |tx, args| {
+            Box::pin(fibers::save_branch(tx, args.0, args.1, &args.2, &args.3, args.4))
+        })
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
@@ -324,13 +333,20 @@ impl FiberStore for PostgresStore {
         self.read("load a message", (seq, topic), |tx, args| Box::pin(messages::next(tx, args.0, &args.1)))
     }
 
-    fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
-        if Queue::takes_end(&end, &outcomes) {
+    fn end(
+        &self,
+        claim: Claim,
+        end: End,
+        outcomes: Vec<OpOutcome>,
+        appended: Vec<StreamAppend>,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<End>> {
+        if Queue::takes_end(&end, &outcomes, &appended) {
             return self.queue.end(claim, end, now_ms);
         }
         self.queue.moved(claim.fiber);
-        self.write("store how a fiber ended", (claim, end, outcomes, now_ms), |tx, args| {
-            Box::pin(fibers::end(tx, args.0, &args.1, &args.2, args.3))
+        self.write("store how a fiber ended", (claim, end, outcomes, appended, now_ms), |tx, args| {
+            Box::pin(fibers::end(tx, args.0, &args.1, &args.2, &args.3, args.4))
         })
     }
 
@@ -503,6 +519,14 @@ impl AdminStore for PostgresStore {
 }
 
 impl StreamStore for PostgresStore {
+    fn append(&self, claim: Claim, appended: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        self.write("append to streams", (claim, appended, now_ms), |tx, args| Box::pin(fibers::append(tx, args.0, &args.1, args.2)))
+    }
+
+    fn stream_names(&self, fiber: Seq) -> BoxFuture<'_, Result<Vec<String>>> {
+        self.read("list the streams of a fiber", fiber, |tx, fiber| Box::pin(streams::names(tx, *fiber)))
+    }
+
     fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
         self.read("read a stream", (fiber, name, from, limit), |tx, args| Box::pin(streams::read(tx, args.0, &args.1, args.2, args.3)))
     }

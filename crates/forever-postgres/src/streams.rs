@@ -65,6 +65,12 @@ pub(crate) async fn append(tx: &Tx, fiber: Seq, new: &[StreamAppend], now_ms: i6
     Ok(())
 }
 
+/// Names of the streams of a fiber, in the order of their bytes.
+pub(crate) async fn names(tx: &Tx, fiber: Seq) -> Done<Vec<String>> {
+    let rows = tx.rows("SELECT DISTINCT name FROM @stream_items WHERE fiber = $1 ORDER BY name", args![fiber]).await?;
+    rows.iter().map(|row| row.text("name")).collect()
+}
+
 /// Name behind those of all streams of logs. Names are compared by their bytes.
 const BEHIND_LOGS: &str = "log0";
 

@@ -68,6 +68,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     copies::run(&make).await;
     streams::keep_their_items_with_the_checkpoints_that_append_them(&make().await).await;
     streams::keep_the_newest_items(&make().await).await;
+    streams::take_items_between_checkpoints_and_with_branches_and_ends(&make().await).await;
     wakes_what_is_due_and_nothing_else(&make().await).await;
     groups_unfinished_fibers_and_wakes_those_that_wait(&make().await).await;
     keeps_messages_until_they_are_received(&make().await).await;
@@ -236,7 +237,7 @@ async fn lists_what_has_not_ended_in_order(store: &impl Store) {
     for id in ["c", "a", "b", "d"] {
         seqs.push(accept(store, id).await);
     }
-    store.end(seqs[1], End::Failed("no".into()), Vec::new(), 1).await.unwrap();
+    store.end(seqs[1], End::Failed("no".into()), Vec::new(), Vec::new(), 1).await.unwrap();
     store.suspend(seqs[2], Suspension::Parked("why".into()), 1).await.unwrap();
     assert_eq!(unfinished(store).await, [("c".into(), 0), ("b".into(), 0), ("d".into(), 0)]);
     let page: Vec<String> = store.unfinished(seqs[0].fiber, 1).await.unwrap().into_iter().map(|f| f.id).collect();
@@ -309,12 +310,12 @@ async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
     store.checkpoint(other, with(lost, 1)).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
 
-    store.end(claim, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
+    store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 3).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
     store.restart("a".into(), Restart::FromSnapshot, 4).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, beside);
     let claim = claimed(store, claim.fiber, FIRST).await;
-    store.end(claim, End::Failed("no".into()), Vec::new(), 5).await.unwrap();
+    store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 5).await.unwrap();
     store.restart("a".into(), Restart::FromStart, 6).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());
     // The new run starts with no rows of the old one.
@@ -323,7 +324,7 @@ async fn keeps_parts_and_items_with_their_snapshot(store: &impl Store) {
     let claim = claimed(store, claim.fiber, FIRST).await;
     store.checkpoint(claim, NewSnapshot { streams, ..snapshot(number) }).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows.logs, [(0, vec!["1".into()])].into());
-    store.end(claim, End::Completed("1".into()), Vec::new(), 7).await.unwrap();
+    store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 7).await.unwrap();
     assert_eq!(store.load(claim.fiber).await.unwrap().rows, SnapshotRows::default());
 }
 
@@ -332,12 +333,12 @@ async fn ends_with_a_result_or_an_error(store: &impl Store) {
     for claim in [done, failed] {
         store.checkpoint(claim, snapshot(1)).await.unwrap();
     }
-    store.end(done, End::Completed("[1]".into()), Vec::new(), 3000).await.unwrap();
-    store.end(failed, End::Failed("broken".into()), Vec::new(), 3000).await.unwrap();
+    store.end(done, End::Completed("[1]".into()), Vec::new(), Vec::new(), 3000).await.unwrap();
+    store.end(failed, End::Failed("broken".into()), Vec::new(), Vec::new(), 3000).await.unwrap();
     // A fiber that has ended stays as it ended.
     store.suspend(done, Suspension::Interrupted("late".into()), 4000).await.unwrap_err();
     store.suspend(failed, Suspension::Interrupted("late".into()), 4000).await.unwrap();
-    store.end(failed, End::Completed("late".into()), Vec::new(), 4000).await.unwrap_err();
+    store.end(failed, End::Completed("late".into()), Vec::new(), Vec::new(), 4000).await.unwrap_err();
 
     let row_done = row(store, "done").await;
     assert_eq!((row_done.state, row_done.result.as_deref(), row_done.reason), (FiberState::Completed, Some("[1]"), None));
@@ -449,7 +450,7 @@ async fn groups_unfinished_fibers_and_wakes_those_that_wait(store: &impl Store) 
     }
     store.wait(claims[1], Wait { topics: vec!["yes".into()], ..Wait::default() }, 10).await.unwrap();
     let ended = accept(store, "ended").await;
-    store.end(ended, End::Completed("1".into()), Vec::new(), 20).await.unwrap();
+    store.end(ended, End::Completed("1".into()), Vec::new(), Vec::new(), 20).await.unwrap();
     let closure = NewFiber { closure: true, ..new("closure", None) };
     store.accept(closure).await.unwrap();
 
@@ -502,13 +503,13 @@ async fn keeps_messages_until_they_are_received(store: &impl Store) {
     assert_eq!(store.message(claim.fiber, "maybe".into()).await.unwrap(), None);
 
     assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), CommandResult::NotFound));
-    store.end(claim, End::Failed("no".into()), Vec::new(), 60).await.unwrap();
+    store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 60).await.unwrap();
     assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), CommandResult::InvalidState(FiberState::Failed)));
     // A failed fiber may be resumed, and then it needs its messages.
     assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap().data, "2");
     assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 70).await.unwrap(), CommandResult::Done(_)));
     let claim = claimed(store, claim.fiber, FIRST).await;
-    store.end(claim, End::Completed("1".into()), Vec::new(), 80).await.unwrap();
+    store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 80).await.unwrap();
     assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap(), None);
 }
 
@@ -517,9 +518,9 @@ async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
     let both = Wait { fibers: vec!["1".into(), "2".into(), "unknown".into()], ..Wait::default() };
     assert_eq!(store.wait(parent, both.clone(), 10).await.unwrap(), WaitResult::Waiting);
     let mut told = ReadyReceiver::by(store);
-    store.end(two, End::Completed("2".into()), Vec::new(), 20).await.unwrap();
+    store.end(two, End::Completed("2".into()), Vec::new(), Vec::new(), 20).await.unwrap();
     assert_eq!(told.ids(), [""; 0]);
-    store.end(one, End::Failed("1".into()), Vec::new(), 30).await.unwrap();
+    store.end(one, End::Failed("1".into()), Vec::new(), Vec::new(), 30).await.unwrap();
     assert_eq!(told.ids(), ["p"]);
     let parent = claimed(store, parent.fiber, FIRST).await;
     assert_eq!(store.wait(parent, both, 40).await.unwrap(), WaitResult::Ready);
@@ -557,14 +558,14 @@ async fn wakes_a_fiber_at_the_first_of_several_things(store: &impl Store) {
     assert_eq!(store.next_due().await.unwrap(), None);
 
     waits().await;
-    store.end(children[1], End::Completed("2".into()), Vec::new(), 20).await.unwrap();
+    store.end(children[1], End::Completed("2".into()), Vec::new(), Vec::new(), 20).await.unwrap();
     assert_eq!(told.ids(), ["p"], "one of them is enough");
     let claim = claimed(store, parent.fiber, FIRST).await;
     assert_eq!(store.wait(claim, first.clone(), 30).await.unwrap(), WaitResult::Ready, "one has ended");
     let other = Wait { fibers: vec!["1".into()], ..first.clone() };
     assert_eq!(store.wait(claim, other, 30).await.unwrap(), WaitResult::Waiting);
     assert_eq!(sent(store, &mut told, "p", "yes", "3").await, ["p"]);
-    store.end(children[0], End::Completed("1".into()), Vec::new(), 40).await.unwrap();
+    store.end(children[0], End::Completed("1".into()), Vec::new(), Vec::new(), 40).await.unwrap();
     assert_eq!(told.ids(), [""; 0], "it does not wait for it any more");
     let unknown = Wait { fibers: vec!["unknown".into(), "p".into()], any_fiber: true, ..Wait::default() };
     let claim = claimed(store, parent.fiber, FIRST).await;
@@ -610,7 +611,7 @@ async fn cancels_a_fiber_and_all_below_it(store: &impl Store) {
     // It has been cancelled, so a running fiber can store no children.
     assert!(store.checkpoint(made[0], NewSnapshot { children: vec![child("late", made[0])], ..snapshot(2) }).await.is_err());
     assert!(store.find(FiberRef::Id("late".into())).await.unwrap().is_none());
-    let ended = store.end(made[0], End::Completed("1".into()), Vec::new(), 30).await.unwrap();
+    let ended = store.end(made[0], End::Completed("1".into()), Vec::new(), Vec::new(), 30).await.unwrap();
     assert_eq!(ended, End::Cancelled("enough".into()));
     assert!(matches!(store.cancel("mid".into(), "again".into(), 40).await.unwrap(), CommandResult::InvalidState(FiberState::Cancelled)));
     assert!(matches!(store.cancel("unknown".into(), "x".into(), 40).await.unwrap(), CommandResult::NotFound));
@@ -623,7 +624,7 @@ async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
         CommandResult::InvalidState(FiberState::Running)
     ));
     store.checkpoint(claim, snapshot(1)).await.unwrap();
-    store.end(claim, End::Failed("no".into()), Vec::new(), 20).await.unwrap();
+    store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 20).await.unwrap();
     let mut told = ReadyReceiver::by(store);
     let again = store.restart("a".into(), Restart::FromSnapshot, 30).await.unwrap();
     assert!(matches!(again, CommandResult::Done(RestartResult::Ready)));
@@ -639,7 +640,7 @@ async fn lets_a_stopped_fiber_run_again(store: &impl Store) {
     // The count of checkpoints continues, so operations of the new run have other ids.
     assert_eq!((loaded.snapshot, loaded.layout, loaded.number), (None, None, 2));
     let claim = claimed(store, claim.fiber, FIRST).await;
-    store.end(claim, End::Completed("1".into()), Vec::new(), 60).await.unwrap();
+    store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 60).await.unwrap();
     assert!(matches!(store.restart("a".into(), Restart::FromStart, 70).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));
 }
 
@@ -661,12 +662,12 @@ async fn keeps_branch_results_until_the_next_checkpoint(store: &impl Store) {
     let claim = claimed(store, claim.fiber, SECOND).await;
     let stored = async || store.load(claim.fiber).await.unwrap().branches;
     let c = branch_result("both[c]", None);
-    store.save_branch(claim, 1, c.clone()).await.unwrap();
+    store.save_branch(claim, 1, c.clone(), Vec::new(), 9).await.unwrap();
     assert_eq!(row(store, "a").await.deaths, 0);
     let a = branch_result("both[a]", Some(layout("l1")));
-    store.save_branch(claim, 1, a.clone()).await.unwrap();
+    store.save_branch(claim, 1, a.clone(), Vec::new(), 9).await.unwrap();
     assert_eq!(stored().await, [a, c]);
-    store.end(claim, End::Failed("one of them".into()), Vec::new(), 10).await.unwrap();
+    store.end(claim, End::Failed("one of them".into()), Vec::new(), Vec::new(), 10).await.unwrap();
     assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 20).await.unwrap(), CommandResult::Done(_)));
     let claim = claimed(store, claim.fiber, SECOND).await;
     assert_eq!(stored().await.len(), 2);
@@ -681,9 +682,9 @@ async fn keeps_the_layouts_that_operations_and_branch_results_began_under(store:
     let begun = |id: &str, of| OpRecord { layout: of, ..OpRecord::begun(id.to_owned(), OpKind::Effect, "work", "charge", None, Some(1)) };
     store.save_op(claim, begun("x", Some(layout("l1"))), 1).await.unwrap();
     store.save_op(claim, begun("y", Some(layout("l2"))), 1).await.unwrap();
-    store.save_branch(claim, 1, branch_result("both[a]", Some(layout("l2")))).await.unwrap();
+    store.save_branch(claim, 1, branch_result("both[a]", Some(layout("l2"))), Vec::new(), 9).await.unwrap();
     assert_eq!(mixed().await, [false], "those of the snapshot and of the calls under way");
-    store.save_branch(claim, 1, branch_result("both[b]", Some(layout("l3")))).await.unwrap();
+    store.save_branch(claim, 1, branch_result("both[b]", Some(layout("l3"))), Vec::new(), 9).await.unwrap();
     assert_eq!(mixed().await, [true]);
     let group = store.unfinished_groups().await.unwrap().remove(0);
     assert_eq!(store.unfinished_of(group.clone(), Seq::MIN, 9).await.unwrap(), [claim.fiber]);
@@ -721,8 +722,8 @@ async fn lists_by_page_and_deletes_what_has_ended(store: &impl Store) {
     for id in ["a", "b", "c", "d", "e"] {
         let claim = accept(store, id).await;
         match id {
-            "a" | "c" => drop(store.end(claim, End::Completed("1".into()), Vec::new(), 100).await.unwrap()),
-            "d" => drop(store.end(claim, End::Failed("no".into()), Vec::new(), 200).await.unwrap()),
+            "a" | "c" => drop(store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 100).await.unwrap()),
+            "d" => drop(store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 200).await.unwrap()),
             _ => {}
         }
     }
@@ -757,7 +758,7 @@ async fn remembers_the_keys_of_what_was_deleted(store: &impl Store) {
         let id = fiber.id.clone();
         let AcceptResult::Created(seq) = store.accept(fiber).await.unwrap() else { panic!("{id}") };
         if id != "open" {
-            store.end(seq, End::Completed("1".into()), Vec::new(), 100).await.unwrap();
+            store.end(seq, End::Completed("1".into()), Vec::new(), Vec::new(), 100).await.unwrap();
         }
     }
     let all =

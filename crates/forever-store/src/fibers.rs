@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentId, ClusterStore, CommandResult, FiberTombstone, OpOutcome, OpRecord, OpRetry, OpsDelta, RestartResult, SnapshotDelta,
-    SnapshotRows, StreamsDelta,
+    SnapshotRows, StreamAppend, StreamsDelta,
 };
 use crate::error::Result;
 use crate::future::BoxFuture;
@@ -545,8 +545,15 @@ pub trait FiberStore {
 
     /// Stores the result of a branch of a `steps!` that began after checkpoint `number`.
     ///
-    /// It is progress, so the deaths are set to 0.
-    fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>>;
+    /// Appends to streams of the fiber with it. It is progress, so the deaths are set to 0.
+    fn save_branch(
+        &self,
+        claim: Claim,
+        number: u64,
+        result: BranchResult,
+        appended: Vec<StreamAppend>,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<()>>;
 
     /// Lets a fiber wait, unless the condition is met already.
     ///
@@ -575,11 +582,12 @@ pub trait FiberStore {
     /// Ends a fiber; gives how it ended.
     ///
     /// That is `Cancelled` with the first reason, whatever `end` says, if the fiber was cancelled
-    /// before. Stores the outcomes of operations with it. Deletes waits, and makes ready each
-    /// parent that waited for this fiber last. Unless the fiber failed, and so may be resumed, its
-    /// pending messages, branch results and temporary operations are deleted; of a completed one
-    /// the snapshot as well.
-    fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>>;
+    /// before. Stores the outcomes of operations with it, and appends to streams of the fiber.
+    /// Deletes waits, and makes ready each parent that waited for this fiber last. Unless the fiber
+    /// failed, and so may be resumed, its pending messages, branch results and temporary operations
+    /// are deleted; of a completed one the snapshot as well.
+    fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64)
+    -> BoxFuture<'_, Result<End>>;
 
     /// Stops a fiber without ending it; gives its end instead if it was cancelled before.
     ///

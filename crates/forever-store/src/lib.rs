@@ -84,7 +84,10 @@ pub use ops::{OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpStore, Ops
 pub use snapshot::{SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};
-pub use streams::{HISTORY, LOGS, StreamAppend, StreamBatch, StreamStore, StreamsDelta, log_number, log_stream, op_stream};
+pub use streams::{
+    HISTORY, LOGS, OUTPUTS, PROGRESS, StreamAppend, StreamBatch, StreamStore, StreamsDelta, log_number, log_stream, op_stream,
+    output_stream,
+};
 
 /// The types of `rusqlite` that a closure with a [`Tx`] needs. Use them in place of a dependency of
 /// your own, so that the two are one version: one from 0.32 to 0.43, which goes with what else

@@ -4,7 +4,7 @@
 //! history. Names with a slash are those of this library.
 use std::borrow::Cow;
 
-use super::Seq;
+use super::{Claim, Seq};
 use crate::error::Result;
 use crate::future::BoxFuture;
 
@@ -23,6 +23,17 @@ pub struct StreamBatch {
 
 /// Name of the stream of a fiber to which most checkpoints append: its history.
 pub const HISTORY: &str = "history";
+
+/// Start of the names of the streams that the code of a fiber writes to.
+pub const OUTPUTS: &str = "out/";
+
+/// Name of the stream that a function calls `name`.
+pub fn output_stream(name: &str) -> String {
+    format!("{OUTPUTS}{name}")
+}
+
+/// Name of the stream whose last item is the progress of a fiber.
+pub const PROGRESS: &str = "progress";
 
 /// Start of the names of the streams that [`SnapshotRows::logs`](crate::SnapshotRows::logs) has.
 pub const LOGS: &str = "log/";
@@ -89,10 +100,17 @@ impl StreamsDelta {
 
 /// Streams of fibers.
 ///
-/// Items are appended with a checkpoint ([`NewSnapshot::streams`](crate::NewSnapshot::streams)), or
-/// with an operation ([`append_op_log`](crate::OpStore::append_op_log)). A stream is deleted with
-/// its fiber; those of logs are deleted when the fiber completes or starts again.
+/// Items are appended with a checkpoint ([`NewSnapshot::streams`](crate::NewSnapshot::streams)),
+/// with an operation ([`append_op_log`](crate::OpStore::append_op_log)), with the result of a branch
+/// or the end of the fiber, or by [`append`](StreamStore::append). A stream is deleted with its
+/// fiber; those of logs are deleted when the fiber completes or starts again.
 pub trait StreamStore {
+    /// Appends to streams of a running fiber, between two checkpoints.
+    fn append(&self, claim: Claim, appended: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+
+    /// Names of the streams of a fiber, in the order of their bytes.
+    fn stream_names(&self, fiber: Seq) -> BoxFuture<'_, Result<Vec<String>>>;
+
     /// Returns up to `limit` batches of a stream, from the one that contains item `from`, or from
     /// the first that was not deleted.
     ///

@@ -26,6 +26,8 @@ use crate::layers::layer::{Functions, Layer};
 use crate::runtime::database::Database;
 use crate::runtime::events::{Events, Listeners};
 use crate::runtime::link::RuntimeGuard;
+#[cfg(feature = "metrics")]
+use crate::runtime::metrics;
 use crate::runtime::settings::{Retention, Settings};
 use crate::runtime::state::{Parts, Runtime};
 use crate::runtime::timer;
@@ -599,6 +601,8 @@ impl Builder {
             Arc::clone(layer).open(&engine, EngineAgents::new(Arc::clone(agents)));
         }
         runtime.start(timer::run(Arc::clone(runtime)))?;
+        #[cfg(feature = "metrics")]
+        metrics::begin(runtime)?;
         executor::report_exits(exec);
         dispatch::listen(exec)?;
         recovery::recover(exec).await?;

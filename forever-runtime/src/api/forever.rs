@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::agent::{Agent, AgentHandle, Agents};
 use crate::api::admin;
@@ -35,6 +36,7 @@ use crate::runtime::handle::{FiberError, FiberHandle, FiberStatus};
 use crate::runtime::link::{Link, RuntimeGuard};
 use crate::runtime::messages::{self, MessageStatus, SendMessage};
 use crate::runtime::state::Runtime;
+use crate::runtime::stream_reader::StreamReader;
 use crate::store::{AgentId, FiberCount, FiberRef, Restart, Tx};
 
 /// How long [`Forever::close`] waits for steps in flight.
@@ -81,8 +83,8 @@ impl Forever {
     /// When its function is not registered, an argument cannot be saved, the id or key belongs to a
     /// fiber with another function or other arguments, the store fails, or the runtime is closed.
     /// Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when the fiber may be stored all the
-    /// same, and would then run after the next open. The call is safe to repeat with the same id or
-    /// key; without either it may start a second fiber.
+    /// same; then it runs. The call is safe to repeat with the same id or key; without either it may
+    /// start a second fiber.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
         Spawn::new(self.exec_link(), call)
     }
@@ -101,6 +103,37 @@ impl Forever {
     /// If there is no such fiber, `wait` and `status` of the handle return errors.
     pub fn fiber<F: Fiber>(&self, id: &str) -> FiberHandle<F::Output> {
         FiberHandle::new(self.runtime_link(), id, F::MACHINE.name, false)
+    }
+
+    /// Follows an output stream of a fiber from item `from` on: what its code sends by
+    /// [`FiberContext::stream`](crate::fiber::FiberContext::stream).
+    ///
+    /// The fiber may run in any process that shares the database, wait, or have ended. A reader that
+    /// was cut off goes on with the number of the last item that it has seen, plus one.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), forever::BoxError> {
+    /// # let forever = forever::Forever::builder().in_memory().open().await?;
+    /// forever
+    ///     .spawn_closure("count", |ctx| async move {
+    ///         let counted = ctx.stream::<u32>("counted");
+    ///         (0..3).try_for_each(|n| counted.send(&n))
+    ///     })
+    ///     .id("count")
+    ///     .start()
+    ///     .await?;
+    /// let mut counted = forever.stream::<u32>("count", "counted", 1);
+    /// while let Some(item) = counted.next().await? {
+    ///     assert_eq!(u64::from(item.value), item.number);
+    /// }
+    /// # forever.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream<T: DeserializeOwned>(&self, id: impl Into<String>, name: impl Into<String>, from: u64) -> StreamReader<T> {
+        StreamReader::new(self.runtime_link(), id.into(), name.into(), from)
     }
 
     /// Finds a fiber by its id, including closures; the caller chooses the type of its result.

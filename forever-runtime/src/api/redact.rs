@@ -100,9 +100,7 @@ impl FiberStatus {
     pub(crate) fn redact(&mut self, redactor: &Redactor) {
         let texts = [&mut self.reason, &mut self.key].into_iter().flatten().chain(self.retry.as_mut().map(|retry| &mut retry.error));
         texts.for_each(|text| *text = redactor.text(text));
-        if let Some(metadata) = &mut self.metadata {
-            redactor.value(metadata);
-        }
+        [&mut self.metadata, &mut self.progress].into_iter().flatten().for_each(|value| redactor.value(value));
     }
 }
 

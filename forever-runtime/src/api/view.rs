@@ -19,6 +19,7 @@ use crate::layout::rows::{machine_of, row_of};
 use crate::layout::spec::Layout;
 use crate::ops::resolve::OpStatus;
 use crate::runtime::handle::FiberStatus;
+use crate::runtime::stream_reader::stored_progress;
 use crate::store::{
     AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, PendingMessage, ScheduleRow, Seq, SnapshotRows,
     UnfinishedGroup,
@@ -252,6 +253,8 @@ pub(crate) struct Stored {
     loaded: Option<LoadedFiber>,
     snapshot: Option<Snapshot>,
     problem: Option<String>,
+    /// The progress that is stored.
+    progress: Option<Value>,
     redactor: Redactor,
 }
 
@@ -260,7 +263,10 @@ impl Stored {
     pub(crate) async fn read(exec: &Executor, id: &str) -> Result<Self> {
         let row = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await?;
         let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
-        Ok(Self::of(exec, row).await)
+        let seq = row.seq;
+        let mut stored = Self::of(exec, row).await;
+        stored.progress = stored_progress(&exec.runtime, seq).await?;
+        Ok(stored)
     }
 
     /// Reads what is stored beside a row. What is damaged is left out, and named in the problem.
@@ -293,7 +299,7 @@ impl Stored {
                 Err(why) => problem = Some(why),
             }
         }
-        let mut stored = Stored { row, loaded, snapshot, problem, redactor: Redactor::default() };
+        let mut stored = Stored { row, loaded, snapshot, problem, progress: None, redactor: Redactor::default() };
         stored.redactor = stored.secrets(exec);
         stored
     }
@@ -408,6 +414,9 @@ impl Stored {
     /// Its status, without secrets.
     pub(crate) fn status(&self, exec: &Executor) -> FiberStatus {
         let mut status = FiberStatus::of(self.row.clone()).live(&exec.runtime);
+        if status.progress.is_none() {
+            status.progress.clone_from(&self.progress);
+        }
         status.redact(&self.redactor);
         status
     }

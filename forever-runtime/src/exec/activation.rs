@@ -33,7 +33,7 @@ use crate::runtime::exits;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::timer::Alarm;
-use crate::store::{AgentId, Claim, ClaimResult, DeclineResult, End, OpOutcome, Runnable, Seq, Suspension, WaitResult};
+use crate::store::{AgentId, Claim, ClaimResult, DeclineResult, End, OpOutcome, Runnable, Seq, StreamAppend, Suspension, WaitResult};
 
 /// The first and the longest pause before an interrupted fiber is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -105,12 +105,14 @@ struct Ran {
     progress: bool,
     /// Operations that have ended since its last checkpoint.
     settled: Vec<OpOutcome>,
+    /// What it has sent to its streams since then.
+    sent: Vec<StreamAppend>,
 }
 
 impl Ran {
     /// It was not entered.
     fn not(exit: Exit, claim: Option<Claim>) -> Self {
-        Ran { exit, claim, progress: false, settled: Vec::new() }
+        Ran { exit, claim, progress: false, settled: Vec::new(), sent: Vec::new() }
     }
 }
 
@@ -156,7 +158,7 @@ impl FiberTask {
         let _held = self.agent.as_ref().map(|agent| self.exec.agents.hold(&self.exec.runtime, agent));
         let mut failed = 0;
         loop {
-            let Ran { exit, claim, progress, settled } = self.once(begin.take()).await;
+            let Ran { exit, claim, progress, settled, sent } = self.once(begin.take()).await;
             let exit = match exit {
                 // It is entered once more, and its `migrate` function is asked.
                 Exit::Unreadable { depth, .. } if self.unreadable.insert(depth) && self.alive.control.reason().is_none() => continue,
@@ -166,7 +168,7 @@ impl FiberTask {
             if let Exit::Again(handed_over) = &exit {
                 self.handed_over = Some(Arc::clone(handed_over));
             }
-            let why = match self.store_exit(exit, claim, settled).await {
+            let why = match self.store_exit(exit, claim, settled, sent).await {
                 Ok(Break(Some(exit))) => return self.alive.stop(exit),
                 Ok(Break(None)) => return self.alive.away(),
                 Ok(Continue(())) => continue,
@@ -226,7 +228,13 @@ impl FiberTask {
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = self.name, forever.resuming = resuming);
         let driven = backend.let_others_in(Guarded::new(driven).instrument(span));
         let exit = until_told(&self.exec, &self.alive, &run, driven).await;
-        Ran { exit, claim: Some(claim), progress: backend.progress.load(Ordering::Relaxed), settled: run.ops.take_settled() }
+        Ran {
+            exit,
+            claim: Some(claim),
+            progress: backend.progress.load(Ordering::Relaxed),
+            settled: run.ops.take_settled(),
+            sent: run.outputs.take(),
+        }
     }
 
     /// Makes a run ready and claims the fiber; `Err` when it cannot be run.
@@ -322,7 +330,13 @@ impl FiberTask {
     }
 
     /// Stores how a run ended; `Err` when it is to be tried again.
-    async fn store_exit(&self, exit: Exit, claim: Option<Claim>, settled: Vec<OpOutcome>) -> Result<Next, Arc<Error>> {
+    async fn store_exit(
+        &self,
+        exit: Exit,
+        claim: Option<Claim>,
+        settled: Vec<OpOutcome>,
+        sent: Vec<StreamAppend>,
+    ) -> Result<Next, Arc<Error>> {
         debug!(fiber.id = %self.alive.id, exit = exit.word(), "fiber stopped");
         let Some(claim) = claim else {
             return match exit {
@@ -337,11 +351,11 @@ impl FiberTask {
         if let Some(reason) = self.alive.control.reason()
             && !matches!(exit, Exit::ClaimLost)
         {
-            return self.end(claim, End::Cancelled(reason.to_string()), settled).await.map(|exit| Break(Some(exit)));
+            return self.end(claim, End::Cancelled(reason.to_string()), settled, sent).await.map(|exit| Break(Some(exit)));
         }
         match exit {
-            Exit::Completed(text) => self.end(claim, End::Completed(text.to_string()), settled).await.map(|exit| Break(Some(exit))),
-            Exit::Failed(why) => self.end(claim, End::Failed(why.to_string()), settled).await.map(|exit| Break(Some(exit))),
+            Exit::Completed(text) => self.end(claim, End::Completed(text.to_string()), settled, sent).await.map(|exit| Break(Some(exit))),
+            Exit::Failed(why) => self.end(claim, End::Failed(why.to_string()), settled, sent).await.map(|exit| Break(Some(exit))),
             Exit::Unfit(why) => match decline(&self.exec.runtime, claim, &why).await? {
                 DeclineResult::Left => {
                     debug!(fiber.id = %self.alive.id, reason = %why, "a fiber is left to workers whose code fits");
@@ -392,8 +406,8 @@ impl FiberTask {
     }
 
     /// Stores how the fiber ended, and tells whom it concerns.
-    async fn end(&self, claim: Claim, end: End, ops: Vec<OpOutcome>) -> Result<Exit, Arc<Error>> {
-        let end = self.exec.runtime.store.end(claim, end, ops, self.exec.runtime.now_ms()).await?;
+    async fn end(&self, claim: Claim, end: End, ops: Vec<OpOutcome>, sent: Vec<StreamAppend>) -> Result<Exit, Arc<Error>> {
+        let end = self.exec.runtime.store.end(claim, end, ops, sent, self.exec.runtime.now_ms()).await?;
         Ok(self.report(end.into()))
     }
 }

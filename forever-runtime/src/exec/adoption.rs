@@ -1,8 +1,11 @@
 //! Adoption: a fiber whose spawn failed with an unknown outcome is started if it is stored.
 //!
 //! The row shows who owns the fiber: the spawn does, for as long as the fiber has the claim of its
-//! creation.
+//! creation. A commit that was requested may reach the database after the spawn has failed, so
+//! looking for its row once is not enough: it is looked for again for [`LATEST`], and by each later
+//! spawn that finds it.
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::warn;
 
@@ -10,10 +13,17 @@ use crate::error::{Result, chain};
 use crate::exec::executor::Executor;
 use crate::exec::{activation, dispatch, recovery};
 use crate::runtime::race::race;
-use crate::store::{Claim, Epoch, FiberRef, FiberState, StoredClaim};
+use crate::store::{Claim, Epoch, FiberRef, FiberRow, FiberState, StoredClaim};
 
 /// The epoch of the claim that a spawn creates its fiber with.
 const MADE: Epoch = 1;
+
+/// Time for which a row is looked for that is not there: an operating system goes on sending what
+/// was written to a connection that was given up for about so long.
+const LATEST: Duration = Duration::from_secs(120);
+
+/// First and longest pause between two lookups of a row that is not there.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Starts a fiber that may have been stored, claimed by this worker, although the spawn got an
 /// unknown outcome.
@@ -22,34 +32,51 @@ pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
     // A runtime that is closing leaves it for the next one.
     let _ = exec.runtime.start(async move {
         let exec = of_task;
-        let mut failed = 0;
+        let (mut failed, mut waited, mut next) = (0, Duration::ZERO, PAUSES.0);
         loop {
-            match adopt_once(&exec, &id).await {
+            let pause = match adopt_once(&exec, &id).await {
                 Ok(Adoption::Done) => return,
-                Ok(Adoption::Later) => failed = 1,
+                Ok(Adoption::Absent) if waited >= LATEST => return,
+                Ok(Adoption::Absent) => {
+                    let pause = next;
+                    waited += pause;
+                    next = (2 * next).min(PAUSES.1);
+                    pause
+                }
+                Ok(Adoption::Later) => PAUSES.0,
                 Err(error) if error.is_closed() => return,
                 Err(error) => {
                     failed += 1;
                     warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked up");
+                    activation::pause(failed)
                 }
-            }
-            if race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
+            };
+            if race(exec.runtime.closing(), exec.runtime.clock.sleep(pause)).await.is_some() {
                 return;
             }
         }
     });
 }
 
+/// Starts a fiber that a spawn has found, where the spawn that has stored it did not learn so.
+pub(crate) fn adopt_found(exec: &Arc<Executor>, found: &FiberRow) {
+    if found.state == FiberState::Running && !exec.runtime.active.is_active(&found.id) {
+        adopt(exec, found.id.clone());
+    }
+}
+
 /// Result of one lookup of such a fiber.
 enum Adoption {
-    /// There is none, or it is started, or another activation has it.
+    /// There is no row of it.
+    Absent,
+    /// It is started, or another activation has it, or it has ended.
     Done,
     /// Another spawn with its id is under way, which may have created it and then starts it.
     Later,
 }
 
 async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<Adoption> {
-    let Some(row) = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await? else { return Ok(Adoption::Done) };
+    let Some(row) = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await? else { return Ok(Adoption::Absent) };
     if row.state != FiberState::Running {
         return Ok(Adoption::Done);
     }

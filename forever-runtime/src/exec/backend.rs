@@ -26,10 +26,12 @@ use crate::runtime::events::EventKind;
 use crate::runtime::exit::Exit;
 use crate::runtime::fence::Fence;
 use crate::runtime::link::Link;
+#[cfg(feature = "metrics")]
+use crate::runtime::metrics;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
-use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, NewSnapshot, PendingMessage};
+use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, NewSnapshot, PendingMessage, StreamAppend};
 
 /// How long others wait for a suspect that neither makes a checkpoint nor ends.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
@@ -155,10 +157,17 @@ impl StoreBackend {
 
     /// Waits until a checkpoint is stored, and reports it.
     async fn pass<T>(&self, stored: impl Future<Output = Result<T>>, passed: Passed) -> Result<()> {
+        #[cfg(feature = "metrics")]
+        let begun = std::time::Instant::now();
         self.ledger.fence().guard(stored).await?;
-        let Passed { at, number, bytes, stack } = passed;
+        #[cfg(feature = "metrics")]
+        metrics::stored(begun.elapsed());
+        let Passed { at, number, bytes, stack, has_sent } = passed;
         if stack.is_some() {
             *self.layouts_stored.lock().unwrap_or_else(PoisonError::into_inner) = stack;
+        }
+        if has_sent {
+            self.exec.runtime.active.items_stored(&self.id);
         }
         self.progressed();
         debug!(at, number, bytes, "checkpoint");
@@ -174,6 +183,8 @@ struct Passed {
     bytes: usize,
     /// The layouts that are stored with it.
     stack: Option<Vec<Arc<LayoutRow>>>,
+    /// Whether it has items of streams.
+    has_sent: bool,
 }
 
 /// Data to start a child once it is stored.
@@ -249,7 +260,13 @@ impl RunBackend for StoreBackend {
             _ => None,
         };
         if let (Some(step), Some(control)) = (step, self.control.upgrade()) {
-            control.set_step(step);
+            let before = control.set_step(step);
+            #[cfg(feature = "metrics")]
+            if let (None, Some((name, began))) = (step, before) {
+                metrics::step(self.name(), name, self.exec.runtime.clock.now().duration_since(began).unwrap_or_default());
+            }
+            #[cfg(not(feature = "metrics"))]
+            let _ = before;
         }
         self.exec.runtime.tell(&self.id, self.name(), || what);
     }
@@ -273,6 +290,7 @@ impl RunBackend for StoreBackend {
             .history()
             .map(|mut history| history.record(number, at, &checkpoint.snapshot, &checkpoint.delta, self.claim().epoch, now_ms));
         let mut streams = checkpoint.streams;
+        let has_sent = !streams.appended.is_empty();
         streams.appended.extend(recorded);
         let new = NewSnapshot {
             number,
@@ -287,7 +305,7 @@ impl RunBackend for StoreBackend {
             joined: outbox.joined,
             children,
         };
-        let passed = Passed { at, number, bytes, stack };
+        let passed = Passed { at, number, bytes, stack, has_sent };
         if to_start.is_empty() {
             // The store's future is made here, so that the snapshot is not moved into this one.
             Box::pin(self.pass(self.exec.runtime.store.checkpoint(self.claim(), new), passed))
@@ -332,12 +350,30 @@ impl RunBackend for StoreBackend {
         })
     }
 
-    fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
+    fn save_branch(&self, number: u64, result: BranchResult, sent: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.ledger.fence().guard(self.exec.runtime.store.save_branch(self.claim(), number, result)).await?;
+            let (now_ms, has_sent) = (self.exec.runtime.now_ms(), !sent.is_empty());
+            self.ledger.fence().guard(self.exec.runtime.store.save_branch(self.claim(), number, result, sent, now_ms)).await?;
+            if has_sent {
+                self.exec.runtime.active.items_stored(&self.id);
+            }
             self.progressed();
             if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
         })
+    }
+
+    fn append(&self, sent: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.ledger.append_to_streams(sent).await?;
+            self.exec.runtime.active.items_stored(&self.id);
+            Ok(())
+        })
+    }
+
+    fn set_progress(&self, progress: &str) {
+        if let Some(control) = self.control.upgrade() {
+            control.set_progress(progress);
+        }
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -26,7 +26,7 @@ use crate::frame::{current, poll};
 use crate::future::BoxFuture;
 use crate::ops::ledger::Ledger;
 use crate::ops::stored_ledger::StoredLedger;
-use crate::runtime::active::{ActiveGuard, RunState};
+use crate::runtime::active::{ActiveGuard, Control, RunState};
 use crate::runtime::events::EventKind;
 use crate::runtime::exit::Exit;
 use crate::runtime::exits;
@@ -34,7 +34,7 @@ use crate::runtime::handle::{FiberError, FiberHandle};
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
-use crate::store::{AgentId, Claim, End, Suspension};
+use crate::store::{AgentId, Claim, End, StreamAppend, Suspension};
 
 /// Stores a stash of the current closure fiber, for code without its context.
 ///
@@ -51,6 +51,8 @@ pub async fn stash<V: Serialize + ?Sized>(value: &V) -> Result<()> {
 
 async fn stash_in<V: Serialize + ?Sized>(run: &Run, value: &V) -> Result<()> {
     let text = text_to_keep(value).map_err(|why| Error::new(ErrorKind::Value, format!("the stash {why}")))?;
+    // What was sent before it belongs to what it stands for.
+    run.flush().await?;
     run.backend.stash(text).await
 }
 
@@ -200,6 +202,7 @@ impl ClosureTask {
             name: Arc::clone(&self.name),
             ledger: StoredLedger::new(&self.exec.runtime, self.claim, Some(&self.alive.control)),
             stash: std::sync::Mutex::default(),
+            alive: Arc::clone(&self.alive.control),
         });
         let run = Run::first(&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
         let ctx = FiberContext {
@@ -226,7 +229,7 @@ impl ClosureTask {
             // Dropped under way because the runtime is closing.
             (None, _) => return self.alive.stop(Exit::Closed),
         };
-        self.keep(end).await;
+        self.keep(end, run.outputs.take()).await;
     }
 
     /// Parks a closure at an operation whose outcome is unknown.
@@ -245,18 +248,19 @@ impl ClosureTask {
 
     /// Stores how the closure ended. It cannot run again, so this is retried until the store works
     /// or the runtime closes.
-    async fn keep(self, end: End) {
+    async fn keep(self, end: End, sent: Vec<StreamAppend>) {
         let mut failed = 0;
         loop {
-            let error = match self.exec.runtime.store.end(self.claim, end.clone(), Vec::new(), self.exec.runtime.now_ms()).await {
-                Ok(end) => {
-                    let stop = exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), end.into());
-                    return self.alive.stop(stop);
-                }
-                Err(error) if error.is_claim_lost() => return self.alive.away(),
-                Err(error) if self.exec.runtime.is_closing() || error.is_closed() => return self.alive.stop(Exit::Closed),
-                Err(error) => error,
-            };
+            let error =
+                match self.exec.runtime.store.end(self.claim, end.clone(), Vec::new(), sent.clone(), self.exec.runtime.now_ms()).await {
+                    Ok(end) => {
+                        let stop = exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), end.into());
+                        return self.alive.stop(stop);
+                    }
+                    Err(error) if error.is_claim_lost() => return self.alive.away(),
+                    Err(error) if self.exec.runtime.is_closing() || error.is_closed() => return self.alive.stop(Exit::Closed),
+                    Err(error) => error,
+                };
             failed += 1;
             let text = chain(&error);
             warn!(fiber.id = %self.alive.id, error = %text, "the end of a fiber could not be stored");
@@ -289,6 +293,7 @@ struct ClosureBackend {
     name: Arc<str>,
     ledger: StoredLedger,
     stash: std::sync::Mutex<Option<String>>,
+    alive: Arc<Control>,
 }
 
 impl RunBackend for ClosureBackend {
@@ -314,6 +319,18 @@ impl RunBackend for ClosureBackend {
             self.exec.runtime.tell(&self.id, &self.name, || EventKind::Stashed);
             Ok(())
         })
+    }
+
+    fn append(&self, sent: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.ledger.append_to_streams(sent).await?;
+            self.exec.runtime.active.items_stored(&self.id);
+            Ok(())
+        })
+    }
+
+    fn set_progress(&self, progress: &str) {
+        self.alive.set_progress(progress);
     }
 
     fn stashed(&self) -> Option<String> {

@@ -419,7 +419,8 @@ impl Decided<'_> {
     }
 
     async fn end(&self, how: End) {
-        let ended = self.stored(|| self.exec.runtime.store.end(self.claim, how.clone(), Vec::new(), self.exec.runtime.now_ms())).await;
+        let ended =
+            self.stored(|| self.exec.runtime.store.end(self.claim, how.clone(), Vec::new(), Vec::new(), self.exec.runtime.now_ms())).await;
         if let Some(end) = ended {
             self.tell(end);
         }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
 use crate::exec::activation::FiberTask;
-use crate::exec::adoption::adopt;
+use crate::exec::adoption::{adopt, adopt_found};
 use crate::exec::agent_hooks::check_name;
 use crate::exec::executor::Executor;
 use crate::exec::registry::Known;
@@ -218,7 +218,11 @@ async fn accept(
         let spawn = of_task.runtime.active.announce_spawn(&id);
         let claim = match of_task.runtime.store.accept(new).await {
             Ok(AcceptResult::Created(claim)) => claim,
-            Ok(AcceptResult::Existing(row)) => return drop(tell.send(Ok(Some(There::Stored(row))))),
+            Ok(AcceptResult::Existing(row)) => {
+                drop(spawn);
+                adopt_found(&of_task, &row);
+                return drop(tell.send(Ok(Some(There::Stored(row)))));
+            }
             Ok(AcceptResult::Deleted(past)) => return drop(tell.send(Ok(Some(There::Past(past))))),
             Err(error) => {
                 // Not before it is over: the fiber found may be this one.

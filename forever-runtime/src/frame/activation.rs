@@ -220,6 +220,7 @@ impl Frame {
         let cut = &self.machine.cuts[cut as usize];
         self.run.step.begin(cut.name);
         self.run.tx_position.begin(self.machine, cut);
+        self.run.outputs.begin_step();
     }
 
     /// Replaces the snapshot: the fiber is at `cut`, with the locals that `save` writes.

@@ -12,7 +12,7 @@ use crate::runtime::fence::Fence;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
-use crate::store::{BranchResult, LayoutRow, NewFiber, OpsDelta, PendingMessage, SnapshotDelta, StreamsDelta};
+use crate::store::{BranchResult, LayoutRow, NewFiber, OpsDelta, PendingMessage, SnapshotDelta, StreamAppend, StreamsDelta};
 
 /// Backend of a run: the runtime, or a test.
 pub(crate) trait RunBackend: Send + Sync {
@@ -90,10 +90,21 @@ pub(crate) trait RunBackend: Send + Sync {
         Err(Error::new(ErrorKind::Setup, "other fibers need a runtime"))
     }
 
-    /// Stores the result of a branch of a `steps!`.
-    fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
-        let _ = (number, result);
+    /// Stores the result of a branch of a `steps!`, and what the run has sent to its streams.
+    fn save_branch(&self, number: u64, result: BranchResult, sent: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = (number, result, sent);
         no_steps()
+    }
+
+    /// Stores what the run has sent to its streams, between two checkpoints.
+    fn append(&self, sent: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = sent;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Shows the progress of the fiber, JSON, in this process.
+    fn set_progress(&self, progress: &str) {
+        let _ = progress;
     }
 
     /// Replaces the stash of a closure fiber.

@@ -145,7 +145,7 @@ impl Side {
             Err(why) => self.run.halt(Exit::failed(format!("the result of `{}` cannot be saved: {why}", branch.name))).await,
         };
         let result = BranchResult { branch: branch.name.clone(), data: text, layout: Some(row_of(self.machine)) };
-        match self.run.backend.save_branch(self.number, result).await {
+        match self.run.backend.save_branch(self.number, result, self.run.outputs.take_of_branch(&branch.name)).await {
             Ok(()) => Ok(value),
             Err(error) => self.run.halt(Exit::interrupted(error)).await,
         }

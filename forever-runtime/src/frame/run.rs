@@ -2,7 +2,9 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::error::Result;
 use crate::frame::backend::{Outbox, RunBackend};
+use crate::frame::outputs::Outputs;
 use crate::frame::step_span::StepSpan;
 use crate::frame::tracker::SnapshotTracker;
 use crate::future::BoxFuture;
@@ -23,6 +25,7 @@ pub struct Run {
     /// The rows stored beside the snapshot.
     kept: Mutex<SnapshotTracker>,
     outbox: Mutex<Outbox>,
+    pub(crate) outputs: Outputs,
     /// The function that was just called, for the driver.
     pub(super) called: Mutex<Option<BoxFuture<'static, ()>>>,
     pub(crate) step: StepSpan,
@@ -59,6 +62,7 @@ impl Run {
             left,
             kept: Mutex::default(),
             outbox: Mutex::default(),
+            outputs: Outputs::default(),
             called: Mutex::default(),
             step: StepSpan::default(),
             tx_position: TxPosition::default(),
@@ -80,6 +84,14 @@ impl Run {
     /// Changes to add to the next checkpoint.
     pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores what the code has sent to its streams.
+    pub(crate) async fn flush(&self) -> Result<()> {
+        match self.outputs.take() {
+            sent if sent.is_empty() => Ok(()),
+            sent => self.backend.append(sent).await,
+        }
     }
 
     /// The function that was called in the last poll, to be run before its caller is polled again.

@@ -91,7 +91,8 @@ pub(super) async fn try_commit(
     run.take_unreadable();
     let Written { text: snapshot, named } = written.map_err(Exit::failed)?;
     let ops = run.ops.pass().map_err(Exit::parked)?;
-    let (delta, streams) = run.kept().commit(named);
+    let (delta, mut streams) = run.kept().commit(named);
+    streams.appended.extend(run.outputs.take());
     let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
     let outbox = std::mem::take(&mut *run.outbox());
     run.backend.commit(Checkpoint { snapshot, at, callees, number, ops, delta, streams, outbox }).await.map_err(Exit::interrupted)

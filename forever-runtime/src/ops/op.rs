@@ -167,7 +167,9 @@ impl Op {
 
     /// Begins an attempt.
     pub(crate) fn begin_attempt(&self) {
-        self.shared.run.tx_position.attempt();
+        let run = &self.shared.run;
+        run.tx_position.attempt();
+        run.outputs.begin_attempt(run.tx_position.branch().as_deref());
     }
 
     /// Number of attempts that have failed.
@@ -297,7 +299,7 @@ pub(crate) mod tests {
     use crate::ops::known::Left;
     use crate::ops::ledger::Ledger;
     use crate::ops::memory::MemoryLedger;
-    use crate::store::BranchResult;
+    use crate::store::{BranchResult, StreamAppend};
 
     const fn cut(name: &'static str) -> Cut {
         Cut {
@@ -355,7 +357,7 @@ pub(crate) mod tests {
     }
 
     impl RunBackend for Store {
-        fn save_branch(&self, _: u64, _: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
+        fn save_branch(&self, _: u64, _: BranchResult, _: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
             self.answer("arrive".to_owned(), ())
         }
 

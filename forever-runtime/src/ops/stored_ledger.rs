@@ -8,7 +8,7 @@ use crate::runtime::active::Control;
 use crate::runtime::fence::Fence;
 use crate::runtime::state::Runtime;
 use crate::store::sqlite::user::TransactionFn;
-use crate::store::{Claim, OpRecord, TransactionResult, op_stream};
+use crate::store::{Claim, OpRecord, StreamAppend, TransactionResult, op_stream};
 
 /// Ledger of a fiber in the store. Every write is conditional on a claim.
 #[derive(Debug)]
@@ -32,6 +32,12 @@ impl StoredLedger {
 
     fn claim(&self) -> Claim {
         self.fence.claim()
+    }
+
+    /// Appends to streams of the fiber, between two checkpoints.
+    pub(crate) async fn append_to_streams(&self, sent: Vec<StreamAppend>) -> Result<()> {
+        self.fence.guard(self.runtime.store.append(self.claim(), sent, self.runtime.now_ms())).await?;
+        Ok(())
     }
 }
 

@@ -91,6 +91,11 @@ impl TxPosition {
         stand.made.remove(&branch);
     }
 
+    /// Name of the branch of a `steps!` that is being polled.
+    pub(crate) fn branch(&self) -> Option<String> {
+        self.stand().branch.as_ref().map(|branch| branch.name.clone())
+    }
+
     /// Resets the position at a checkpoint.
     pub(crate) fn passed(&self) {
         *self.stand() = Stand::default();

@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::SystemTime;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
 use crate::runtime::exit::Exit;
 use crate::runtime::sync::{Mutex, MutexGuard, watch};
 use crate::store::{ReadySender, Runnable};
@@ -32,6 +35,8 @@ pub(crate) struct Entry {
     control: Mutex<Option<Arc<Control>>>,
     /// Spawns of this process that store the fiber now, and start it if they made it.
     spawns: AtomicUsize,
+    /// Tells readers of its streams that items were stored.
+    items: Notify,
 }
 
 /// Stop request of a live fiber.
@@ -44,6 +49,8 @@ pub(crate) struct Control {
     receivers: AtomicUsize,
     /// The step under way, and when it began; of several side by side the last one to begin.
     step: Mutex<Option<(&'static str, SystemTime)>>,
+    /// The progress that it has set, JSON.
+    progress: Mutex<Option<Arc<str>>>,
     // One channel for all signals: each channel costs 300 bytes a fiber and a look at each poll.
     signals: watch::Sender<Signals>,
 }
@@ -64,7 +71,8 @@ struct Signals {
 impl Control {
     fn new(name: &str, activation: bool) -> Self {
         let receivers = AtomicUsize::new(0);
-        Control { name: name.to_owned(), activation, receivers, step: Mutex::default(), signals: watch::Sender::default() }
+        let (step, progress) = (Mutex::default(), Mutex::default());
+        Control { name: name.to_owned(), activation, receivers, step, progress, signals: watch::Sender::default() }
     }
 
     /// Asks the fiber to end, with a reason.
@@ -78,9 +86,14 @@ impl Control {
         });
     }
 
-    /// Notes the step under way.
-    pub(crate) fn set_step(&self, step: Option<(&'static str, SystemTime)>) {
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
+    /// Notes the step under way; returns the one that was.
+    pub(crate) fn set_step(&self, step: Option<(&'static str, SystemTime)>) -> Option<(&'static str, SystemTime)> {
+        std::mem::replace(&mut *self.step.lock().unwrap_or_else(PoisonError::into_inner), step)
+    }
+
+    /// Notes the progress, JSON.
+    pub(crate) fn set_progress(&self, progress: &str) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.into());
     }
 
     /// The reason with which it was asked to end.
@@ -191,6 +204,11 @@ impl Drop for Receiving {
 impl Entry {
     pub(crate) fn watch(&self) -> watch::Receiver<RunState> {
         self.phase.subscribe()
+    }
+
+    /// Ready when items of its streams were stored after it was enabled.
+    pub(crate) fn items_stored(&self) -> Notified<'_> {
+        self.items.notified()
     }
 
     /// Name and stop signal of a live fiber; `None` if it is not live.
@@ -307,6 +325,7 @@ impl ActiveFibers {
             phase: watch::Sender::new(RunState::Away),
             control: Mutex::default(),
             spawns: AtomicUsize::new(0),
+            items: Notify::new(),
         });
         fibers.insert(id, Arc::downgrade(&entry));
         entry
@@ -338,6 +357,18 @@ impl ActiveFibers {
     /// The step that a fiber is at in this process, and when it began.
     pub(crate) fn step(&self, id: &str) -> Option<(&'static str, SystemTime)> {
         *self.get(id)?.control()?.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The progress, JSON, that a fiber has set in its activation in this process.
+    pub(crate) fn progress(&self, id: &str) -> Option<Arc<str>> {
+        self.get(id)?.control()?.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells readers that items of streams of a fiber were stored.
+    pub(crate) fn items_stored(&self, id: &str) {
+        if let Some(entry) = self.get(id) {
+            entry.items.notify_waiters();
+        }
     }
 
     /// Whether the code of a fiber runs, or is about to.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use chrono::DateTime;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::from_ms;
@@ -18,6 +19,7 @@ use crate::runtime::exit::Exit;
 use crate::runtime::link::Link;
 use crate::runtime::messages::{self, MessageStatus, SendMessage};
 use crate::runtime::state::Runtime;
+use crate::runtime::stream_reader::{self, StreamReader};
 use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry, Restart, Wait};
 
 /// Handle of a fiber with a result of type `T`, running or ended.
@@ -87,7 +89,12 @@ impl<T> FiberHandle<T> {
     /// When there is no fiber with this id, or the store cannot be read.
     pub async fn status(&self) -> Result<FiberStatus, FiberError> {
         let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
-        let mut status = FiberStatus::of(self.find().await?).named(&runtime);
+        let row = self.find().await?;
+        let seq = row.seq;
+        let mut status = FiberStatus::of(row).live(&runtime);
+        if status.progress.is_none() {
+            status.progress = stream_reader::stored_progress(&runtime, seq).await.map_err(|e| self.store_error(&e))?;
+        }
         if let Some(entry) = runtime.active.get(&self.id)
             && entry.control().is_some()
             && let RunState::Stopped(Exit::Interrupted(why)) = &*entry.watch().borrow()
@@ -97,6 +104,11 @@ impl<T> FiberHandle<T> {
             status.reason = Some(chain(&**why));
         }
         Ok(status)
+    }
+
+    /// Follows an output stream of the fiber; see [`Forever::stream`](crate::Forever::stream).
+    pub fn stream<S: DeserializeOwned>(&self, name: impl Into<String>, from: u64) -> StreamReader<S> {
+        StreamReader::new(self.link.clone(), self.id.as_ref().to_owned(), name.into(), from)
     }
 
     /// Cancels the fiber and every fiber that it has spawned.
@@ -399,6 +411,10 @@ pub struct FiberStatus {
     pub checkpoints: u64,
     /// Number of deaths of the process since its last checkpoint.
     pub deaths: u32,
+    /// What the code has set by [`set_progress`](crate::fiber::FiberContext::set_progress).
+    ///
+    /// In a [list](crate::fiber::Fibers) it is there for fibers that run in this process.
+    pub progress: Option<serde_json::Value>,
     /// The step that has failed and is retried.
     ///
     /// Of several concurrent ones, the one whose next attempt is due last.
@@ -501,6 +517,7 @@ impl FiberStatus {
                 any_fiber,
             }),
             step: None,
+            progress: None,
             created: from_ms(row.created_ms),
             changed: from_ms(row.changed_ms),
             saved: row.saved_ms.map(from_ms),
@@ -519,6 +536,7 @@ impl FiberStatus {
     /// Adds what only this process knows.
     pub(crate) fn live(self, runtime: &Runtime) -> Self {
         let mut status = self.named(runtime);
+        status.progress = runtime.active.progress(&status.id).and_then(|text| serde_json::from_str(&text).ok());
         if status.state == FiberState::Running {
             status.step = runtime.active.step(&status.id).map(|(name, started)| {
                 let attempt = status.retry.as_ref().filter(|retry| retry.step == name).map_or(1, |retry| retry.failed + 1);

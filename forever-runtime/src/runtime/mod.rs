@@ -13,11 +13,14 @@ pub(crate) mod fence;
 pub(crate) mod handle;
 pub(crate) mod link;
 pub(crate) mod messages;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
 pub(crate) mod published;
 pub(crate) mod race;
 pub(crate) mod rounds;
 pub(crate) mod settings;
 pub(crate) mod state;
+pub(crate) mod stream_reader;
 pub(crate) mod sync;
 pub(crate) mod timer;
 pub(crate) mod type_checks;

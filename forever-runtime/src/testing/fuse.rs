@@ -35,13 +35,34 @@ struct Inner {
     blown: watch::Sender<bool>,
 }
 
+/// How busy the store has been.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UseOfStore {
+    /// Number of writes that have begun.
+    pub(super) writes: usize,
+    /// Number of times at which the last caller that waited for an answer had it.
+    pub(super) rests: u64,
+    /// Whether no caller waits for an answer.
+    pub(super) idle: bool,
+}
+
+/// What is done when no caller waits for an answer.
+struct AtRest {
+    /// Number of writes that may have begun.
+    writes: usize,
+    act: Box<dyn FnOnce() + Send>,
+}
+
 /// Observed writes, in the order in which they are carried out.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Seen {
     writes: Vec<&'static str>,
     /// Number of calls, and how many of them wait no longer.
     asked: u64,
     left: u64,
+    /// How often the two were equal after an answer.
+    rests: u64,
+    at_rest: Option<AtRest>,
     /// Length of the write-ahead log after the last commit, and after the last acknowledged one.
     last: Option<Pages>,
     heard: Option<Pages>,
@@ -79,10 +100,28 @@ impl Fuse {
         self.seen().writes.clone()
     }
 
-    /// Number of writes that have begun; `None` while a caller waits for an answer.
-    pub(super) fn idle(&self) -> Option<u64> {
+    /// How busy the store has been.
+    pub(super) fn use_of_store(&self) -> UseOfStore {
         let seen = self.seen();
-        (seen.asked == seen.left).then_some(seen.writes.len() as u64)
+        UseOfStore { writes: seen.writes.len(), rests: seen.rests, idle: seen.asked == seen.left }
+    }
+
+    /// Does `act` when no caller waits for an answer: now, or as soon as the last of them has it.
+    ///
+    /// It is not done if a write has begun since `before`, or if this is called again. Returns
+    /// whether it was done now.
+    pub(super) fn when_idle(&self, before: UseOfStore, act: impl FnOnce() + Send + 'static) -> bool {
+        let mut seen = self.seen();
+        let unchanged = seen.writes.len() == before.writes;
+        let now = unchanged && seen.asked == seen.left;
+        if !now {
+            seen.at_rest = unchanged.then(|| AtRest { writes: before.writes, act: Box::new(act) });
+            return false;
+        }
+        seen.at_rest = None;
+        drop(seen);
+        act();
+        true
     }
 
     /// Length of the write-ahead log at the last acknowledged commit, and now; `None` if not known.
@@ -150,7 +189,18 @@ impl Witness for Fuse {
     }
 
     fn left(&self) {
-        self.seen().left += 1;
+        let mut seen = self.seen();
+        seen.left += 1;
+        if seen.asked != seen.left {
+            return;
+        }
+        seen.rests += 1;
+        let writes = seen.writes.len();
+        let act = seen.at_rest.take().filter(|rest| rest.writes == writes);
+        drop(seen);
+        if let Some(rest) = act {
+            (rest.act)();
+        }
     }
 }
 

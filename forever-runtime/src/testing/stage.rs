@@ -25,7 +25,7 @@ use crate::ops::known::Left;
 use crate::ops::ledger::Ledger;
 use crate::ops::memory::MemoryLedger;
 use crate::runtime::exit::Exit;
-use crate::store::{BranchResult, NewFiber, PendingMessage, SnapshotRows};
+use crate::store::{BranchResult, NewFiber, PendingMessage, SnapshotRows, StreamAppend};
 use crate::{Error, ErrorKind, exact};
 
 /// Stage on which fibers run without a database, to a chosen checkpoint.
@@ -338,7 +338,7 @@ impl RunBackend for Tape {
         Box::pin(async move { Ok(end) })
     }
 
-    fn save_branch(&self, number: u64, result: BranchResult) -> BoxFuture<'_, Result<(), Error>> {
+    fn save_branch(&self, number: u64, result: BranchResult, _: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
         locked(&self.kept).branch_results.insert((number, result.branch), result.data);
         Box::pin(async { Ok(()) })
     }

@@ -425,7 +425,7 @@ impl Store for OpenStore {
         Box::pin(self.job("next due".to_owned(), |c, _, _| c.query_row("SELECT min(due_ms) FROM waits", (), |r| r.get(0))))
     }
 
-    fn end(&self, claim: Claim, end: End, settled: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+    fn end(&self, claim: Claim, end: End, settled: Vec<OpOutcome>, _: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
         Box::pin(self.job(format!("end {claim:?} {end:?}"), move |c, seen, ready| {
             claims::check(c, claim)?;
             let end = finish(c, claim.fiber, &end, &settled, now_ms, ready)?.ok_or_else(|| claims::lost(claim))?;

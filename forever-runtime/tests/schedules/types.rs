@@ -167,7 +167,7 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>>;
     fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
     fn next_due(&self) -> BoxFuture<'_, Result<Option<i64>>>;
-    fn end(&self, claim: Claim, end: End, settled: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>>;
+    fn end(&self, claim: Claim, end: End, settled: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<End>>;
     fn suspend(&self, claim: Claim, suspend: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>>;
     fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>>;
     fn abandon(&self);

@@ -10,8 +10,8 @@ use forever::store::{
     FiberRow, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow,
     LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow,
     OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
-    SendResult, Seq, Sqlite, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
-    TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    SendResult, Seq, Sqlite, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq,
+    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot};
@@ -37,6 +37,8 @@ pub(super) enum Fate {
     Held,
     /// It is carried out, and answered when it is released.
     AnswerHeld,
+    /// Its outcome is unknown, and it is carried out after that, when it is released.
+    Late,
 }
 
 /// Where a call is held.
@@ -150,13 +152,13 @@ impl Calls {
 
 #[derive(Debug)]
 pub(super) struct Counting {
-    inner: Sqlite,
+    inner: Arc<Sqlite>,
     calls: Calls,
 }
 
 impl Counting {
     pub(super) fn over(inner: Sqlite, calls: &Calls) -> Self {
-        Counting { inner, calls: calls.clone() }
+        Counting { inner: Arc::new(inner), calls: calls.clone() }
     }
 }
 
@@ -174,9 +176,19 @@ macro_rules! delegated {
                     match fate {
                         Some(Fate::Held) => self.calls.hold(stringify!($name)).await,
                         Some(Fate::Lost) => return Err(Error::new(ErrorKind::OutcomeUnknown, "the call is lost")),
+                        Some(Fate::Late) => {
+                            let (inner, calls) = (Arc::clone(&self.inner), self.calls.clone());
+                            tokio::spawn(async move {
+                                calls.hold(stringify!($name)).await;
+                                let carried_out = $trait::$name(&*inner $(, $arg)*).await.map(drop);
+                                calls.count(concat!(stringify!($name), " carried out late"));
+                                carried_out
+                            });
+                            return Err(Error::new(ErrorKind::OutcomeUnknown, "the call is late"));
+                        }
                         _ => {}
                     }
-                    let answer = $trait::$name(&self.inner $(, $arg)*).await;
+                    let answer = $trait::$name(&*self.inner $(, $arg)*).await;
                     match fate {
                         Some(Fate::AnswerHeld) => self.calls.hold(stringify!($name)).await,
                         Some(Fate::AnswerLost) => return Err(Error::new(ErrorKind::OutcomeUnknown, "the answer is lost")),
@@ -214,7 +226,7 @@ impl FiberStore for Counting {
         fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> ClaimResult;
         fn checkpoint(&self, claim: Claim, snapshot: NewSnapshot) -> Vec<Claim>;
         fn stash(&self, claim: Claim, data: String, now_ms: i64) -> ();
-        fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> ();
+        fn save_branch(&self, claim: Claim, number: u64, result: BranchResult, appended: Vec<StreamAppend>, now_ms: i64) -> ();
         fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> WaitResult;
         fn unfinished_groups(&self) -> Vec<UnfinishedGroup>;
         fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> Vec<Seq>;
@@ -223,7 +235,7 @@ impl FiberStore for Counting {
         fn next_due(&self) -> Option<i64>;
         fn send(&self, message: NewMessage) -> CommandResult<SendResult>;
         fn message(&self, seq: Seq, topic: String) -> Option<PendingMessage>;
-        fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, now_ms: i64) -> End;
+        fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64) -> End;
         fn suspend(&self, claim: Claim, suspension: Suspension, now_ms: i64) -> Option<End>;
         fn restart_claimed(&self, claim: Claim, now_ms: i64) -> RestartResult;
         fn close(&self, worker: WorkerId, now_ms: i64) -> ();
@@ -253,6 +265,8 @@ impl AdminStore for Counting {
 
 impl StreamStore for Counting {
     delegated! { StreamStore:
+        fn append(&self, claim: Claim, appended: Vec<StreamAppend>, now_ms: i64) -> ();
+        fn stream_names(&self, fiber: Seq) -> Vec<String>;
         fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> Vec<StreamBatch>;
     }
 }

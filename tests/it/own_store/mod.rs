@@ -12,6 +12,7 @@ use forever::agent::{Agent, RecoveredFiber, RecoveryAction};
 use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::store::{Durability, Sqlite, conformance};
+use forever::testing::VirtualClock;
 use forever::{BoxError, Error, ErrorKind};
 use tokio::sync::Notify;
 
@@ -197,6 +198,35 @@ async fn spawn_that_is_lost_and_repeated_runs_the_fiber_once() {
     assert_eq!(soon("the result", handle.wait()).await.unwrap(), 8);
     assert_eq!(*steps.0.lock().unwrap(), ["double"]);
     forever.close().await.unwrap();
+}
+
+/// The fiber is stored after its spawn has failed and has looked for it in vain.
+#[tokio::test]
+async fn fiber_that_is_stored_after_its_spawn_has_failed_is_run() {
+    // With time that stands still it is looked for once, and found by the spawn that is repeated.
+    for repeated in [false, true] {
+        let (steps, calls) = (Steps::default(), Calls::default());
+        let store = Counting::over(Sqlite::in_memory().await.unwrap(), &calls);
+        let mut builder = Forever::builder().store(store).fiber::<double>().resource(steps.clone());
+        if repeated {
+            builder = builder.clock(VirtualClock::new());
+        }
+        let forever = builder.open().await.unwrap();
+        calls.next("accept", Fate::Late);
+        let unknown = forever.spawn(double(4)).id("late").await.unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
+        soon("the late call", calls.holds("accept")).await;
+        until("the look for it", || calls.of("find let through") > 0).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        calls.release("accept");
+        until("the late call", || calls.of("accept carried out late") > 0).await;
+        if repeated {
+            assert!(!forever.spawn(double(4)).id("late").await.unwrap().accepted());
+        }
+        assert_eq!(soon("the result", forever.fiber::<double>("late").wait()).await.unwrap(), 8);
+        assert_eq!(*steps.0.lock().unwrap(), ["double"]);
+        forever.close().await.unwrap();
+    }
 }
 
 /// Says how an interrupted fiber ended, when it is allowed to.

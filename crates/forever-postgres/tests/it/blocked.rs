@@ -33,7 +33,7 @@ async fn row_that_another_program_locks_stops_its_fiber_alone() {
     let (at_a, first, second) = (Arc::clone(&a), held[0], held[1]);
     pending.spawn(async move { at_a.checkpoint(first, snapshot(1)).await.map(drop) });
     let at_a = Arc::clone(&a);
-    pending.spawn(async move { at_a.end(second, forever_store::End::Completed("1".into()), Vec::new(), 4).await.map(drop) });
+    pending.spawn(async move { at_a.end(second, forever_store::End::Completed("1".into()), Vec::new(), Vec::new(), 4).await.map(drop) });
     for number in 1..=3 {
         let mut others = JoinSet::new();
         for held in held[2..].iter().copied() {

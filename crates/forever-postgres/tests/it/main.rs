@@ -27,7 +27,7 @@ async fn claim(store: &impl FiberStore, fiber: Seq, worker: WorkerId) -> Claim {
 }
 
 async fn end(store: &impl FiberStore, claim: Claim) {
-    store.end(claim, End::Completed("1".into()), Vec::new(), 4).await.unwrap();
+    store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 4).await.unwrap();
 }
 
 async fn row(store: &impl AdminStore, id: &str) -> Option<FiberRow> {

@@ -337,7 +337,7 @@ async fn write_of_an_earlier_activation_is_refused_in_the_same_worker_too() {
     let earlier = accept(&a, "a", one).await;
     let held = claim(&a, earlier.fiber, one).await;
     assert!(a.checkpoint(earlier, snapshot(1)).await.unwrap_err().is_claim_lost());
-    assert!(a.end(earlier, End::Completed("0".into()), Vec::new(), 4).await.unwrap_err().is_claim_lost());
+    assert!(a.end(earlier, End::Completed("0".into()), Vec::new(), Vec::new(), 4).await.unwrap_err().is_claim_lost());
     a.checkpoint(held, snapshot(1)).await.unwrap();
     end(&a, held).await;
 }
@@ -375,7 +375,7 @@ async fn fibers_of_a_batch_end_each_by_its_own_claim() {
     let mut ends = tokio::task::JoinSet::new();
     for (n, held) in held {
         let a = Arc::clone(&a);
-        ends.spawn(async move { (n, a.end(held, End::Completed(n.to_string()), Vec::new(), 6).await) });
+        ends.spawn(async move { (n, a.end(held, End::Completed(n.to_string()), Vec::new(), Vec::new(), 6).await) });
     }
     for (n, ended) in ends.join_all().await {
         let (there, parent) = (row(&b, &format!("f{n}")).await.unwrap(), row(&b, &format!("p{n}")).await);

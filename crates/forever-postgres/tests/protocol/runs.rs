@@ -85,7 +85,7 @@ async fn wait(worker: Worker, activation: Activation) -> Outcome {
 
 async fn end(worker: Worker, activation: Activation) -> Outcome {
     let how = End::Completed(history::claim(activation.claim.epoch));
-    let stored = worker.store.end(activation.claim, how, Vec::new(), 4).await;
+    let stored = worker.store.end(activation.claim, how, Vec::new(), Vec::new(), 4).await;
     outcome(stored.map(|_| Outcome::Stopped), activation)
 }
 

@@ -5,6 +5,7 @@ mod elsewhere;
 mod events;
 mod serve;
 mod servers;
+mod streams;
 mod transactions;
 mod versions;
 

@@ -153,7 +153,7 @@ pub(super) async fn finds_turns_that_their_fibers_have_left(store: &impl Store) 
     let by_other = store.settle_turn(TurnSettler::Other, first.seq, ends(TurnState::Interrupted, None)).await.unwrap();
     assert_eq!(by_other, TurnWrite::HasFiber, "only its fiber ends it");
     let fiber = store.find(FiberRef::Id("fiber-a-1".into())).await.unwrap().unwrap();
-    store.end(super::claimed(store, fiber.seq, super::FIRST).await, End::Failed("broken".into()), Vec::new(), 5).await.unwrap();
+    store.end(super::claimed(store, fiber.seq, super::FIRST).await, End::Failed("broken".into()), Vec::new(), Vec::new(), 5).await.unwrap();
     assert_eq!(store.orphaned_turns().await.unwrap(), [first.seq]);
     assert!(
         matches!(store.begin_turn(claim(store, &second).await, second.seq, 10).await.unwrap(), Admission::Orphaned(row) if row.seq == first.seq)

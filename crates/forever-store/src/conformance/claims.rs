@@ -71,7 +71,7 @@ async fn claims_what_was_looked_at_and_nothing_else(store: &impl Store) {
     store.suspend(second, Suspension::Parked("x".into()), 13).await.unwrap();
     assert_eq!(store.claim(claim, FIRST, 14).await.unwrap(), ClaimResult::Refused, "it was claimed since");
     let ClaimResult::Granted(third) = store.claim(second, FIRST, 15).await.unwrap() else { panic!() };
-    store.end(third, End::Failed("no".into()), Vec::new(), 16).await.unwrap();
+    store.end(third, End::Failed("no".into()), Vec::new(), Vec::new(), 16).await.unwrap();
     assert_eq!(store.claim(third, FIRST, 17).await.unwrap(), ClaimResult::Refused, "it has ended");
     assert_eq!(store.claim(Claim { fiber: 99, epoch: 0 }, FIRST, 18).await.unwrap(), ClaimResult::Refused);
 }
@@ -92,10 +92,10 @@ async fn refuses_every_write_of_a_lost_claim(store: &impl Store) {
     let child = NewFiber { parent: Some(lost.fiber), ..new("child", None) };
     assert!(is_lost(store.checkpoint(lost, NewSnapshot { children: vec![child], ..snapshot(1) }).await));
     assert!(is_lost(store.stash(lost, "1".into(), 3).await));
-    assert!(is_lost(store.save_branch(lost, 0, branch_result("a", None)).await));
+    assert!(is_lost(store.save_branch(lost, 0, branch_result("a", None), Vec::new(), 9).await));
     assert!(is_lost(store.wait(lost, Wait { due_ms: Some(99), ..Wait::default() }, 3).await));
     assert!(is_lost(store.wait(lost, Wait { due_ms: Some(1), ..Wait::default() }, 3).await), "also where it would not have waited");
-    assert!(is_lost(store.end(lost, End::Completed("1".into()), Vec::new(), 3).await));
+    assert!(is_lost(store.end(lost, End::Completed("1".into()), Vec::new(), Vec::new(), 3).await));
     assert!(is_lost(store.suspend(lost, Suspension::Parked("x".into()), 3).await));
     assert!(is_lost(store.suspend(lost, Suspension::Interrupted("x".into()), 3).await));
     assert!(is_lost(store.restart_claimed(lost, 3).await));
@@ -105,9 +105,9 @@ async fn refuses_every_write_of_a_lost_claim(store: &impl Store) {
     assert_eq!(format!("{:?} {:?}", row(store, "a").await, store.load(lost.fiber).await.unwrap()), before);
     assert!(store.find(crate::FiberRef::Id("child".into())).await.unwrap().is_none());
     store.checkpoint(claim, snapshot(1)).await.unwrap();
-    store.end(claim, End::Completed("2".into()), Vec::new(), 4).await.unwrap();
+    store.end(claim, End::Completed("2".into()), Vec::new(), Vec::new(), 4).await.unwrap();
     for claim in [lost, claim] {
-        assert!(is_lost(store.end(claim, End::Failed("late".into()), Vec::new(), 5).await), "an end is not overwritten");
+        assert!(is_lost(store.end(claim, End::Failed("late".into()), Vec::new(), Vec::new(), 5).await), "an end is not overwritten");
     }
     assert_eq!(row(store, "a").await.result.as_deref(), Some("2"));
 }
@@ -120,12 +120,12 @@ async fn refuses_what_is_left_of_an_activation_that_has_stopped(store: &impl Sto
         match stops {
             "waits" => drop(store.wait(claim, Wait { due_ms: Some(99), ..Wait::default() }, 1).await.unwrap()),
             "is parked" => drop(store.suspend(claim, Suspension::Parked("x".into()), 1).await.unwrap()),
-            _ => drop(store.end(claim, End::Failed("no".into()), Vec::new(), 1).await.unwrap()),
+            _ => drop(store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 1).await.unwrap()),
         }
         assert!(is_lost(store.save_op(claim, op.clone(), 2).await), "{stops}");
         assert!(is_lost(store.append_op_log(claim, op, vec!["1".into()], 2).await), "{stops}");
         assert!(is_lost(store.stash(claim, "1".into(), 2).await), "{stops}");
-        assert!(is_lost(store.save_branch(claim, 0, branch_result("a", None)).await), "{stops}");
+        assert!(is_lost(store.save_branch(claim, 0, branch_result("a", None), Vec::new(), 9).await), "{stops}");
         assert!(store.ops(claim.fiber).await.unwrap().is_empty(), "{stops}");
     }
 }
@@ -222,7 +222,7 @@ async fn ends_what_was_told_to_end(store: &impl Store) {
     let seen = Claim { fiber: claim.fiber, epoch: store.claim_of(claim.fiber).await.unwrap().unwrap().epoch };
     assert_eq!(store.claim(seen, SECOND, 6).await.unwrap(), ClaimResult::Ended(End::Cancelled("enough".into())));
     assert_eq!(row(store, "left").await.state, FiberState::Cancelled);
-    assert!(is_lost(store.end(claim, End::Completed("1".into()), Vec::new(), 7).await));
+    assert!(is_lost(store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 7).await));
 }
 
 async fn tells_of_what_becomes_ready(store: &impl Store) {
@@ -230,10 +230,10 @@ async fn tells_of_what_becomes_ready(store: &impl Store) {
     let (parent, child) = (accept(store, "parent").await, accept(store, "child").await);
     store.wait(parent, Wait { fibers: vec!["child".into()], ..Wait::default() }, 1).await.unwrap();
     assert!(told.ids().is_empty());
-    store.end(child, End::Completed("1".into()), Vec::new(), 2).await.unwrap();
+    store.end(child, End::Completed("1".into()), Vec::new(), Vec::new(), 2).await.unwrap();
     assert_eq!(told.ids(), ["parent"]);
     let parent = claimed(store, parent.fiber, FIRST).await;
-    store.end(parent, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
+    store.end(parent, End::Failed("no".into()), Vec::new(), Vec::new(), 3).await.unwrap();
     store.restart("parent".into(), Restart::FromSnapshot, 4).await.unwrap();
     assert_eq!(told.ids(), ["parent"]);
     // A call that is given up before it is polled has done nothing; one that was polled is carried
@@ -274,7 +274,7 @@ async fn stores_a_message_with_an_id_once(store: &impl Store) {
     assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap(), None, "it was received before");
     assert_eq!(sent(with_id("4", "two")).await, SendResult::Sent);
     assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "4");
-    store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
+    store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 9).await.unwrap();
     assert_eq!(sent(with_id("4", "two")).await, SendResult::Sent, "it was sent before the end");
     assert_eq!(sent(with_id("5", "two")).await, SendResult::Conflict);
     assert!(matches!(store.send(with_id("6", "three")).await.unwrap(), CommandResult::InvalidState(FiberState::Completed)));
@@ -350,7 +350,7 @@ async fn runs_each_fiber_once_between_two_workers<S: Store + 'static>(store: Arc
                         }
                         tokio::task::yield_now().await;
                     }
-                    match store.end(claim, End::Completed(worker.to_string()), Vec::new(), 2).await {
+                    match store.end(claim, End::Completed(worker.to_string()), Vec::new(), Vec::new(), 2).await {
                         Ok(_) => ended += 1,
                         Err(error) => assert_eq!(error.kind(), ErrorKind::ClaimLost, "{error}"),
                     }

@@ -47,7 +47,7 @@ async fn changes_what_a_stopped_fiber_resumes_from(store: &impl Store) {
         let claim = if row(store, "a").await.state == FiberState::Running { claim } else { claimed(store, claim.fiber, FIRST).await };
         match stop {
             "parked" => drop(store.suspend(claim, Suspension::Parked("why".into()), 2).await.unwrap()),
-            "failed" => drop(store.end(claim, End::Failed("why".into()), Vec::new(), 2).await.unwrap()),
+            "failed" => drop(store.end(claim, End::Failed("why".into()), Vec::new(), Vec::new(), 2).await.unwrap()),
             "interrupted" => drop(store.suspend(claim, Suspension::Interrupted("why".into()), 2).await.unwrap()),
             _ => drop(store.wait(claim, Wait { topics: vec!["go".into()], ..Wait::default() }, 2).await.unwrap()),
         }
@@ -92,7 +92,7 @@ async fn changes_no_fiber_that_runs_or_has_run_meanwhile(store: &impl Store) {
     assert!(matches!(store.edit(edit(claim)).await.unwrap(), CommandResult::Done(false)), "it has run since");
     for (id, end) in [("done", End::Completed("1".into())), ("cancelled", End::Cancelled("why".into()))] {
         let ended = accept(store, id).await;
-        store.end(ended, end, Vec::new(), 2).await.unwrap();
+        store.end(ended, end, Vec::new(), Vec::new(), 2).await.unwrap();
         assert!(matches!(store.edit(edit(ended)).await.unwrap(), CommandResult::InvalidState(_)), "{id}");
     }
     let unknown = Claim { fiber: claim.fiber + 100, ..claim };
@@ -175,7 +175,7 @@ async fn stores_a_copy_with_all_that_belongs_to_it(store: &impl Store) {
     next.streams.appended.push(record("three"));
     store.checkpoint(claim, next).await.unwrap();
     assert_eq!(history(store, claim).await, ["\"one\"", "\"two\"", "\"three\""]);
-    store.end(claim, End::Completed("1".into()), Vec::new(), 20).await.unwrap();
+    store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 20).await.unwrap();
     let query = FiberQuery { states: vec![FiberState::Completed], ..FiberQuery::default() };
     let deleted = store.delete(Deletion { query, limit: 9, ..Deletion::default() }).await.unwrap();
     assert_eq!(deleted.count, 1);

@@ -26,7 +26,7 @@ pub(super) async fn finds_fibers_by_each_condition(store: &impl Store) {
     spawn(store, NewFiber { now_ms: 50, ..b }).await;
     let agent = Some(AgentId { class: "Desk".into(), name: "Ada".into() });
     let c = spawn(store, NewFiber { agent, now_ms: 60, metadata: Some(r#"["tenant"]"#.into()), ..new("c", None) }).await;
-    store.end(c, End::Failed("No such Thing".into()), Vec::new(), 100).await.unwrap();
+    store.end(c, End::Failed("No such Thing".into()), Vec::new(), Vec::new(), 100).await.unwrap();
     let d = spawn(store, NewFiber { now_ms: 70, metadata: Some(r#"{"tenant":"other","é 'x\"":"y"}"#.into()), ..new("d", None) }).await;
     store.save_op(d, super::ops::record("op", OpKind::Effect), 70).await.unwrap();
     store.suspend(d, Suspension::Parked("in doubt".into()), 80).await.unwrap();
@@ -85,8 +85,8 @@ pub(super) async fn lists_the_newest_first_by_page(store: &impl Store) {
     for id in ["a", "b", "c", "d", "e", "f"] {
         let claim = accept(store, id).await;
         match id {
-            "a" | "d" => drop(store.end(claim, End::Completed("1".into()), Vec::new(), 100).await.unwrap()),
-            "b" | "e" => drop(store.end(claim, End::Failed("no".into()), Vec::new(), 100).await.unwrap()),
+            "a" | "d" => drop(store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 100).await.unwrap()),
+            "b" | "e" => drop(store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 100).await.unwrap()),
             _ => {}
         }
     }
@@ -131,7 +131,7 @@ pub(super) async fn counts_by_function_and_state(store: &impl Store) {
     for (id, name) in [("a", "work"), ("b", "work"), ("c", "play"), ("d", "work")] {
         let claim = spawn(store, NewFiber { name: name.into(), ..new(id, None) }).await;
         if id == "b" {
-            store.end(claim, End::Completed("1".into()), Vec::new(), 100).await.unwrap();
+            store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 100).await.unwrap();
         }
     }
     let count = |name: &str, state, fibers| FiberCount { name: name.into(), state, fibers };

@@ -56,7 +56,7 @@ async fn keeps_what_is_temporary_until_the_next_checkpoint(store: &impl Store) {
 
     store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(7) }).await.unwrap_err();
     assert_eq!(open(store, claim).await, ["x", "y"], "a checkpoint that failed took records with it");
-    store.end(claim, End::Failed("no".into()), Vec::new(), 3).await.unwrap();
+    store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 3).await.unwrap();
     assert_eq!(open(store, claim).await, ["x", "y"], "a failed fiber may be resumed");
     store.restart("a".into(), Restart::FromSnapshot, 4).await.unwrap();
     let claim = claimed(store, claim.fiber, FIRST).await;
@@ -67,7 +67,7 @@ async fn keeps_what_is_temporary_until_the_next_checkpoint(store: &impl Store) {
     for (n, end) in [End::Completed("1".into()), End::Cancelled("enough".into())].into_iter().enumerate() {
         let claim = accept(store, &format!("end {n}")).await;
         store.save_op(claim, record("z", OpKind::Step), 1).await.unwrap();
-        store.end(claim, end, Vec::new(), 2).await.unwrap();
+        store.end(claim, end, Vec::new(), Vec::new(), 2).await.unwrap();
         assert_eq!(open(store, claim).await, [""; 0]);
     }
 }
@@ -87,7 +87,7 @@ async fn keeps_effects_in_the_ledger(store: &impl Store) {
     assert_eq!(store.load_op(claim.fiber, "a".into()).await.unwrap(), Some(record("a", OpKind::ByHand)));
     assert_eq!(store.load_op(claim.fiber, "b".into()).await.unwrap(), None, "it is not by hand");
     let failed = OpOutcome { number: Some(1), id: "b".into(), state: OpState::Failed, outcome: Some("declined".into()) };
-    store.end(claim, End::Failed("declined".into()), vec![failed], 30).await.unwrap();
+    store.end(claim, End::Failed("declined".into()), vec![failed], Vec::new(), 30).await.unwrap();
     assert_eq!(ledger(store, claim).await, ["x completed 7", "a started -", "b failed declined"], "by time, then place");
     let ops = store.ops(claim.fiber).await.unwrap();
     assert_eq!(ops.iter().map(|op| (op.started_ms, op.changed_ms)).collect::<Vec<_>>(), [(10, 2000), (20, 20), (20, 30)]);
@@ -102,7 +102,7 @@ async fn keeps_effects_in_the_ledger(store: &impl Store) {
     assert_eq!(ledger(store, claim).await.len(), 3, "a restart forgets nothing of it");
     assert_eq!((open(store, claim).await, store.load(claim.fiber).await.unwrap().restarts), (vec![], 1));
     let claim = claimed(store, claim.fiber, FIRST).await;
-    store.end(claim, End::Completed("1".into()), Vec::new(), 50).await.unwrap();
+    store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 50).await.unwrap();
     assert_eq!(ledger(store, claim).await.len(), 3);
 }
 
@@ -188,7 +188,7 @@ async fn finds_operations_wherever_they_are(store: &impl Store) {
     store.save_op(one, record("x", OpKind::Effect), 1).await.unwrap();
     store.save_op(two, record("y", OpKind::ByHand), 1).await.unwrap();
     store.save_op(two, record("z", OpKind::Step), 1).await.unwrap();
-    store.end(one, End::Completed("1".into()), Vec::new(), 2).await.unwrap();
+    store.end(one, End::Completed("1".into()), Vec::new(), Vec::new(), 2).await.unwrap();
     for (id, seq) in [("x", Some(one.fiber)), ("y", Some(two.fiber)), ("z", None), ("no", None)] {
         assert_eq!(store.find_op(id.into()).await.unwrap().map(|(seq, op)| (seq, op.id)), seq.map(|seq| (seq, id.to_owned())));
     }
@@ -227,7 +227,7 @@ async fn keeps_a_thousand_effects(store: &impl Store) {
         assert_eq!(store.find_op("op".into()).await.unwrap(), None);
     };
     check().await;
-    store.end(claim, End::Completed("1".into()), Vec::new(), 3000).await.unwrap();
+    store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 3000).await.unwrap();
     check().await;
 }
 
@@ -278,7 +278,7 @@ async fn keeps_what_is_open_over_a_death(store: &impl Store) {
     stands().await;
     store.save_op(lost, effect("late", 1), 5).await.unwrap_err();
     store.checkpoint(lost, behind_it()).await.unwrap_err();
-    store.end(lost, End::Completed("1".into()), vec![settled("y", 1, OpState::Completed, "8")], 5).await.unwrap_err();
+    store.end(lost, End::Completed("1".into()), vec![settled("y", 1, OpState::Completed, "8")], Vec::new(), 5).await.unwrap_err();
     stands().await;
     // It begins again what it began.
     store.save_op(claim, effect("y", 1), 6).await.unwrap();
@@ -303,7 +303,7 @@ async fn keeps_what_is_open_over_a_death(store: &impl Store) {
     assert_eq!(ledger(store, claim).await, ["x completed 7", "y completed 8", "z started -"]);
     assert_eq!(store.ops(claim.fiber).await.unwrap()[2].started_ms, 7);
     let failed = settled("z", 2, OpState::Completed, "9");
-    store.end(claim, End::Failed("no".into()), vec![failed], 11).await.unwrap();
+    store.end(claim, End::Failed("no".into()), vec![failed], Vec::new(), 11).await.unwrap();
     assert_eq!(open(store, claim).await, ["z"], "there is no checkpoint behind it");
     assert_eq!(ledger(store, claim).await[2], "z completed 9");
 }

@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
     AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, End, FiberStore, LoadedFiber, NewFiber, NewMessage, NewSnapshot,
-    OpOutcome, OpsDelta, PendingMessage, ReadySender, RestartResult, Runnable, SendResult, Seq, StoredClaim, StreamBatch, StreamStore,
-    Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    OpOutcome, OpsDelta, PendingMessage, ReadySender, RestartResult, Runnable, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch,
+    StreamStore, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
 
 impl FiberStore for Sqlite {
@@ -80,8 +80,16 @@ impl FiberStore for Sqlite {
         }))
     }
 
-    fn save_branch(&self, claim: Claim, number: u64, result: BranchResult) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write_short("store a branch result", Scope::Many, move |c| rows::save_branch(c, claim, number, &result)))
+    fn save_branch(
+        &self,
+        claim: Claim,
+        number: u64,
+        result: BranchResult,
+        appended: Vec<StreamAppend>,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<()>> {
+        let save = move |c: &_| rows::save_branch(c, claim, number, &result, &appended, now_ms);
+        Box::pin(self.write_short("store a branch result", Scope::Many, save))
     }
 
     fn wait(&self, claim: Claim, wait: Wait, now_ms: i64) -> BoxFuture<'_, Result<WaitResult>> {
@@ -118,9 +126,10 @@ impl FiberStore for Sqlite {
         Box::pin(self.read("load a message", move |c| messages::next(c, seq, &topic)))
     }
 
-    fn end(&self, claim: Claim, how: End, settled: Vec<OpOutcome>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
+    fn end(&self, claim: Claim, how: End, settled: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
         self.lengths.forget(claim.fiber);
-        Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::end(c, claim, &how, &settled, now_ms, ready)))
+        let end = move |c: &_, ready: &mut _| rows::end(c, claim, &how, &settled, &appended, now_ms, ready);
+        Box::pin(self.write_ready("store how a fiber ended", end))
     }
 
     fn suspend(&self, claim: Claim, how: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>> {
@@ -156,6 +165,14 @@ impl FiberStore for Sqlite {
 }
 
 impl StreamStore for Sqlite {
+    fn append(&self, claim: Claim, appended: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write_short("append to streams", Scope::Many, move |c| rows::append(c, claim, &appended, now_ms)))
+    }
+
+    fn stream_names(&self, fiber: Seq) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(self.write("list the streams of a fiber", Scope::Read, move |c| recent_items::names(c, fiber)))
+    }
+
     fn stream(&self, fiber: Seq, name: String, from: u64, limit: u32) -> BoxFuture<'_, Result<Vec<StreamBatch>>> {
         // On the writer's connection, which knows the rows that are not copied yet.
         Box::pin(self.write("read a stream", Scope::Read, move |c| recent_items::read(c, fiber, &name, from, limit)))

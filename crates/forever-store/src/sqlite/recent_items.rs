@@ -126,6 +126,17 @@ pub(super) fn read(conn: &Connection, fiber: Seq, name: &str, from: u64, limit: 
     Ok(batches)
 }
 
+/// Names of the streams of a fiber, in the order of their bytes.
+pub(super) fn names(conn: &Connection, fiber: Seq) -> rusqlite::Result<Vec<String>> {
+    let mut names = streams::names_of_fiber(conn, fiber)?;
+    if let Err(at) = names.binary_search_by(|name| name.as_str().cmp(HISTORY))
+        && text(conn, fiber)?.is_some()
+    {
+        names.insert(at, HISTORY.to_owned());
+    }
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +185,7 @@ mod tests {
                 assert_eq!(items(&store, claim).await.len() as u64, n);
             }
             assert!(in_row > 60, "{bytes}: only {in_row} of 100 did not write to the stream");
-            store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
+            store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 9).await.unwrap();
             assert_eq!(items(&store, claim).await, (1..=100).map(item).collect::<Vec<_>>());
         }
     }

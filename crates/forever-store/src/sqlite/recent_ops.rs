@@ -342,7 +342,7 @@ mod tests {
         store.checkpoint(claim, ended(40, &"7".repeat(ROW_BYTES))).await.unwrap();
         assert_eq!((text(&store, COLUMN).await, text(&store, COUNTS).await.as_deref()), (None, Some("0 2")), "a long result does not stay");
         assert_eq!(store.ops(claim.fiber).await.unwrap().len(), 41);
-        store.end(claim, End::Completed("1".into()), Vec::new(), 9).await.unwrap();
+        store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 9).await.unwrap();
         store.delete(Deletion { limit: 9, ..Deletion::default() }).await.unwrap();
         assert_eq!(text(&store, COUNTS).await.as_deref(), Some("0 0"));
     }
@@ -360,7 +360,7 @@ mod tests {
         store.checkpoint(claim, ended(1, "8")).await.unwrap();
         store.save_op(claim, effect(2), 5).await.unwrap();
         let of = OpOutcome { number: Some(2), id: "op 2".into(), state: OpState::Failed, outcome: Some("no".into()) };
-        store.end(claim, End::Failed("no".into()), vec![of], 7).await.unwrap();
+        store.end(claim, End::Failed("no".into()), vec![of], Vec::new(), 7).await.unwrap();
         assert_eq!((text(&store, COLUMN).await, text(&store, COUNTS).await.as_deref()), (None, Some("2 1")));
     }
 
@@ -383,7 +383,7 @@ mod tests {
             let of_other = claimed(&store, other.fiber, SECOND).await;
             assert_eq!(open(&store, of_other).await, [format!("of {}", other.fiber)]);
             assert!(store.find_op(format!("of {}", other.fiber)).await.unwrap().is_some());
-            store.end(claim, End::Failed("no".into()), Vec::new(), 8).await.unwrap();
+            store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 8).await.unwrap();
             assert!(store.restart("a".into(), Restart::FromStart, 9).await.is_err(), "an effect may be in doubt");
             let left = text(&store, COLUMN).await;
             assert_eq!(left.as_deref(), Some(damage));

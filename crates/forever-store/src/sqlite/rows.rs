@@ -477,10 +477,24 @@ fn branches(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<Br
     conn.prepare_cached(&sql)?.query_map(params![seq, number.cast_signed()], result)?.collect()
 }
 
-pub(super) fn save_branch(conn: &Connection, claim: Claim, number: u64, result: &BranchResult) -> rusqlite::Result<()> {
+pub(super) fn save_branch(
+    conn: &Connection,
+    claim: Claim,
+    number: u64,
+    result: &BranchResult,
+    appended: &[StreamAppend],
+    now_ms: i64,
+) -> rusqlite::Result<()> {
     claims::check_running(conn, claim)?;
     insert_branch(conn, claim.fiber, number, result)?;
+    streams::append_all_of_fiber(conn, claim.fiber, appended, now_ms)?;
     forget_deaths(conn, claim.fiber)
+}
+
+/// Appends to streams of a fiber between two checkpoints.
+pub(super) fn append(conn: &Connection, claim: Claim, appended: &[StreamAppend], now_ms: i64) -> rusqlite::Result<()> {
+    claims::check_running(conn, claim)?;
+    streams::append_all_of_fiber(conn, claim.fiber, appended, now_ms)
 }
 
 pub(super) fn insert_branch(conn: &Connection, seq: Seq, number: u64, result: &BranchResult) -> rusqlite::Result<()> {
@@ -634,10 +648,12 @@ pub(super) fn end(
     claim: Claim,
     how: &End,
     settled: &[OpOutcome],
+    appended: &[StreamAppend],
     now_ms: i64,
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<End> {
     claims::check(conn, claim)?;
+    streams::append_all_of_fiber(conn, claim.fiber, appended, now_ms)?;
     finish(conn, claim.fiber, how, settled, now_ms, ready)?.ok_or_else(|| claims::lost(claim))
 }
 
@@ -751,7 +767,7 @@ pub(super) fn suspend(
 ) -> rusqlite::Result<Option<End>> {
     claims::check(conn, claim)?;
     if is_cancelled(conn, claim.fiber)? {
-        return end(conn, claim, &End::Cancelled(String::new()), &[], now_ms, ready).map(Some);
+        return end(conn, claim, &End::Cancelled(String::new()), &[], &[], now_ms, ready).map(Some);
     }
     recent_ops::fold_readable(conn, claim.fiber)?;
     let (state, reason) = match how {

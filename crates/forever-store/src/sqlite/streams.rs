@@ -139,6 +139,16 @@ pub(super) fn append_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend,
     }
 }
 
+/// Appends to streams of a fiber.
+pub(super) fn append_all_of_fiber(conn: &Connection, fiber: Seq, new: &[StreamAppend], now_ms: i64) -> rusqlite::Result<()> {
+    new.iter().try_for_each(|append| append_of_fiber(conn, fiber, append, now_ms))
+}
+
+/// Names of the streams of a fiber, in the order of their bytes.
+pub(super) fn names_of_fiber(conn: &Connection, fiber: Seq) -> rusqlite::Result<Vec<String>> {
+    conn.prepare_cached("SELECT name FROM streams WHERE fiber = ?1 ORDER BY name")?.query_map([fiber], |row| row.get(0))?.collect()
+}
+
 /// Appends to a stream that is in `stream_chunks` alone.
 pub(super) fn put_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
     let stream = of_fiber_or_new(conn, fiber, &new.name)?;

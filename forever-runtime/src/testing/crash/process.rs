@@ -266,7 +266,7 @@ fn told(mut events: Events) -> Vec<Event> {
 /// Advances the time of the world whenever the program is idle. Never ready.
 async fn time_passes(world: &World, fuse: &Fuse) {
     let mut quiet = 0;
-    let mut before = None;
+    let mut before = fuse.use_of_store();
     loop {
         // A task that was just woken runs first. A jump that woke no work is soon followed by the
         // next.
@@ -277,16 +277,25 @@ async fn time_passes(world: &World, fuse: &Fuse) {
                 tokio::task::yield_now().await;
             }
         }
-        let now = fuse.idle();
-        quiet = if now.is_some() && now == before { quiet + 1 } else { 0 };
+        let now = fuse.use_of_store();
+        // A program may ask again and again how far it is: then a read may be under way at each
+        // look, and between them there was none.
+        let is_quiet = now.writes == before.writes && (now.idle || now.rests > before.rests);
+        quiet = if is_quiet { quiet + 1 } else { 0 };
         before = now;
-        if quiet >= QUIET
-            && let Some(clock) = world.clock_in_use()
-            && let Some(until) = clock.next_sleeper()
-        {
-            clock.advance(until);
-        } else {
-            quiet = quiet.min(QUIET - 1);
+        if quiet < QUIET {
+            continue;
+        }
+        let jumps = world.clock_in_use().filter(|clock| clock.next_sleeper().is_some()).cloned();
+        let jumped = jumps.is_some_and(|clock| {
+            fuse.when_idle(now, move || {
+                if let Some(until) = clock.next_sleeper() {
+                    clock.advance(until);
+                }
+            })
+        });
+        if !jumped {
+            quiet = QUIET - 1;
         }
     }
 }

@@ -1,0 +1,123 @@
+//! Metrics through the facade of the `metrics` crate (feature `metrics`).
+//!
+//! The labels are names of functions and steps, states and outcomes: what is in the code, never what
+//! a fiber was given. Their names and meanings are in the guide,
+//! `docs/guide/src/operations/metrics.md`.
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+use crate::error::{Result, chain};
+use crate::runtime::events::EventKind;
+use crate::runtime::race::race;
+use crate::runtime::state::Runtime;
+use crate::store::{FiberCount, FiberQuery, FiberState};
+
+/// Interval at which the gauges are set.
+const INTERVAL: Duration = Duration::from_secs(15);
+
+const SPAWNED: &str = "forever_fibers_spawned_total";
+const STARTED: &str = "forever_fibers_started_total";
+const RECOVERED: &str = "forever_fibers_recovered_total";
+const INTERRUPTED: &str = "forever_fibers_interrupted_total";
+const PARKED: &str = "forever_fibers_parked_total";
+const ENDED: &str = "forever_fibers_ended_total";
+const RETRIED: &str = "forever_step_retries_total";
+const STEP: &str = "forever_step_duration_seconds";
+const STORED: &str = "forever_checkpoint_duration_seconds";
+const FIBERS: &str = "forever_fibers";
+const LIVE: &str = "forever_fibers_live";
+const OLDEST_READY: &str = "forever_oldest_ready_seconds";
+
+/// Describes the metrics, and sets the gauges from time to time.
+pub(crate) fn begin(runtime: &Arc<Runtime>) -> Result<()> {
+    describe_counter!(SPAWNED, "Fibers that were accepted");
+    describe_counter!(STARTED, "Times that the code of a fiber has started, or gone on from a snapshot");
+    describe_counter!(RECOVERED, "Fibers that were found unfinished after a death of their process");
+    describe_counter!(INTERRUPTED, "Interruptions by a cause outside of the code of a fiber, such as its database");
+    describe_counter!(PARKED, "Fibers that have stopped until a person or a deploy repairs them");
+    describe_counter!(ENDED, "Fibers that have ended");
+    describe_counter!(RETRIED, "Attempts of steps that have failed and are followed by another one");
+    describe_histogram!(STEP, Unit::Seconds, "Time from the begin of a step to its stored checkpoint");
+    describe_histogram!(STORED, Unit::Seconds, "Time in which the store has stored a checkpoint");
+    describe_gauge!(FIBERS, "Fibers in the database that have not completed");
+    describe_gauge!(LIVE, "Fibers whose code is in the memory of this process");
+    describe_gauge!(OLDEST_READY, Unit::Seconds, "Age of the oldest fiber that is ready and claimed by no worker");
+    runtime.start(set_gauges(Arc::clone(runtime)))
+}
+
+/// Counts an event of a fiber.
+pub(crate) fn event(function: &str, kind: &EventKind) {
+    let of = |metric: &'static str| counter!(metric, "function" => function.to_owned()).increment(1);
+    let ended = |outcome: &'static str| counter!(ENDED, "function" => function.to_owned(), "outcome" => outcome).increment(1);
+    match kind {
+        EventKind::Spawned => of(SPAWNED),
+        EventKind::Started { resuming } => {
+            let resumed = if *resuming { "true" } else { "false" };
+            counter!(STARTED, "function" => function.to_owned(), "resumed" => resumed).increment(1);
+        }
+        EventKind::Recovered { .. } => of(RECOVERED),
+        EventKind::Interrupted { .. } => of(INTERRUPTED),
+        EventKind::Parked { .. } => of(PARKED),
+        EventKind::StepRetried { step, .. } => {
+            counter!(RETRIED, "function" => function.to_owned(), "step" => step.clone()).increment(1);
+        }
+        EventKind::Completed => ended("completed"),
+        EventKind::Failed { .. } => ended("failed"),
+        EventKind::Cancelled { .. } => ended("cancelled"),
+        EventKind::StepStarted { .. } | EventKind::StepFinished { .. } | EventKind::Stashed | EventKind::Waiting | EventKind::Woken => {}
+    }
+}
+
+/// Records how long a step has taken.
+pub(crate) fn step(function: &'static str, step: &'static str, took: Duration) {
+    histogram!(STEP, "function" => function, "step" => step).record(took);
+}
+
+/// Records how long the store has taken for a checkpoint.
+pub(crate) fn stored(took: Duration) {
+    histogram!(STORED).record(took);
+}
+
+/// Sets the gauges until the runtime closes.
+async fn set_gauges(runtime: Arc<Runtime>) {
+    let mut known = BTreeSet::new();
+    loop {
+        if let Err(why) = set_once(&runtime, &mut known).await
+            && !why.is_closed()
+        {
+            tracing::debug!(error = %chain(&why), "the gauges could not be set");
+        }
+        if race(runtime.closing(), runtime.clock.sleep(INTERVAL)).await.is_some() {
+            return;
+        }
+    }
+}
+
+async fn set_once(runtime: &Runtime, known: &mut BTreeSet<(String, &'static str)>) -> Result<()> {
+    #[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    let set = |function: &str, state: &'static str, fibers: u64| {
+        gauge!(FIBERS, "function" => function.to_owned(), "state" => state).set(fibers as f64);
+    };
+    #[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    gauge!(LIVE).set(runtime.active.count() as f64);
+
+    let counts = runtime.store.counts().await?;
+    let of = |count: &FiberCount| (count.name.clone(), count.state.as_str());
+    let now: BTreeSet<_> = counts.iter().map(of).collect();
+    for (function, state) in known.difference(&now) {
+        set(function, state, 0);
+    }
+    for count in &counts {
+        set(&count.name, count.state.as_str(), count.fibers);
+    }
+    *known = now;
+
+    let ready = FiberQuery { states: vec![FiberState::Pending], ..FiberQuery::default() };
+    let oldest = runtime.store.list(ready, 0, 1).await?;
+    let age_ms = oldest.first().map_or(0, |fiber| runtime.now_ms().saturating_sub(fiber.changed_ms).max(0));
+    gauge!(OLDEST_READY).set(Duration::from_millis(age_ms.unsigned_abs()).as_secs_f64());
+    Ok(())
+}
