@@ -34,19 +34,6 @@ async fn a_sleep_of_days_ends_when_it_is_over() {
     assert_eq!(survived.outcome, [1, 3]);
 }
 
-/// A program that asks again and again how far its fiber is does not keep the time from passing.
-#[tokio::test]
-async fn a_sleep_ends_under_a_program_that_always_reads() {
-    let setup = |w: &World| Forever::builder().clock(w.clock()).resource(w.clone()).fiber::<sleeps>();
-    let survived = comes_through(setup, async |forever: Forever| {
-        let handle = forever.spawn(sleeps()).key("k").await.unwrap();
-        while handle.status().await.unwrap().state != FiberState::Completed {}
-        handle.wait().await.unwrap()
-    })
-    .await;
-    assert_eq!(survived.outcome, [1, 3]);
-}
-
 /// Hears words by number, until it has all of them or nobody speaks for a day; whoever sends may not know what has arrived, and sends it again.
 #[fiber]
 async fn listens(world: Res<World>, of: usize) -> anyhow::Result<Vec<String>> {

@@ -8,7 +8,7 @@ mod generator;
 use generator::Options;
 
 const SEED: u64 = 1;
-const CASES: u64 = 300;
+const CASES: u64 = 200;
 const STATEMENTS: usize = 26;
 
 fn main() -> Result<(), Box<dyn Error>> {

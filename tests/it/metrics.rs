@@ -124,10 +124,9 @@ async fn metered_wait() -> anyhow::Result<()> {
 #[tokio::test]
 async fn events_durations_and_states_are_recorded_by_function() {
     let recorded = RECORDED.clone();
-    let clock = forever::testing::VirtualClock::new();
     let tries = Tries::default();
     let builder = Forever::builder().in_memory().fiber::<metered>().fiber::<metered_wait>().resource(tries);
-    let forever = builder.clock(clock.clone()).open().await.unwrap();
+    let forever = builder.open().await.unwrap();
     assert_eq!(soon("the result", forever.run(metered(true))).await.unwrap(), 3);
     soon("the failure", forever.run(metered(false))).await.unwrap_err();
     forever.spawn(metered_wait()).id("w").await.unwrap();
@@ -145,20 +144,12 @@ async fn events_durations_and_states_are_recorded_by_function() {
     assert_eq!(recorded.count("forever_step_duration_seconds function=metered step=retried"), 2);
     assert!(recorded.count("forever_checkpoint_duration_seconds ") >= 4);
 
-    // The gauges are set every fifteen seconds of its clock.
+    // The gauges are set every ten seconds.
     let gauge = |labels: &str| recorded.last(&format!("forever_fibers function={labels}"));
-    until("the gauges", || {
-        clock.advance(Duration::from_secs(15));
-        gauge("metered_wait state=waiting") == Some(1.0)
-    })
-    .await;
+    until("the gauges", || gauge("metered_wait state=waiting") == Some(1.0)).await;
     assert_eq!(gauge("metered state=failed"), Some(1.0));
     forever.send("w", "word", "go").await.unwrap();
     soon("the end", forever.fiber::<metered_wait>("w").wait()).await.unwrap();
-    until("the gauges", || {
-        clock.advance(Duration::from_secs(15));
-        gauge("metered_wait state=waiting") == Some(0.0)
-    })
-    .await;
+    until("the gauges", || gauge("metered_wait state=waiting") == Some(0.0)).await;
     forever.close().await.unwrap();
 }

@@ -3,7 +3,7 @@ use std::fmt;
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::future::BoxFuture;
 use crate::store::sqlite::{Pages, Witness};
@@ -33,36 +33,17 @@ struct Inner {
     after: bool,
     seen: Mutex<Seen>,
     blown: watch::Sender<bool>,
-}
-
-/// How busy the store has been.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct UseOfStore {
-    /// Number of writes that have begun.
-    pub(super) writes: usize,
-    /// Number of times at which the last caller that waited for an answer had it.
-    pub(super) rests: u64,
-    /// Whether no caller waits for an answer.
-    pub(super) idle: bool,
-}
-
-/// What is done when no caller waits for an answer.
-struct AtRest {
-    /// Number of writes that may have begun.
-    writes: usize,
-    act: Box<dyn FnOnce() + Send>,
+    /// Told when the last caller that waits for an answer has it.
+    rests: Notify,
 }
 
 /// Observed writes, in the order in which they are carried out.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Seen {
     writes: Vec<&'static str>,
     /// Number of calls, and how many of them wait no longer.
     asked: u64,
     left: u64,
-    /// How often the two were equal after an answer.
-    rests: u64,
-    at_rest: Option<AtRest>,
     /// Length of the write-ahead log after the last commit, and after the last acknowledged one.
     last: Option<Pages>,
     heard: Option<Pages>,
@@ -70,7 +51,7 @@ struct Seen {
 
 impl Fuse {
     fn new(at: u64, after: bool) -> Self {
-        Fuse(Arc::new(Inner { at, after, seen: Mutex::default(), blown: watch::Sender::new(false) }))
+        Fuse(Arc::new(Inner { at, after, seen: Mutex::default(), blown: watch::Sender::new(false), rests: Notify::new() }))
     }
 
     /// Only counts.
@@ -100,28 +81,15 @@ impl Fuse {
         self.seen().writes.clone()
     }
 
-    /// How busy the store has been.
-    pub(super) fn use_of_store(&self) -> UseOfStore {
+    /// Number of writes that have begun; `None` while a caller waits for an answer.
+    pub(super) fn idle(&self) -> Option<u64> {
         let seen = self.seen();
-        UseOfStore { writes: seen.writes.len(), rests: seen.rests, idle: seen.asked == seen.left }
+        (seen.asked == seen.left).then_some(seen.writes.len() as u64)
     }
 
-    /// Does `act` when no caller waits for an answer: now, or as soon as the last of them has it.
-    ///
-    /// It is not done if a write has begun since `before`, or if this is called again. Returns
-    /// whether it was done now.
-    pub(super) fn when_idle(&self, before: UseOfStore, act: impl FnOnce() + Send + 'static) -> bool {
-        let mut seen = self.seen();
-        let unchanged = seen.writes.len() == before.writes;
-        let now = unchanged && seen.asked == seen.left;
-        if !now {
-            seen.at_rest = unchanged.then(|| AtRest { writes: before.writes, act: Box::new(act) });
-            return false;
-        }
-        seen.at_rest = None;
-        drop(seen);
-        act();
-        true
+    /// Resolves the next time that the last caller which waits for an answer has it.
+    pub(super) fn rests(&self) -> impl Future<Output = ()> + '_ {
+        self.0.rests.notified()
     }
 
     /// Length of the write-ahead log at the last acknowledged commit, and now; `None` if not known.
@@ -191,15 +159,8 @@ impl Witness for Fuse {
     fn left(&self) {
         let mut seen = self.seen();
         seen.left += 1;
-        if seen.asked != seen.left {
-            return;
-        }
-        seen.rests += 1;
-        let writes = seen.writes.len();
-        let act = seen.at_rest.take().filter(|rest| rest.writes == writes);
-        drop(seen);
-        if let Some(rest) = act {
-            (rest.act)();
+        if seen.asked == seen.left {
+            self.0.rests.notify_waiters();
         }
     }
 }

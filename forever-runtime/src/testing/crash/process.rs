@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Number of checks without changes after which time advances.
 const QUIET: u32 = 3;
 
-/// Number of turns for the tasks that this woke.
+/// Number of turns for the tasks that a jump, or an answer, has woken.
 const TURNS: u32 = 50;
 
 /// Moment at which a process ends.
@@ -266,7 +266,7 @@ fn told(mut events: Events) -> Vec<Event> {
 /// Advances the time of the world whenever the program is idle. Never ready.
 async fn time_passes(world: &World, fuse: &Fuse) {
     let mut quiet = 0;
-    let mut before = fuse.use_of_store();
+    let mut before = None;
     loop {
         // A task that was just woken runs first. A jump that woke no work is soon followed by the
         // next.
@@ -277,25 +277,24 @@ async fn time_passes(world: &World, fuse: &Fuse) {
                 tokio::task::yield_now().await;
             }
         }
-        let now = fuse.use_of_store();
-        // A program may ask again and again how far it is: then a read may be under way at each
-        // look, and between them there was none.
-        let is_quiet = now.writes == before.writes && (now.idle || now.rests > before.rests);
-        quiet = if is_quiet { quiet + 1 } else { 0 };
-        before = now;
-        if quiet < QUIET {
-            continue;
+        if fuse.idle().is_none() {
+            // A program that asks how far it is, as often as this looks, is just asking. What it
+            // is told may set to work what it does next.
+            race(fuse.rests(), tokio::time::sleep(LOOK)).await;
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
         }
-        let jumps = world.clock_in_use().filter(|clock| clock.next_sleeper().is_some()).cloned();
-        let jumped = jumps.is_some_and(|clock| {
-            fuse.when_idle(now, move || {
-                if let Some(until) = clock.next_sleeper() {
-                    clock.advance(until);
-                }
-            })
-        });
-        if !jumped {
-            quiet = QUIET - 1;
+        let now = fuse.idle();
+        quiet = if now.is_some() && now == before { quiet + 1 } else { 0 };
+        before = now;
+        if quiet >= QUIET
+            && let Some(clock) = world.clock_in_use()
+            && let Some(until) = clock.next_sleeper()
+        {
+            clock.advance(until);
+        } else {
+            quiet = quiet.min(QUIET - 1);
         }
     }
 }
@@ -303,4 +302,44 @@ async fn time_passes(world: &World, fuse: &Fuse) {
 fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("something that is not a text").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::store::sqlite::Witness;
+
+    /// It is under way at each look, and in between it rests.
+    #[tokio::test]
+    async fn time_passes_under_a_program_that_asks_as_often_as_it_is_looked_at() {
+        let (world, fuse) = (World::default(), Fuse::never());
+        let clock = world.clock();
+        let asks = async {
+            loop {
+                fuse.asked();
+                for _ in 0..5 {
+                    tokio::task::yield_now().await;
+                }
+                fuse.left();
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let slept = async { clock.sleep(Duration::from_secs(3600)).await };
+        let passes = async {
+            race(time_passes(&world, &fuse), asks).await;
+        };
+        assert!(race(slept, race(passes, tokio::time::sleep(Duration::from_secs(20))).map(drop)).await.is_some());
+    }
+
+    /// It stands still while an answer is awaited.
+    #[tokio::test]
+    async fn time_stands_still_while_the_store_is_in_use() {
+        let (world, fuse) = (World::default(), Fuse::never());
+        let clock = world.clock();
+        fuse.asked();
+        let slept = async { clock.sleep(Duration::from_secs(1)).await };
+        let some_time = race(time_passes(&world, &fuse), tokio::time::sleep(20 * LOOK)).map(drop);
+        assert!(race(slept, some_time).await.is_none());
+    }
 }
