@@ -8,6 +8,6 @@
 
 pub use crate::api::view::{
     AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, MessageView, PositionView, ScheduleView, SourceView,
-    ValueView,
+    StreamView, ValueView,
 };
 pub use crate::api::workers::WorkerStatus;

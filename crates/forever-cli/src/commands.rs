@@ -514,6 +514,9 @@ fn show(answer: &Value, now: u64) {
     let (fiber, status) = (&answer["fiber"], &answer["fiber"]["status"]);
     say(format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end());
     say(&format!("{}: {}", string(&status["state"]), clean(&note(status, now))));
+    if !status["progress"].is_null() {
+        say(&format!("progress: {}", clean(&status["progress"].to_string())));
+    }
     if let Some(problem) = fiber["problem"].as_str() {
         say(&format!("problem: {}", clean(problem)));
     }
@@ -543,6 +546,14 @@ fn show(answer: &Value, now: u64) {
             table.row(vec![number, string(&message["topic"]), age(&message["sent_ms"], now), value(message, 100)]);
         }
         table.print();
+    }
+    for stream in each(&fiber["streams"]) {
+        let newest: Vec<&Value> = each(&stream["newest"]).collect();
+        let items = stream["items"].as_u64().unwrap_or_default();
+        say(&format!("\nstream {} ({items} items)", string(&stream["name"])));
+        for (number, item) in (items.saturating_sub(newest.len() as u64)..).zip(newest) {
+            say(&format!("    {number}: {}", value(item, 160)));
+        }
     }
     for (title, view) in [("result", &fiber["result"]), ("stash", &fiber["stash"])] {
         if view.is_object() {

@@ -26,9 +26,12 @@ fn refused(text: &str) -> forever::Error {
 }
 
 #[fiber(crate = forever_runtime)]
-async fn waits(#[secret] token: String, shown: String) -> Result<u32> {
+async fn waits(ctx: &FiberContext, #[secret] token: String, shown: String) -> Result<u32> {
     #[secret]
     let session = step!("log in", vec![token.clone(), "other".to_owned()]);
+    // What a function with secrets sends may be one that it keeps no longer.
+    ctx.stream("sent").send(&format!("by {token}"))?;
+    ctx.set_progress(&format!("logged in with {session:?}"))?;
     let kept = step!("keep", shown.len());
     let n: u32 = recv!("go");
     let _used = step!("use", session.len() + token.len());
@@ -195,6 +198,7 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
         "\"topic\":\"later\"",
         "\"by\":\"ann\"",
         "\"withheld\":",
+        "\"items\":1,\"name\":\"sent\"",
     ] {
         assert!(seen.contains(shown), "{shown}");
     }

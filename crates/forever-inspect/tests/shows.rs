@@ -33,6 +33,29 @@ async fn quiet(n: u32) -> Result<u32, forever::Error> {
     Ok(n + m)
 }
 
+#[fiber(crate = forever_runtime)]
+async fn sends(ctx: &FiberContext, until: u32) -> Result<u32, forever::Error> {
+    for n in 0..until {
+        step!("send", ctx.stream("sent").send(&n)?);
+    }
+    ctx.set_progress(&serde_json::json!({ "sent": until }))?;
+    let m: u32 = recv!("go");
+    Ok(m)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_have_their_newest_items_and_the_progress_is_shown() {
+    let forever = Forever::builder().in_memory().fiber::<sends>().open().await.unwrap();
+    let at = serve(Inspector::new(&forever)).await;
+    let fiber = forever.spawn(sends(30)).await.unwrap();
+    in_state(&forever, fiber.id(), FiberState::Waiting).await;
+    let shown = get(at, &format!("/api/fibers/{}", fiber.id())).await.json();
+    assert_eq!(shown["fiber"]["status"]["progress"], serde_json::json!({ "sent": 30 }));
+    let stream = named_in(&shown["fiber"]["streams"], "sent");
+    assert_eq!((&stream["items"], &stream["newest"].as_array().unwrap().last().unwrap()["value"]), (&30.into(), &29.into()));
+    forever.close().await.unwrap();
+}
+
 fn named_in<'a>(list: &'a Value, name: &str) -> &'a Value {
     list.as_array().unwrap().iter().find(|item| item["name"] == name).unwrap_or_else(|| panic!("{name} is not in {list}"))
 }

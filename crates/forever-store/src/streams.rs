@@ -112,7 +112,8 @@ pub trait StreamStore {
     fn stream_names(&self, fiber: Seq) -> BoxFuture<'_, Result<Vec<String>>>;
 
     /// Returns up to `limit` batches of a stream, from the one that contains item `from`, or from
-    /// the first that was not deleted.
+    /// the first that was not deleted. If `from`, which is no larger than an `i64`, is behind the
+    /// last item, it is the last one.
     ///
     /// Items are numbered from 0 in the order in which they were appended. A batch follows the one
     /// before without a gap. A stream that has no items is empty.

@@ -451,7 +451,9 @@ impl Forever {
     /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
     pub async fn view(&self, id: &str) -> Result<FiberView> {
         let messages = self.runtime().store.pending_messages(id.to_owned(), view::MOST_MESSAGES).await?;
-        Ok(Stored::read(&self.exec, id).await?.view(&self.exec, messages))
+        let stored = Stored::read(&self.exec, id).await?;
+        let streams = stored.streams(&self.exec).await?;
+        Ok(stored.view(&self.exec, messages, streams))
     }
 
     /// The ledger of a fiber as [`ops`](Self::ops) gives it, without secrets.

@@ -21,7 +21,7 @@ use crate::ops::resolve::OpStatus;
 use crate::runtime::handle::FiberStatus;
 use crate::runtime::stream_reader::stored_progress;
 use crate::store::{
-    AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, PendingMessage, ScheduleRow, Seq, SnapshotRows,
+    AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, OUTPUTS, PendingMessage, ScheduleRow, Seq, SnapshotRows,
     UnfinishedGroup,
 };
 
@@ -30,6 +30,12 @@ const LONGEST_VALUE: usize = 64 << 10;
 
 /// How many messages a view of a fiber has.
 pub(crate) const MOST_MESSAGES: u32 = 100;
+
+/// How many output streams a view of a fiber has.
+const MOST_STREAMS: usize = 20;
+
+/// How many items of each it has.
+const NEWEST_ITEMS: usize = 20;
 
 /// Stored values of one fiber, outermost function first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,6 +55,8 @@ pub struct FiberView {
     /// The first messages that it was sent and has not received. Their values are secret where the
     /// function has values marked `#[secret]`.
     pub messages: Vec<MessageView>,
+    /// Its output streams, by name.
+    pub streams: Vec<StreamView>,
     /// Stash of a closure fiber.
     pub stash: Option<ValueView>,
     /// Why values of its snapshot are missing here.
@@ -97,6 +105,19 @@ pub struct MessageView {
     /// Value.
     #[serde(flatten)]
     pub value: ValueView,
+}
+
+/// Output stream of a fiber.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct StreamView {
+    /// Name.
+    pub name: String,
+    /// Number of its items.
+    pub items: u64,
+    /// The newest items, oldest first. They are secret where the function has values marked
+    /// `#[secret]`.
+    pub newest: Vec<ValueView>,
 }
 
 /// Role of a local in a `for` loop.
@@ -414,9 +435,9 @@ impl Stored {
     /// Its status, without secrets.
     pub(crate) fn status(&self, exec: &Executor) -> FiberStatus {
         let mut status = FiberStatus::of(self.row.clone()).live(&exec.runtime);
-        if status.progress.is_none() {
-            status.progress.clone_from(&self.progress);
-        }
+        // It stays when the values that it was made from are gone, and then nothing tells whether
+        // they were secret.
+        status.progress = status.progress.or_else(|| self.progress.clone()).filter(|_| self.row.closure || !self.hides_texts(exec));
         status.redact(&self.redactor);
         status
     }
@@ -430,8 +451,27 @@ impl Stored {
         Ok(ops)
     }
 
+    /// Its output streams, without secrets.
+    pub(crate) async fn streams(&self, exec: &Executor) -> Result<Vec<StreamView>> {
+        let (store, hides) = (&exec.runtime.store, !self.row.closure && self.hides_texts(exec));
+        let names = store.stream_names(self.row.seq).await?;
+        let mut streams = Vec::new();
+        for stream in names.into_iter().filter(|name| name.starts_with(OUTPUTS)).take(MOST_STREAMS) {
+            let last = store.stream(self.row.seq, stream.clone(), i64::MAX.unsigned_abs(), 1).await?;
+            let Some(last) = last.last() else { continue };
+            let items: Vec<&str> = last.data.lines().collect();
+            let newest = &items[items.len().saturating_sub(NEWEST_ITEMS)..];
+            streams.push(StreamView {
+                name: self.redactor.text(&stream[OUTPUTS.len()..]),
+                items: last.first + last.count,
+                newest: newest.iter().map(|item| ValueView::of(item, hides, &self.redactor)).collect(),
+            });
+        }
+        Ok(streams)
+    }
+
     /// The whole view.
-    pub(crate) fn view(self, exec: &Executor, messages: Vec<PendingMessage>) -> FiberView {
+    pub(crate) fn view(self, exec: &Executor, messages: Vec<PendingMessage>, streams: Vec<StreamView>) -> FiberView {
         let hides_messages = self.hides_texts(exec);
         let messages = messages.into_iter().map(|PendingMessage { seq, topic, data, sent_ms }| {
             let value = ValueView::of(&data, hides_messages, &self.redactor);
@@ -453,6 +493,7 @@ impl Stored {
             frames,
             branches: branches.collect(),
             messages: messages.collect(),
+            streams,
             stash: stash.map(shown),
             problem: self.problem.as_deref().map(|why| self.redactor.text(why)),
             status: self.status(exec),
@@ -629,7 +670,9 @@ pub(crate) async fn statuses(exec: &Arc<Executor>, rows: Vec<FiberRow>) -> Vec<F
         let machine = exec.registry.get(&row.name).map(|known| known.machine()).or_else(|| machine_of(&row.name, None));
         let is_plain = row.closure || machine.is_some_and(|machine| machine.secrets.is_empty() && !machine.calls());
         if is_plain || row.reason.is_none() && row.retry.is_none() && row.metadata.is_none() && row.key.is_none() {
-            statuses.push(FiberStatus::of(row).live(&exec.runtime));
+            let mut status = FiberStatus::of(row).live(&exec.runtime);
+            status.progress = status.progress.filter(|_| is_plain);
+            statuses.push(status);
         } else {
             statuses.push(Stored::of(exec, row).await.status(exec));
         }

@@ -37,7 +37,7 @@ export function render(data, { id, frame: chosen }, { refresh, go }) {
       "div",
       { class: "columns" },
       h("div", null, scrubber(id, data.history, past, go), stack({ ...data, fiber }, id, chosen), timeline(id, data.history, past?.number)),
-      h("aside", null, values(fiber, chosen, past), messages(fiber, data.actions, refresh), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
+      h("aside", null, values(fiber, chosen, past), messages(fiber, data.actions, refresh), streams(fiber), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
     ),
   ];
 }
@@ -183,6 +183,17 @@ function messages({ status, messages }, hasActions, refresh) {
   );
 }
 
+/** The newest items of its output streams. */
+function streams({ streams }) {
+  if (streams.length === 0) return null;
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", null, "Streams"),
+    streams.map((stream) => [h("h3", { class: "mono" }, stream.name, h("span", { class: "count" }, plural(stream.items, "item"))), h("ol", { class: "items", start: stream.items - stream.newest.length }, stream.newest.map((item) => h("li", { class: "mono" }, preview(item, 90))))]),
+  );
+}
+
 function facts(status) {
   const rows = [
     ["Accepted", age(status.created_ms)],
@@ -190,6 +201,7 @@ function facts(status) {
     ["Last checkpoint", status.saved_ms && [age(status.saved_ms), ` at “${plain(status.at ?? "")}”, number ${status.checkpoints}`]],
     ["Ended", status.finished_ms && [age(status.finished_ms), ` after ${span(status.finished_ms - status.created_ms)}`]],
     ["Attempt", status.step && `${status.step.attempt} of “${status.step.name}”`],
+    ["Progress", status.progress !== null && tree({ value: status.progress })],
     ["Deaths of its process", status.deaths > 0 && `${status.deaths} since the last progress`],
     ["Metadata", status.metadata !== null && tree({ value: status.metadata })],
     ["As JSON", !status.is_closure && h("a", { href: `api/fibers/${encodeURIComponent(status.id)}/export`, download: `${status.id}.json` }, "Export")],
