@@ -25,9 +25,9 @@ use crate::layers::engine::Engine;
 use crate::layers::layer::{Functions, Layer};
 use crate::runtime::database::Database;
 use crate::runtime::events::{Events, Listeners};
-use crate::runtime::link::RuntimeGuard;
 #[cfg(feature = "metrics")]
-use crate::runtime::metrics;
+use crate::runtime::gauges;
+use crate::runtime::link::RuntimeGuard;
 use crate::runtime::settings::{Retention, Settings};
 use crate::runtime::state::{Parts, Runtime};
 use crate::runtime::timer;
@@ -602,7 +602,7 @@ impl Builder {
         }
         runtime.start(timer::run(Arc::clone(runtime)))?;
         #[cfg(feature = "metrics")]
-        metrics::begin(runtime)?;
+        gauges::begin(runtime)?;
         executor::report_exits(exec);
         dispatch::listen(exec)?;
         recovery::recover(exec).await?;

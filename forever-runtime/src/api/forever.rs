@@ -83,8 +83,8 @@ impl Forever {
     /// When its function is not registered, an argument cannot be saved, the id or key belongs to a
     /// fiber with another function or other arguments, the store fails, or the runtime is closed.
     /// Of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when the fiber may be stored all the
-    /// same; then it runs. The call is safe to repeat with the same id or key; without either it may
-    /// start a second fiber.
+    /// same; then it runs. The call is safe to repeat with the same id or key; without either it
+    /// may start a second fiber.
     pub fn spawn<F: Fiber>(&self, call: F) -> Spawn<F> {
         Spawn::new(self.exec_link(), call)
     }
@@ -108,8 +108,8 @@ impl Forever {
     /// Follows an output stream of a fiber from item `from` on: what its code sends by
     /// [`FiberContext::stream`](crate::fiber::FiberContext::stream).
     ///
-    /// The fiber may run in any process that shares the database, wait, or have ended. A reader that
-    /// was cut off goes on with the number of the last item that it has seen, plus one.
+    /// The fiber may run in any process that shares the database, wait, or have ended. For a reader
+    /// that was cut off, `from` is the number of the last item it has seen, plus one.
     ///
     /// ```
     /// # use forever_runtime as forever;

@@ -1,22 +1,13 @@
 //! Metrics through the facade of the `metrics` crate (feature `metrics`).
 //!
-//! The labels are names of functions and steps, states and outcomes: what is in the code, never what
-//! a fiber was given. Their names and meanings are in the guide,
-//! `docs/guide/src/operations/metrics.md`.
-use std::collections::BTreeSet;
-use std::sync::Arc;
+//! The labels are names of functions and steps, states and outcomes: what is in the code, never
+//! what a fiber was given. Their names and meanings are in the guide,
+//! `docs/guide/src/operations/metrics.md`. The gauges are set by `gauges`.
 use std::time::Duration;
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, histogram};
 
-use crate::error::{Result, chain};
 use crate::runtime::events::EventKind;
-use crate::runtime::race::race;
-use crate::runtime::state::Runtime;
-use crate::store::{FiberCount, FiberQuery, FiberState};
-
-/// Interval at which the gauges are set.
-const INTERVAL: Duration = Duration::from_secs(10);
 
 const SPAWNED: &str = "forever_fibers_spawned_total";
 const STARTED: &str = "forever_fibers_started_total";
@@ -27,12 +18,12 @@ const ENDED: &str = "forever_fibers_ended_total";
 const RETRIED: &str = "forever_step_retries_total";
 const STEP: &str = "forever_step_duration_seconds";
 const STORED: &str = "forever_checkpoint_duration_seconds";
-const FIBERS: &str = "forever_fibers";
-const LIVE: &str = "forever_fibers_live";
-const OLDEST_READY: &str = "forever_oldest_ready_seconds";
+pub(super) const FIBERS: &str = "forever_fibers";
+pub(super) const LIVE: &str = "forever_fibers_live";
+pub(super) const OLDEST_READY: &str = "forever_oldest_ready_seconds";
 
-/// Describes the metrics, and sets the gauges from time to time.
-pub(crate) fn begin(runtime: &Arc<Runtime>) -> Result<()> {
+/// Describes the metrics to the exporter.
+pub(super) fn describe() {
     describe_counter!(SPAWNED, "Fibers that were accepted");
     describe_counter!(STARTED, "Times that the code of a fiber has started, or gone on from a snapshot");
     describe_counter!(RECOVERED, "Fibers that were found unfinished after a death of their process");
@@ -42,10 +33,9 @@ pub(crate) fn begin(runtime: &Arc<Runtime>) -> Result<()> {
     describe_counter!(RETRIED, "Attempts of steps that have failed and are followed by another one");
     describe_histogram!(STEP, Unit::Seconds, "Time from the begin of a step to its stored checkpoint");
     describe_histogram!(STORED, Unit::Seconds, "Time in which the store has stored a checkpoint");
-    describe_gauge!(FIBERS, "Fibers in the database that have not completed");
+    describe_gauge!(FIBERS, "Fibers in the database");
     describe_gauge!(LIVE, "Fibers whose code is in the memory of this process");
     describe_gauge!(OLDEST_READY, Unit::Seconds, "Age of the oldest fiber that is ready and claimed by no worker");
-    runtime.start(set_gauges(Arc::clone(runtime)))
 }
 
 /// Counts an event of a fiber.
@@ -79,46 +69,4 @@ pub(crate) fn step(function: &'static str, step: &'static str, took: Duration) {
 /// Records how long the store has taken for a checkpoint.
 pub(crate) fn stored(took: Duration) {
     histogram!(STORED).record(took);
-}
-
-/// Sets the gauges until the runtime closes.
-async fn set_gauges(runtime: Arc<Runtime>) {
-    let mut known = BTreeSet::new();
-    loop {
-        if let Err(why) = set_once(&runtime, &mut known).await
-            && !why.is_closed()
-        {
-            tracing::debug!(error = %chain(&why), "the gauges could not be set");
-        }
-        // They are read by the time of the system, whatever the clock of the fibers is.
-        if race(runtime.closing(), tokio::time::sleep(INTERVAL)).await.is_some() {
-            return;
-        }
-    }
-}
-
-async fn set_once(runtime: &Runtime, known: &mut BTreeSet<(String, &'static str)>) -> Result<()> {
-    #[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    let set = |function: &str, state: &'static str, fibers: u64| {
-        gauge!(FIBERS, "function" => function.to_owned(), "state" => state).set(fibers as f64);
-    };
-    #[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    gauge!(LIVE).set(runtime.active.count() as f64);
-
-    let counts = runtime.store.counts().await?;
-    let of = |count: &FiberCount| (count.name.clone(), count.state.as_str());
-    let now: BTreeSet<_> = counts.iter().map(of).collect();
-    for (function, state) in known.difference(&now) {
-        set(function, state, 0);
-    }
-    for count in &counts {
-        set(&count.name, count.state.as_str(), count.fibers);
-    }
-    *known = now;
-
-    let ready = FiberQuery { states: vec![FiberState::Pending], ..FiberQuery::default() };
-    let oldest = runtime.store.list(ready, 0, 1).await?;
-    let age_ms = oldest.first().map_or(0, |fiber| runtime.now_ms().saturating_sub(fiber.changed_ms).max(0));
-    gauge!(OLDEST_READY).set(Duration::from_millis(age_ms.unsigned_abs()).as_secs_f64());
-    Ok(())
 }

@@ -10,6 +10,8 @@ pub(crate) mod events;
 pub(crate) mod exit;
 pub(crate) mod exits;
 pub(crate) mod fence;
+#[cfg(feature = "metrics")]
+pub(crate) mod gauges;
 pub(crate) mod handle;
 pub(crate) mod link;
 pub(crate) mod messages;

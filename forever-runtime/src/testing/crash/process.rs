@@ -278,8 +278,8 @@ async fn time_passes(world: &World, fuse: &Fuse) {
             }
         }
         if fuse.idle().is_none() {
-            // A program that asks how far it is, as often as this looks, is just asking. What it
-            // is told may set to work what it does next.
+            // A program that asks how far it is, as often as this looks, is just asking. With the
+            // answer it may begin something.
             race(fuse.rests(), tokio::time::sleep(LOOK)).await;
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
