@@ -1,4 +1,5 @@
 //! Metrics: what an exporter is given.
+#![allow(clippy::cast_precision_loss, clippy::float_cmp, reason = "counters are small whole numbers")]
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;

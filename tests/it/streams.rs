@@ -79,8 +79,8 @@ async fn readers_follow_a_stream_through_waits_and_a_restart_of_the_process_to_i
 
     let forever = builder(&gate).sqlite(&path).open().await.unwrap();
     let mut all = forever.stream::<u32>("c", "counted", 0);
-    for n in 0..2 {
-        assert_eq!(next(&mut all).await, Some((n, n as u32)));
+    for n in 0..2_u32 {
+        assert_eq!(next(&mut all).await, Some((u64::from(n), n)));
     }
     gate.0.add_permits(1);
     assert_eq!(next(&mut all).await, Some((2, 2)));

@@ -158,10 +158,10 @@ impl StoreBackend {
     /// Waits until a checkpoint is stored, and reports it.
     async fn pass<T>(&self, stored: impl Future<Output = Result<T>>, passed: Passed) -> Result<()> {
         #[cfg(feature = "metrics")]
-        let begun = std::time::Instant::now();
+        let begun = self.exec.runtime.clock.now();
         self.ledger.fence().guard(stored).await?;
         #[cfg(feature = "metrics")]
-        metrics::stored(begun.elapsed());
+        metrics::stored(self.exec.runtime.clock.now().duration_since(begun).unwrap_or_default());
         let Passed { at, number, bytes, stack, has_sent } = passed;
         if stack.is_some() {
             *self.layouts_stored.lock().unwrap_or_else(PoisonError::into_inner) = stack;

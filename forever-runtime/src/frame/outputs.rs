@@ -21,8 +21,7 @@ struct Pending {
 #[derive(Debug)]
 struct Item {
     stream: String,
-    /// JSON.
-    item: String,
+    json: String,
     /// Name of the branch of a `steps!` that has sent it.
     branch: Option<String>,
     /// Whether it belongs to the attempt that is under way.
@@ -31,8 +30,8 @@ struct Item {
 
 impl Outputs {
     /// Adds an item, JSON, to a stream.
-    pub(crate) fn send(&self, stream: &str, item: String, branch: Option<String>) {
-        self.pending().items.push(Item { stream: output_stream(stream), item, branch, of_attempt: true });
+    pub(crate) fn send(&self, stream: &str, json: String, branch: Option<String>) {
+        self.pending().items.push(Item { stream: output_stream(stream), json, branch, of_attempt: true });
     }
 
     /// Replaces the progress, JSON.
@@ -72,14 +71,14 @@ impl Outputs {
 /// Items of each stream together, in their order.
 fn by_stream(items: Vec<Item>) -> Vec<StreamAppend> {
     let mut appends: Vec<StreamAppend> = Vec::new();
-    for Item { stream, item, .. } in items {
+    for Item { stream, json, .. } in items {
         match appends.iter_mut().find(|append| append.name == stream) {
             Some(append) => {
                 append.data.push('\n');
-                append.data.push_str(&item);
+                append.data.push_str(&json);
                 append.count += 1;
             }
-            None => appends.push(StreamAppend { name: stream.into(), first: None, count: 1, data: item, keep: None }),
+            None => appends.push(StreamAppend { name: stream.into(), first: None, count: 1, data: json, keep: None }),
         }
     }
     appends

@@ -116,6 +116,8 @@ pub(crate) struct Listeners {
 struct All {
     queues: Vec<Weak<Queue>>,
     relay: Option<Relay>,
+    /// Sees the events of this process.
+    observer: Option<fn(&Event)>,
 }
 
 impl fmt::Debug for All {
@@ -158,6 +160,12 @@ impl Listeners {
         self.all().relay = relay.map(|relay| Box::new(relay) as Relay);
     }
 
+    /// Sets what sees each event of this process.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn observe(&self, observer: fn(&Event)) {
+        self.all().observer = Some(observer);
+    }
+
     /// Whether events of this process are passed on.
     pub(crate) fn is_relayed(&self) -> bool {
         self.all().relay.is_some()
@@ -166,10 +174,13 @@ impl Listeners {
     /// Sends an event of this process to all listeners; it is made only if there are any.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
         let all = self.all();
-        if all.queues.is_empty() && all.relay.is_none() {
+        if all.queues.is_empty() && all.relay.is_none() && all.observer.is_none() {
             return;
         }
         let event = event();
+        if let Some(observe) = all.observer {
+            observe(&event);
+        }
         if let Some(relay) = &all.relay {
             relay(&event);
         }

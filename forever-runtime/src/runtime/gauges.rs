@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::gauge;
 
 use crate::error::{Result, chain};
-use crate::runtime::metrics::{FIBERS, LIVE, OLDEST_READY, describe};
+use crate::runtime::metrics::{FIBERS, LIVE, OLDEST_READY, describe, event};
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::store::{FiberCount, FiberQuery, FiberState};
@@ -14,9 +14,10 @@ use crate::store::{FiberCount, FiberQuery, FiberState};
 /// Interval at which they are set.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Describes all metrics, and sets the gauges until the runtime closes.
+/// Describes all metrics, counts events from now on, and sets the gauges until the runtime closes.
 pub(crate) fn begin(runtime: &Arc<Runtime>) -> Result<()> {
     describe();
+    runtime.listeners.observe(event);
     runtime.start(set_gauges(Arc::clone(runtime)))
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, histogram};
 
-use crate::runtime::events::EventKind;
+use crate::runtime::events::{Event, EventKind};
 
 const SPAWNED: &str = "forever_fibers_spawned_total";
 const STARTED: &str = "forever_fibers_started_total";
@@ -39,7 +39,8 @@ pub(super) fn describe() {
 }
 
 /// Counts an event of a fiber.
-pub(crate) fn event(function: &str, kind: &EventKind) {
+pub(super) fn event(event: &Event) {
+    let (function, kind) = (&*event.name, &event.kind);
     let of = |metric: &'static str| counter!(metric, "function" => function.to_owned()).increment(1);
     let ended = |outcome: &'static str| counter!(ENDED, "function" => function.to_owned(), "outcome" => outcome).increment(1);
     match kind {

@@ -19,8 +19,6 @@ use crate::runtime::cluster::Watchers;
 use crate::runtime::database::Database;
 use crate::runtime::events::{Event, EventKind, Listeners};
 use crate::runtime::exits::ExitListener;
-#[cfg(feature = "metrics")]
-use crate::runtime::metrics;
 use crate::runtime::race::race;
 use crate::runtime::settings::Settings;
 use crate::runtime::sync::{Handle, JoinSet, Mutex, MutexGuard, sleep, watch};
@@ -152,12 +150,6 @@ impl Runtime {
 
     /// Sends an event to all listeners.
     pub(crate) fn tell(&self, fiber: &str, name: &str, what: impl FnOnce() -> EventKind) {
-        #[cfg(feature = "metrics")]
-        let what = {
-            let kind = what();
-            metrics::event(name, &kind);
-            || kind
-        };
         self.listeners.tell(|| Event { fiber: fiber.into(), name: name.into(), time: self.clock.now(), kind: what() });
     }
 

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 use crate::store::{
     Claim, ClaimResult, End, Epoch, FiberState, LoadedFiber, OpOutcome, Ownership, ReadySender, Runnable, Seq, Store, StoredClaim,
-    Suspension, Wait, WaitResult, WorkerId,
+    StreamAppend, Suspension, Wait, WaitResult, WorkerId,
 };
 
 const SCHEMA: &str = "

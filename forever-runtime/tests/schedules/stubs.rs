@@ -117,10 +117,11 @@ pub(crate) mod frame {
 
         use super::backend::RunBackend;
         use crate::ops::known::Left;
-        use crate::store::OpOutcome;
+        use crate::store::{OpOutcome, StreamAppend};
 
         pub(crate) struct Run {
             pub(crate) ops: Ops,
+            pub(crate) outputs: Outputs,
             pub(crate) backend: Arc<dyn RunBackend>,
             /// Checkpoints made before.
             pub(crate) number: u64,
@@ -128,13 +129,22 @@ pub(crate) mod frame {
 
         pub(crate) struct Ops;
 
+        pub(crate) struct Outputs;
+
+        #[allow(clippy::unused_self, reason = "as in the runtime")]
+        impl Outputs {
+            pub(crate) fn take(&self) -> Vec<StreamAppend> {
+                Vec::new()
+            }
+        }
+
         impl Run {
             pub(crate) fn first(_: &str, backend: Arc<dyn RunBackend>) -> Arc<Self> {
-                Arc::new(Run { ops: Ops, backend, number: 0 })
+                Arc::new(Run { ops: Ops, outputs: Outputs, backend, number: 0 })
             }
 
             pub(crate) fn again(_: &str, backend: Arc<dyn RunBackend>, Left { checkpoints, .. }: Left) -> Arc<Self> {
-                Arc::new(Run { ops: Ops, backend, number: checkpoints })
+                Arc::new(Run { ops: Ops, outputs: Outputs, backend, number: checkpoints })
             }
         }
 

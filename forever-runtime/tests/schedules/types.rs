@@ -135,6 +135,10 @@ pub(crate) enum WaitResult {
 #[derive(Debug)]
 pub(crate) struct OpOutcome;
 
+/// No fiber of these tests has output streams.
+#[derive(Debug)]
+pub(crate) struct StreamAppend;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     Completed(String),

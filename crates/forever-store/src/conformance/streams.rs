@@ -102,8 +102,8 @@ pub(super) async fn take_items_between_checkpoints_and_with_branches_and_ends(st
     for from in [0, 1, 3, 5, 6] {
         assert_eq!(told(store, claim.fiber, "out/b", from as u64).await, all[from..], "from {from}");
     }
-    let last = store.stream(claim.fiber, "out/b".into(), i64::MAX.unsigned_abs(), 9).await.unwrap();
-    assert_eq!(last.iter().map(|batch| batch.first + batch.count).collect::<Vec<_>>(), [6], "the last batch");
+    let newest = store.stream(claim.fiber, "out/b".into(), i64::MAX.unsigned_abs(), 9).await.unwrap();
+    assert_eq!(newest.iter().map(|batch| batch.first + batch.count).collect::<Vec<_>>(), [6], "the last batch");
     assert_eq!(told(store, claim.fiber, "out/a", 0).await, [(0, "\"x\"".to_owned())]);
     assert!(is_lost(store.append(claim, items("out/b", &["7"]), 10).await), "it has ended");
 
