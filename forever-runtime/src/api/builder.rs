@@ -456,6 +456,12 @@ impl Builder {
         &mut self.place
     }
 
+    /// Holds back the tasks of the runtime while a gate is shut.
+    #[cfg(feature = "testing")]
+    pub(crate) fn gate(&mut self, gate: Arc<crate::runtime::gate::Gate>) {
+        self.settings.gate = Some(gate);
+    }
+
     /// All events from the start on.
     #[cfg(feature = "testing")]
     pub(crate) fn all_events(&self) -> Events {
