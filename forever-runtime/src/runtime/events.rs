@@ -116,6 +116,9 @@ pub(crate) struct Listeners {
 struct All {
     queues: Vec<Weak<Queue>>,
     relay: Option<Relay>,
+    /// What a test sees of the events of this process, as they occur.
+    #[cfg(feature = "testing")]
+    witness: Option<Relay>,
 }
 
 impl fmt::Debug for All {
@@ -134,6 +137,13 @@ impl Listeners {
     #[cfg(feature = "testing")]
     pub(crate) fn listen_to_all(&self) -> Events {
         self.add(usize::MAX)
+    }
+
+    /// Shows a test every event of this process as it occurs. It is no listener: other workers pass
+    /// nothing on for it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn set_witness(&self, witness: impl Fn(&Event) + Send + Sync + 'static) {
+        self.all().witness = Some(Box::new(witness));
     }
 
     fn add(&self, capacity: usize) -> Events {
@@ -166,10 +176,18 @@ impl Listeners {
     /// Sends an event of this process to all listeners; it is made only if there are any.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
         let all = self.all();
-        if all.queues.is_empty() && all.relay.is_none() {
+        #[cfg(feature = "testing")]
+        let is_seen = all.witness.is_some();
+        #[cfg(not(feature = "testing"))]
+        let is_seen = false;
+        if all.queues.is_empty() && all.relay.is_none() && !is_seen {
             return;
         }
         let event = event();
+        #[cfg(feature = "testing")]
+        if let Some(witness) = &all.witness {
+            witness(&event);
+        }
         if let Some(relay) = &all.relay {
             relay(&event);
         }

@@ -481,6 +481,12 @@ impl Database {
         Ok(())
     }
 
+    /// The id of a fiber.
+    pub(super) fn id(&self, fiber: Seq) -> String {
+        let sql = "SELECT id FROM fibers WHERE seq = ?1";
+        self.with(|conn| conn.prepare_cached(sql)?.query_row([fiber], |row| row.get(0))).unwrap_or_default()
+    }
+
     /// The name of a fiber for people.
     pub(super) fn name(&self, fiber: Seq) -> String {
         let sql = "SELECT name || coalesce(' `' || key || '`', '') FROM fibers WHERE seq = ?1";

@@ -140,8 +140,10 @@ impl FiberStore for ModelStore {
                 return Ok(loaded);
             }
             loaded.interrupted |= database.tables().interrupted.contains(&seq);
-            let id: String = database.with(|conn| conn.query_row("SELECT id FROM fibers WHERE seq = ?1", [seq], |row| row.get(0)))?;
-            lock(&self.sim().audit).loaded(seq, &id, self.worker(), loaded.number, &database.name(seq));
+            // A completed fiber has no checkpoints any more.
+            if database.standing(seq)?.is_some_and(|(state, ..)| state != "completed") {
+                lock(&self.sim().audit).loaded(seq, self.worker(), loaded.number, &database.name(seq));
+            }
             Ok(loaded)
         }))
     }
@@ -278,7 +280,7 @@ impl ModelStore {
         }
         let name = sim.database.name(claim.fiber);
         sim.tell(self, format_args!("{how} {name} at epoch {}", claim.epoch));
-        lock(&sim.audit).granted(claim, worker, &name);
+        lock(&sim.audit).granted(claim, worker, &sim.database.id(claim.fiber), &name);
     }
 
     /// Adds a line about a fiber to the trace.

@@ -18,7 +18,7 @@ use super::simulation::{Order, Plan, Simulation};
 use super::store::ModelStore;
 use crate::api::builder::{Builder, Place};
 use crate::api::forever::Forever;
-use crate::runtime::events::{EventItem, EventKind, Events};
+use crate::runtime::events::{Event, EventKind};
 use crate::runtime::gate::Gate;
 use crate::runtime::race::race;
 use crate::runtime::settings::Retention;
@@ -160,7 +160,8 @@ where
             let mut builder = (self.setup)(world).clock(sim.clock.clone()).retention(Retention::forever());
             *builder.place() = Some(Place::Store(Arc::new(store.clone())));
             builder.gate(Arc::clone(&store.0.gate));
-            drop(tokio::spawn(hear(Arc::clone(sim), store.clone(), builder.all_events())));
+            let of_witness = store.clone();
+            builder.event_witness(move |event| hear(&of_witness, event));
             let opened = {
                 let mut open = pin!(gated(Arc::clone(&store.0.gate), builder.open()));
                 loop {
@@ -260,18 +261,16 @@ where
     }
 }
 
-/// Takes in the events of a worker.
-async fn hear(sim: Arc<Simulation>, store: ModelStore, mut events: Events) {
-    while let Some(item) = events.next().await {
-        let EventItem::Event(event) = item else { continue };
-        match &event.kind {
-            EventKind::StepStarted { step } => {
-                sim.tell(&store, format_args!("begins step `{step}` of {}", event.name));
-                lock(&sim.audit).step_started(store.worker(), &event.fiber, step, &event.name);
-            }
-            EventKind::StepFinished { step, checkpoint } => lock(&sim.audit).step_finished(&event.fiber, step, *checkpoint),
-            _ => {}
+/// Takes in an event of a worker, as it occurs.
+fn hear(store: &ModelStore, event: &Event) {
+    let sim = store.sim();
+    match &event.kind {
+        EventKind::StepStarted { step } => {
+            sim.tell(store, format_args!("begins step `{step}` of {}", event.name));
+            lock(&sim.audit).step_started(store.worker(), &event.fiber, step, &event.name);
         }
+        EventKind::StepFinished { step, checkpoint } => lock(&sim.audit).step_finished(&event.fiber, step, *checkpoint),
+        _ => {}
     }
 }
 

@@ -245,6 +245,8 @@ pub(super) struct Audit {
     /// The last checkpoint that each worker knows of, by the id of the fiber.
     known: BTreeMap<(WorkerId, String), u64>,
     ids: BTreeMap<Seq, String>,
+    /// The worker that has each fiber claimed, by the id of the fiber.
+    claimants: BTreeMap<String, WorkerId>,
     /// Time of the last renewal of each lease.
     renewed_ms: BTreeMap<WorkerId, i64>,
     /// Cut points that are complete: fiber, cut point, checkpoint.
@@ -253,7 +255,9 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    pub(super) fn granted(&mut self, claim: Claim, worker: WorkerId, name: &str) {
+    pub(super) fn granted(&mut self, claim: Claim, worker: WorkerId, id: &str, name: &str) {
+        self.ids.insert(claim.fiber, id.to_owned());
+        self.claimants.insert(id.to_owned(), worker);
         if let Some(before) = self.granted.insert(claim.fiber, claim.epoch).filter(|before| *before >= claim.epoch) {
             self.violations.push(format!(
                 "worker {worker} has claimed {name} at epoch {}, and epoch {before} was given before",
@@ -281,8 +285,7 @@ impl Audit {
         }
     }
 
-    pub(super) fn loaded(&mut self, fiber: Seq, id: &str, worker: WorkerId, number: u64, name: &str) {
-        self.ids.insert(fiber, id.to_owned());
+    pub(super) fn loaded(&mut self, fiber: Seq, worker: WorkerId, number: u64, name: &str) {
         self.knows(fiber, worker, number);
         if let Some(last) = self.acknowledged.get(&fiber).filter(|last| **last > number) {
             self.violations.push(format!("worker {worker} resumes {name} from checkpoint {number}, and checkpoint {last} was acknowledged"));
@@ -291,6 +294,13 @@ impl Audit {
 
     pub(super) fn renewed(&mut self, worker: WorkerId, now_ms: i64) {
         self.renewed_ms.insert(worker, now_ms);
+    }
+
+    /// The claim of a fiber was taken over.
+    pub(super) fn released(&mut self, fiber: Seq) {
+        if let Some(id) = self.ids.get(&fiber) {
+            self.claimants.remove(id);
+        }
     }
 
     pub(super) fn took_over(&mut self, from: WorkerId, by: WorkerId, lease_ms: i64, now_ms: i64) {
@@ -302,6 +312,10 @@ impl Audit {
     }
 
     pub(super) fn step_started(&mut self, worker: WorkerId, fiber: &str, step: &str, name: &str) {
+        if self.claimants.get(fiber) != Some(&worker) {
+            // A worker that was paused does not know. What it does is refused when it is stored.
+            return;
+        }
         let after = self.known.get(&(worker, fiber.to_owned())).copied().unwrap_or_default();
         if self.finished.contains(&(fiber.to_owned(), step.to_owned(), after + 1)) {
             self.violations.push(format!("a finished step was repeated: worker {worker} began `{step}` of {name} after checkpoint {after}"));

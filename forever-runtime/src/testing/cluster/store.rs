@@ -327,6 +327,7 @@ impl ModelStore {
         }
         let claims = sim.database.take_over(&dead, sim.defect != Some(Defect::ClaimKeepsEpoch))?;
         for EndedClaim { claim, worker } in &claims {
+            lock(&sim.audit).released(claim.fiber);
             let name = sim.database.name(claim.fiber);
             match worker {
                 Some(from) => sim.tell(self, format_args!("takes over {name} at epoch {} from worker {from}", claim.epoch)),
