@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forever::prelude::*;
-use forever::Builder;
-use forever::testing::{World, cluster};
+use forever::agent::{Agent, AgentHandle, Due};
+use forever::testing::{ClusterFailure, ClusterSurvived, Defect, World, cluster};
+use forever::{BoxError, Builder};
 
 use crate::kinds::noted;
 
@@ -82,7 +83,7 @@ fn hide_panics() {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             let in_test = panic.location().is_some_and(|at| at.file().ends_with("crash/cluster.rs"));
-            let text = panic.payload_as_str().unwrap_or_default();
+            let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
             if !in_test || text.contains(", 3 workers") || !text.contains("`Result::unwrap()`") {
                 before(panic);
             }
@@ -131,5 +132,148 @@ fn same_seed_is_the_same_run() {
         let first = traces[0].iter().zip(&traces[1]).position(|(one, other)| one != other);
         assert_eq!(first.map(|line| (&traces[0][line.saturating_sub(5)..=line], &traces[1][line])), None, "seed {seed}");
         assert_eq!(traces[0].len(), traces[1].len(), "seed {seed}");
+    }
+}
+
+/// An agent that any worker calls, with a schedule and fibers of its own.
+struct Counter {
+    me: AgentHandle<Counter>,
+    world: World,
+}
+
+impl Agent for Counter {
+    const CLASS: &'static str = "counter";
+    /// What was recorded, by key.
+    type State = BTreeMap<String, u64>;
+
+    async fn on_schedule(&self, due: &Due) -> Result<(), BoxError> {
+        noted(&self.world, due.name(), 1);
+        self.ring(due.name());
+        self.me.set_state(&BTreeMap::from([(due.name().to_owned(), 1)])).await?;
+        Ok(())
+    }
+}
+
+#[allow(clippy::unused_async, reason = "methods of agents are async")]
+impl Counter {
+    /// A bell outside of the program, which rings once for each name.
+    fn ring(&self, name: &str) {
+        if self.world.shared::<Bank>().0.lock().unwrap().insert(format!("bell {name}"), 1).is_none() {
+            self.world.effect(format!("bell for {name}"));
+        }
+    }
+
+    async fn record(self: Arc<Self>, (key, n): (String, u64)) -> Result<u64, BoxError> {
+        noted(&self.world, "record", n);
+        self.ring(&key);
+        Ok(n * 2)
+    }
+
+    /// Reads, and writes what it has read together with what is new.
+    async fn add(self: Arc<Self>, (key, n): (String, u64)) -> Result<usize, BoxError> {
+        let mut all = self.me.state().await?;
+        all.insert(key, n);
+        self.me.set_state(&all).await?;
+        Ok(all.len())
+    }
+}
+
+fn agents(world: &World) -> Builder {
+    let of_agents = world.clone();
+    shop(world)
+        .agent(move |me| Counter { me, world: of_agents.clone() })
+        .callable("record", Counter::record)
+        .callable("add", Counter::add)
+}
+
+async fn count(forever: Forever) -> (u64, u64) {
+    let counter = forever.agent::<Counter>("c");
+    let is_served = async || counter.state().await.unwrap().contains_key("tea");
+    if !is_served().await {
+        counter.schedule(MINUTE, "tea", ()).idempotent(true).await.unwrap();
+    }
+    let mut sum = 0;
+    for n in 1..=4 {
+        sum += counter.call::<u64>("record", (format!("key {n}"), n)).await.unwrap();
+        tokio::time::sleep(MINUTE / 8).await;
+    }
+    // Another client may have started it.
+    let order = forever.spawn(order(2)).agent("counter", "c").key("order").await.unwrap();
+    while !is_served().await || !counter.schedules().await.unwrap().is_empty() {
+        tokio::time::sleep(MINUTE / 8).await;
+    }
+    (sum, order.wait().await.unwrap())
+}
+
+#[test]
+fn agents_with_calls_of_other_workers_schedules_and_fibers_come_through() {
+    hide_panics();
+    let survived = cluster(1, 3).clients(2).seeds(seeds(150)).run(agents, count).unwrap();
+    assert_eq!(survived.outcome, (20, 33));
+}
+
+fn failure<R: std::fmt::Debug>(ran: Result<ClusterSurvived<R>, ClusterFailure>) -> String {
+    hide_panics();
+    let failure = ran.unwrap_err();
+    assert_eq!(failure.to_string(), format!("{failure:?}"), "`unwrap` shows it as a person reads it");
+    failure.to_string()
+}
+
+#[track_caller]
+fn says(report: &str, what: &[&str]) {
+    for line in what {
+        assert!(report.contains(line), "`{line}` is not in:\n{report}");
+    }
+}
+
+#[test]
+fn defect_of_each_kind_is_found_and_reported() {
+    let defects = [
+        (Defect::ClaimKeepsEpoch, "was given before"),
+        (Defect::WriteWithoutFence, "was given"),
+        (Defect::EarlyTakeover, "whose lease of 10000 ms is "),
+        (Defect::CheckpointLost, "was acknowledged"),
+    ];
+    for (defect, what) in defects {
+        let report = failure(cluster(1, 3).seeds(100).defect(defect).run(shop, trade));
+        println!("{defect:?}\n{}", report.lines().take(12).collect::<Vec<_>>().join("\n"));
+        says(&report, &[what, "it does not come through: seed ", "\ntrace:\n", "claims fiber", "to repeat it: `cluster("]);
+    }
+}
+
+#[fiber]
+async fn charges_in_a_step(world: Res<World>, cents: u64) -> anyhow::Result<u64> {
+    let price = step!("price", cents * 2);
+    step!("charge", world.effect(format!("charge of {price}")));
+    Ok(step!("note", price))
+}
+
+#[test]
+fn effect_in_a_plain_step_is_found_to_come_twice() {
+    let setup = |world: &World| Forever::builder().resource(world.clone()).fiber::<charges_in_a_step>();
+    let call = async |forever: Forever| forever.spawn(charges_in_a_step(100)).id("order").await.unwrap().wait().await.unwrap();
+    let ran = cluster(1, 2).seeds(100).run(setup, call);
+    let seed = ran.as_ref().unwrap_err().seed();
+    let report = failure(ran);
+    println!("{report}");
+    says(&report, &["the effect `charge of 200` came twice, and not once", "faults, as few as show it:"]);
+    // The seed alone repeats it.
+    assert_eq!(failure(cluster(seed, 2).run(setup, call)), report);
+}
+
+/// A paused worker does not know that its agent is another's by now, and writes what it has read before.
+#[test]
+fn agent_that_writes_back_what_it_has_read_loses_what_others_have_written() {
+    let call = async |forever: Forever| {
+        let counter = forever.agent::<Counter>("c");
+        for n in 1..=6 {
+            counter.call::<usize>("add", (format!("key {n}"), n)).await.unwrap();
+            tokio::time::sleep(MINUTE / 8).await;
+        }
+        counter.state().await.unwrap().len()
+    };
+    match cluster(1, 3).clients(3).seeds(200).run(agents, call) {
+        Ok(survived) => println!("{survived:?}"),
+        Err(failure) => println!("{failure}"),
     }
 }

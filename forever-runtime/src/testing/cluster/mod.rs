@@ -80,7 +80,7 @@ const LINES: usize = 400;
 /// each time.
 #[must_use = "nothing runs until `run` is called"]
 pub fn cluster(seed: u64, workers: usize) -> Cluster {
-    Cluster { seed, workers: workers.max(1), seeds: 1, lease: LEASE, patience: PATIENCE, same_way: true, has_faults: true, defect: None }
+    Cluster { seed, workers: workers.max(1), clients: 1, seeds: 1, lease: LEASE, patience: PATIENCE, same_way: true, has_faults: true, defect: None }
 }
 
 /// Test by [`cluster`].
@@ -89,6 +89,7 @@ pub fn cluster(seed: u64, workers: usize) -> Cluster {
 pub struct Cluster {
     seed: u64,
     workers: usize,
+    clients: usize,
     seeds: u32,
     lease: Duration,
     patience: Duration,
@@ -101,6 +102,16 @@ impl Cluster {
     /// Sets how many seeds are run, counted up from the first. Defaults to 1.
     pub fn seeds(mut self, seeds: u32) -> Self {
         self.seeds = seeds;
+        self
+    }
+
+    /// Sets how many clients call the program at the same time, each on a drawn worker. Defaults
+    /// to 1.
+    ///
+    /// All of them must get the same result, so the program starts everything under keys or ids.
+    /// With several clients, agents are called from other workers than those that hold them.
+    pub fn clients(mut self, clients: usize) -> Self {
+        self.clients = clients.max(1);
         self
     }
 
@@ -155,7 +166,7 @@ impl Cluster {
         C: AsyncFn(Forever) -> R,
         R: Debug + PartialEq,
     {
-        let script = Script { setup: &setup, call: &call, workers: self.workers, patience: self.patience };
+        let script = Script { setup: &setup, call: &call, workers: self.workers, clients: self.clients, patience: self.patience };
         let failed = |report: String| ClusterFailure { seed: self.seed, report, trace: Vec::new() };
         if tokio::runtime::Handle::try_current().is_ok() {
             return Err(failed("it runs in tokio runtimes of its own: call it in a `#[test]`, not a `#[tokio::test]`".to_owned()));

@@ -41,6 +41,8 @@ pub(super) struct Script<'a, S, C> {
     pub(super) setup: &'a S,
     pub(super) call: &'a C,
     pub(super) workers: usize,
+    /// Number of calls of the program at a time.
+    pub(super) clients: usize,
     /// Longest simulated time of a run.
     pub(super) patience: Duration,
 }
@@ -124,7 +126,7 @@ where
         }
         let slots = receivers.into_iter().enumerate().map(|(slot, orders)| self.slot(slot, orders, &sim, &world, &fleet));
         let work = async {
-            let outcome = self.client(&sim, &fleet, expected).await;
+            let outcome = self.clients(&sim, &fleet, expected).await;
             at_rest(&sim).await?;
             let length = sim.clock.passed();
             (0..self.workers).for_each(|slot| sim.order(slot, Order::End));
@@ -227,6 +229,21 @@ where
             runtime.died().await;
         }
         order
+    }
+
+    /// Calls the program from each client, and gives the result, which must be the same for all.
+    async fn clients(&self, sim: &Arc<Simulation>, fleet: &Fleet, expected: Option<&R>) -> Result<R, String> {
+        let clients = (0..self.clients).map(|_| self.client(sim, fleet, expected));
+        let mut outcomes = join_all(clients).await.into_iter();
+        let Some(first) = outcomes.next() else { return Err("there is no client".to_owned()) };
+        let first = first?;
+        for other in outcomes {
+            let other = other?;
+            if other != first {
+                return Err(format!("one client gets {first:?}, and another one {other:?}"));
+            }
+        }
+        Ok(first)
     }
 
     /// Calls the program, and calls it again when its worker is gone or a fault has hindered it.
