@@ -299,7 +299,9 @@ impl Database {
     /// Takes over the claims of all workers without a row, after the rows of `dead` were deleted.
     pub(super) fn take_over(&self, dead: &[WorkerId], raise: bool) -> Result<Vec<EndedClaim>> {
         let mut tables = self.tables();
-        dead.iter().for_each(|worker| tables.delete_worker(*worker));
+        for worker in dead {
+            tables.delete_worker(*worker);
+        }
         tables.clean(self.now_ms());
         let living: Vec<WorkerId> = tables.workers.keys().copied().collect();
         drop(tables);
@@ -344,9 +346,8 @@ impl Database {
              WHERE f.state <> 'completed' AND f.state = 'running' AND ({which}) ORDER BY f.seq"
         );
         self.with(|conn| {
-            let claim = |row: &rusqlite::Row<'_>| {
-                Ok(EndedClaim { claim: Claim { fiber: row.get(0)?, epoch: row.get(1)? }, worker: row.get(2)? })
-            };
+            let claim =
+                |row: &rusqlite::Row<'_>| Ok(EndedClaim { claim: Claim { fiber: row.get(0)?, epoch: row.get(1)? }, worker: row.get(2)? });
             conn.prepare_cached(&sql)?.query_map([workers], claim)?.collect()
         })
     }
@@ -419,6 +420,11 @@ impl Database {
             .query_map([worker], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect()
         })
+    }
+
+    pub(super) fn has_interrupted(&self) -> Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM fibers WHERE state <> 'completed' AND state = 'interrupted')";
+        self.with(|conn| conn.prepare_cached(sql)?.query_row((), |row| row.get(0)))
     }
 
     /// Interrupted fibers that no worker will try again by itself.

@@ -26,8 +26,11 @@ use crate::api::forever::Forever;
 /// Default lease.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// Default maximum of simulated time.
+/// Default maximum of simulated time of the uninterrupted run.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How much longer than twice that run another one may take by default.
+const LONGER: Duration = Duration::from_secs(60 * 60);
 
 /// Most lines of a trace that a report shows.
 const LINES: usize = 400;
@@ -80,7 +83,17 @@ const LINES: usize = 400;
 /// each time.
 #[must_use = "nothing runs until `run` is called"]
 pub fn cluster(seed: u64, workers: usize) -> Cluster {
-    Cluster { seed, workers: workers.max(1), clients: 1, seeds: 1, lease: LEASE, patience: PATIENCE, same_way: true, has_faults: true, defect: None }
+    Cluster {
+        seed,
+        workers: workers.max(1),
+        clients: 1,
+        seeds: 1,
+        lease: LEASE,
+        patience: None,
+        same_way: true,
+        has_faults: true,
+        defect: None,
+    }
 }
 
 /// Test by [`cluster`].
@@ -92,7 +105,7 @@ pub struct Cluster {
     clients: usize,
     seeds: u32,
     lease: Duration,
-    patience: Duration,
+    patience: Option<Duration>,
     same_way: bool,
     has_faults: bool,
     defect: Option<Defect>,
@@ -121,9 +134,10 @@ impl Cluster {
         self
     }
 
-    /// Sets how much simulated time a run may take. Defaults to a day.
+    /// Sets how much simulated time a run may take. Defaults to a day for the uninterrupted run,
+    /// and to an hour more than twice its time for the others.
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+        self.patience = Some(patience);
         self
     }
 
@@ -166,28 +180,27 @@ impl Cluster {
         C: AsyncFn(Forever) -> R,
         R: Debug + PartialEq,
     {
-        let script = Script { setup: &setup, call: &call, workers: self.workers, clients: self.clients, patience: self.patience };
+        let script = Script { setup: &setup, call: &call, workers: self.workers, clients: self.clients };
         let failed = |report: String| ClusterFailure { seed: self.seed, report, trace: Vec::new() };
         if tokio::runtime::Handle::try_current().is_ok() {
             return Err(failed("it runs in tokio runtimes of its own: call it in a `#[test]`, not a `#[tokio::test]`".to_owned()));
         }
-        let quiet = Plan { seed: self.seed, faults: Vec::new(), lease: self.lease, defect: None };
+        let patience = self.patience.unwrap_or(PATIENCE);
+        let quiet = Plan { seed: self.seed, faults: Vec::new(), lease: self.lease, patience, defect: None };
         let whole = script.run(&quiet, None).map_err(failed)?;
         if whole.run.outcome.is_err() || !whole.violations.is_empty() {
-            return Err(self.failure(self.seed, "it does not come to its end even without faults", &whole, &[], Vec::new()));
+            return Err(self.failure(self.seed, "it does not come to its end even without faults", &whole, &[], &[]));
         }
+        let patience = self.patience.unwrap_or(whole.length * 2 + LONGER);
         let mut survived = Totals { faults: 0, simulated: whole.length, trace: whole.trace.clone() };
         for seed in (self.seed..).take(self.seeds as usize) {
-            let faults = if self.has_faults {
-                faults::plan(seed, self.workers, whole.writes, whole.length, self.lease)
-            } else {
-                Vec::new()
-            };
-            let plan = Plan { seed, faults, lease: self.lease, defect: self.defect };
+            let faults =
+                if self.has_faults { faults::plan(seed, self.workers, whole.writes, whole.length, self.lease) } else { Vec::new() };
+            let plan = Plan { seed, faults, lease: self.lease, patience, defect: self.defect };
             let ran = self.compare(&script, &whole, &plan).map_err(failed)?;
             if !ran.differences.is_empty() {
                 let (plan, ran) = self.shrink(&script, &whole, plan, ran);
-                return Err(self.failure(seed, "it does not come through", &ran.ran, &plan.faults, ran.differences));
+                return Err(self.failure(seed, "it does not come through", &ran.ran, &plan.faults, &ran.differences));
             }
             survived.faults += plan.faults.len() as u64;
             survived.simulated += ran.ran.length;
@@ -230,7 +243,7 @@ impl Cluster {
         (plan, ran)
     }
 
-    fn failure<R: Debug>(&self, seed: u64, head: &str, ran: &Ran<R>, faults: &[Fault], differences: Vec<String>) -> ClusterFailure {
+    fn failure<R: Debug>(&self, seed: u64, head: &str, ran: &Ran<R>, faults: &[Fault], differences: &[String]) -> ClusterFailure {
         let mut report = format!("{head}: seed {seed}, {} workers\n", self.workers);
         // Writing to a text does not fail.
         if let Err(why) = &ran.run.outcome {

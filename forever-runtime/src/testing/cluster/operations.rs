@@ -10,9 +10,9 @@ use crate::future::BoxFuture;
 use crate::store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BranchResult, ChatStore, Claim, ClaimResult,
     ClusterStore, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef,
-    FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow,
-    LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow,
-    OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
+    FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow,
+    LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord,
+    OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
     SendResult, Seq, StoredClaim, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
     TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
@@ -107,9 +107,16 @@ impl FiberStore for ModelStore {
 
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
         Box::pin(self.read("ready", move || {
-            let database = &self.sim().database;
+            let (database, version) = (&self.sim().database, self.sim().version());
+            if !self.sim().is_single() && lock(&self.0.looks).nothing_ready == version {
+                return Ok(Vec::new());
+            }
             let mut fibers = at_once(database.sqlite.ready(after, limit))?;
             if self.sim().is_single() {
+                return Ok(fibers);
+            }
+            if fibers.is_empty() && after == Seq::MIN && !database.has_interrupted()? {
+                lock(&self.0.looks).nothing_ready = version;
                 return Ok(fibers);
             }
             let (this, now_ms) = (self.worker(), database.now_ms());
@@ -118,7 +125,8 @@ impl FiberStore for ModelStore {
                 let tables = database.tables();
                 // The hook of an agent decides where the agent is.
                 let of_agent = fiber.agent.as_ref().filter(|_| !fiber.name.starts_with("forever."));
-                let is_elsewhere = of_agent.is_some_and(|agent| tables.is_elsewhere(agent, this)) && tables.interrupted.contains(&fiber.seq);
+                let is_elsewhere =
+                    of_agent.is_some_and(|agent| tables.is_elsewhere(agent, this)) && tables.interrupted.contains(&fiber.seq);
                 !is_elsewhere && !tables.is_left_to_others(fiber.seq, number, this, now_ms)
             });
             let abandoned = database.abandoned(after)?;
@@ -183,7 +191,9 @@ impl FiberStore for ModelStore {
             if !self.sim().is_single() {
                 self.told(claim.fiber, format_args!("stores checkpoint {number}, `{at}`, of"));
                 lock(&self.sim().audit).acknowledged(claim.fiber, self.worker(), number);
-                children.iter().for_each(|child| self.granted(*child, self.worker(), "accepts and claims"));
+                for child in &children {
+                    self.granted(*child, self.worker(), "accepts and claims");
+                }
             }
             Ok(children)
         }))
@@ -193,7 +203,7 @@ impl FiberStore for ModelStore {
         Box::pin(self.write_under("wait", claim, move |claim| {
             let result = at_once(self.sim().database.sqlite.wait(claim, wait, now_ms))?;
             if result == WaitResult::Waiting {
-                self.told(claim.fiber, format_args!("stores the wait of"));
+                self.told(claim.fiber, "stores the wait of");
             }
             Ok(result)
         }))
@@ -202,7 +212,9 @@ impl FiberStore for ModelStore {
     fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
         Box::pin(self.write("take_due", move || {
             let due = at_once(self.sim().database.sqlite.take_due(now_ms, limit))?;
-            due.iter().for_each(|fiber| self.told(fiber.seq, format_args!("wakes, because it is due,")));
+            for fiber in &due {
+                self.told(fiber.seq, "wakes, because it is due,");
+            }
             Ok(due)
         }))
     }

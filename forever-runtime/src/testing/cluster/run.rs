@@ -43,8 +43,6 @@ pub(super) struct Script<'a, S, C> {
     pub(super) workers: usize,
     /// Number of calls of the program at a time.
     pub(super) clients: usize,
-    /// Longest simulated time of a run.
-    pub(super) patience: Duration,
 }
 
 /// Result of a run.
@@ -133,10 +131,10 @@ where
             outcome.map(|outcome| (outcome, length))
         };
         let all = join(work, join_all(slots));
-        let ended = race(all, tokio::time::sleep(self.patience)).await;
+        let ended = race(all, tokio::time::sleep(plan.patience)).await;
         let ended = match ended {
             Some((ended, opened)) => opened.into_iter().collect::<Result<Vec<()>, String>>().and(ended),
-            None => Err(format!("it has not come to its end after {:?} of simulated time", self.patience)),
+            None => Err(format!("it has not come to its end after {:?} of simulated time", plan.patience)),
         };
         let (outcome, length) = match ended {
             Ok((outcome, length)) => (Ok(outcome), length),

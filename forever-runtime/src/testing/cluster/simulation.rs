@@ -53,6 +53,8 @@ pub(super) struct Simulation {
     has_faults: bool,
     /// Number of writes so far.
     writes: AtomicU64,
+    /// Raised with every change of the database.
+    version: AtomicU64,
     stores: Mutex<Vec<ModelStore>>,
     /// When a fault was last felt.
     troubled: Mutex<Option<Duration>>,
@@ -72,6 +74,8 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) faults: Vec<Fault>,
     pub(super) lease: Duration,
+    /// Longest simulated time.
+    pub(super) patience: Duration,
     pub(super) defect: Option<Defect>,
 }
 
@@ -102,6 +106,7 @@ impl Simulation {
             faults: Mutex::new(plan.faults.clone()),
             has_faults: !plan.faults.is_empty(),
             writes: AtomicU64::new(0),
+            version: AtomicU64::new(1),
             stores: Mutex::default(),
             troubled: Mutex::default(),
             orders,
@@ -134,6 +139,16 @@ impl Simulation {
 
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Ordering::Relaxed)
+    }
+
+    /// Number that tells whether the database has changed.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+
+    /// The database has changed.
+    pub(super) fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn add(&self, store: &ModelStore) {
@@ -259,10 +274,8 @@ impl Audit {
         self.ids.insert(claim.fiber, id.to_owned());
         self.claimants.insert(id.to_owned(), worker);
         if let Some(before) = self.granted.insert(claim.fiber, claim.epoch).filter(|before| *before >= claim.epoch) {
-            self.violations.push(format!(
-                "worker {worker} has claimed {name} at epoch {}, and epoch {before} was given before",
-                claim.epoch
-            ));
+            self.violations
+                .push(format!("worker {worker} has claimed {name} at epoch {}, and epoch {before} was given before", claim.epoch));
         }
     }
 
@@ -288,7 +301,8 @@ impl Audit {
     pub(super) fn loaded(&mut self, fiber: Seq, worker: WorkerId, number: u64, name: &str) {
         self.knows(fiber, worker, number);
         if let Some(last) = self.acknowledged.get(&fiber).filter(|last| **last > number) {
-            self.violations.push(format!("worker {worker} resumes {name} from checkpoint {number}, and checkpoint {last} was acknowledged"));
+            self.violations
+                .push(format!("worker {worker} resumes {name} from checkpoint {number}, and checkpoint {last} was acknowledged"));
         }
     }
 
@@ -318,7 +332,8 @@ impl Audit {
         }
         let after = self.known.get(&(worker, fiber.to_owned())).copied().unwrap_or_default();
         if self.finished.contains(&(fiber.to_owned(), step.to_owned(), after + 1)) {
-            self.violations.push(format!("a finished step was repeated: worker {worker} began `{step}` of {name} after checkpoint {after}"));
+            self.violations
+                .push(format!("a finished step was repeated: worker {worker} began `{step}` of {name} after checkpoint {after}"));
         }
     }
 

@@ -10,7 +10,7 @@ use super::database::{EndedClaim, at_once, lock};
 use super::simulation::{Defect, Order, Simulation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::gate::Gate;
-use crate::store::{Claim, FiberStore, Notification, ReadySender, Runnable, Seq, WorkerId};
+use crate::store::{Changes, Claim, FiberStore, Notification, ReadySender, Runnable, Seq, Watch, WorkerId};
 
 /// Most claims of a takeover that are sent to the dispatcher at once.
 const PAGE: u32 = 10_000;
@@ -34,8 +34,19 @@ pub(super) struct Inner {
     dead: AtomicBool,
     closed: AtomicBool,
     cut_off_until_ms: AtomicI64,
+    /// What the last look at the database has found, so that looks at an unchanged one cost little.
+    pub(super) looks: Mutex<Looks>,
     /// Checkpoints of fibers that were dropped, for a defect.
     pub(super) dropped: Mutex<std::collections::BTreeMap<Seq, u64>>,
+}
+
+/// Results of looks, each with the version of the database that it was of.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    /// No fiber was ready, and none was interrupted.
+    pub(super) nothing_ready: u64,
+    pub(super) changes: Option<(u64, Watch, Changes)>,
+    nothing_to_take_over: u64,
 }
 
 impl fmt::Debug for ModelStore {
@@ -69,6 +80,7 @@ impl ModelStore {
             dead: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             cut_off_until_ms: AtomicI64::new(i64::MIN),
+            looks: Mutex::default(),
             dropped: Mutex::default(),
         }))
     }
@@ -160,11 +172,16 @@ impl ModelStore {
     }
 
     /// Waits while the worker is paused, and for good if its process is gone.
-    async fn turn(&self) -> Result<()> {
+    async fn stand_still(&self) {
         self.0.gate.opened().await;
         if self.is_dead() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Waits until a call may arrive.
+    async fn turn(&self) -> Result<()> {
+        self.stand_still().await;
         if self.0.closed.load(Ordering::Relaxed) { Err(Error::closed()) } else { Ok(()) }
     }
 
@@ -232,18 +249,21 @@ impl ModelStore {
         }
         if fate.answer_lost {
             self.sim().tell(self, format_args!("its write is stored, and the answer is lost: {what}"));
-            self.turn().await?;
+            self.stand_still().await;
             return lost();
         }
         pass(fate.after).await;
         if writes {
-            self.turn().await?;
+            self.stand_still().await;
         }
         done
     }
 
     /// What follows a call that was carried out.
     fn finished<T>(&self, what: &'static str, writes: bool, claim: Option<Claim>, done: &Result<T>) {
+        if writes {
+            self.sim().changed();
+        }
         for fiber in self.sim().database.take_ready() {
             self.send_ready(fiber);
         }
@@ -296,6 +316,7 @@ impl ModelStore {
             }
             let (sim, worker) = (self.sim(), self.worker());
             if sim.database.renew(worker, sim.lease_ms()) {
+                sim.changed();
                 sim.tell(&self, "finds that it counted as dead");
                 self.0.fenced.store(true, Ordering::Relaxed);
             }
@@ -325,6 +346,10 @@ impl ModelStore {
             sim.tell(self, format_args!("finds the lease of worker {from} run out"));
             lock(&sim.audit).took_over(*from, worker, sim.lease_ms(), sim.clock.now_ms());
         }
+        if dead.is_empty() && lock(&self.0.looks).nothing_to_take_over == sim.version() {
+            return Ok(());
+        }
+        sim.changed();
         let claims = sim.database.take_over(&dead, sim.defect != Some(Defect::ClaimKeepsEpoch))?;
         for EndedClaim { claim, worker } in &claims {
             lock(&sim.audit).released(claim.fiber);
@@ -333,6 +358,9 @@ impl ModelStore {
                 Some(from) => sim.tell(self, format_args!("takes over {name} at epoch {} from worker {from}", claim.epoch)),
                 None => sim.tell(self, format_args!("takes over {name} at epoch {}", claim.epoch)),
             }
+        }
+        if claims.is_empty() {
+            lock(&self.0.looks).nothing_to_take_over = sim.version();
         }
         let strikes = self.0.strikes.load(Ordering::Relaxed);
         if !dead.is_empty() && strikes > 0 {
@@ -352,6 +380,7 @@ impl ModelStore {
     pub(super) fn leave(&self) -> Result<()> {
         let sim = self.sim();
         sim.tell(self, "closes");
+        sim.changed();
         let claims = sim.database.leave(self.worker())?;
         for EndedClaim { claim, .. } in claims {
             sim.tell(self, format_args!("hands over {}", sim.database.name(claim.fiber)));

@@ -12,7 +12,7 @@ use crate::store::{
 };
 
 fn simulation(lease: Duration) -> Arc<Simulation> {
-    Arc::new(Simulation::new(&Plan { seed: 1, faults: Vec::new(), lease, defect: None }, Vec::new()).unwrap())
+    Arc::new(Simulation::new(&Plan { seed: 1, faults: Vec::new(), lease, patience: Duration::MAX, defect: None }, Vec::new()).unwrap())
 }
 
 #[tokio::test]
