@@ -239,8 +239,9 @@ impl Database {
     /// An empty database.
     pub(super) fn open(clock: SimulatedClock) -> Result<Self> {
         let name = format!("forever-cluster-{}", uuid::Uuid::now_v7());
-        let sqlite = at_once(Sqlite::in_memory_on_callers_thread(name.clone()))?;
-        let keeper = Connection::open(format!("file:/{name}?vfs=memdb")).map_err(failed)?;
+        let keeper = Connection::open(uri(&name)).map_err(failed)?;
+        copy_template(&name)?;
+        let sqlite = at_once(Sqlite::in_memory_on_callers_thread(name))?;
         let ready = Arc::<Mutex<Vec<Runnable>>>::default();
         let of_sender = Arc::clone(&ready);
         let sender = crate::store::ReadySender::new(move |fiber| lock(&of_sender).push(fiber));
@@ -508,6 +509,25 @@ impl Drop for Database {
     fn drop(&mut self) {
         crate::store::FiberStore::abandon(&self.sqlite);
     }
+}
+
+fn uri(name: &str) -> String {
+    format!("file:/{name}?vfs=memdb")
+}
+
+/// Copies an empty database with all tables into a database in memory. To make the tables takes as
+/// long as a run.
+fn copy_template(name: &str) -> Result<()> {
+    static TEMPLATE: Mutex<Option<Connection>> = Mutex::new(None);
+    let mut template = lock(&TEMPLATE);
+    if template.is_none() {
+        let of_template = format!("forever-template-{}", uuid::Uuid::now_v7());
+        let kept = Connection::open(uri(&of_template)).map_err(failed)?;
+        crate::store::FiberStore::abandon(&at_once(Sqlite::in_memory_on_callers_thread(of_template))?);
+        *template = Some(kept);
+    }
+    let Some(kept) = &*template else { return Ok(()) };
+    kept.execute("VACUUM INTO ?1", [uri(name)]).map(drop).map_err(failed)
 }
 
 /// The keys whose value is a worker, removed.
