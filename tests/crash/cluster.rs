@@ -297,7 +297,8 @@ fn schedules_that_write_the_state_of_their_agent_come_through() {
                 break;
             }
             // Three workers in a row have not survived it: a person gives it another chance.
-            for there in schedules.iter().filter(|there| there.next().is_none() && !there.is_running()) {
+            let has_died = |error: &str| error.contains("died");
+            for there in schedules.iter().filter(|there| there.next().is_none() && there.error().is_some_and(has_died)) {
                 diary.cancel_schedule(there.id()).await.unwrap();
                 diary.schedule(MINUTE / 4, there.name(), ()).await.unwrap();
             }
@@ -309,4 +310,25 @@ fn schedules_that_write_the_state_of_their_agent_come_through() {
     };
     let survived = cluster(1, 3).seeds(seeds(200)).run(setup, call).unwrap();
     assert_eq!(survived.outcome.len(), 4);
+}
+
+#[fiber]
+async fn waits_in_vain() -> anyhow::Result<u64> {
+    let word: Option<u64> = recv!("word", timeout = MINUTE * 60 * 24 * 365);
+    Ok(word.unwrap_or_default())
+}
+
+#[test]
+fn program_that_does_not_end_is_reported_after_its_time() {
+    let setup = |_: &World| Forever::builder().fiber::<waits_in_vain>();
+    let call = async |forever: Forever| forever.run(waits_in_vain()).await.unwrap();
+    let report = failure(cluster(1, 2).patience(MINUTE * 30).run(setup, call));
+    says(&report, &["it does not come to its end even without faults", "after 1800s of simulated time", "waits_in_vain{} "]);
+    assert_eq!(cluster(1, 2).patience(MINUTE * 60 * 24 * 366).without_faults().run(setup, async |_| 7).unwrap().outcome, 7);
+}
+
+#[tokio::test]
+async fn cluster_inside_of_a_tokio_runtime_is_refused() {
+    let report = failure(cluster(1, 2).run(shop, async |_| ()));
+    says(&report, &["call it in a `#[test]`, not a `#[tokio::test]`"]);
 }
