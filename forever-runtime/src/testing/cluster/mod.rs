@@ -50,8 +50,7 @@ const LINES: usize = 400;
 /// - are *cut off* from the store: calls fail, or their answers are lost;
 /// - lose one answer ([`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown)).
 ///
-/// A plain step may therefore run twice, as after a crash, and an effect has its
-/// [`OnUnknown`](crate::ops::OnUnknown). Every call of the store takes a drawn time as well. A run with the same seed is the same run,
+/// Every call of the store takes a drawn time as well. A run with the same seed is the same run,
 /// with the same trace.
 ///
 /// [`run`](Cluster::run) checks that
@@ -61,7 +60,8 @@ const LINES: usize = 400;
 ///   least as often, and the database is the same at the end, as
 ///   [`crash_everywhere`](super::crash_everywhere) compares it;
 /// - no finished step begins again, except in a worker that was paused and does not know yet that
-///   its claim is not in force: nothing that it writes is stored;
+///   its claim is not in force: nothing that it writes is stored. As after a crash, the body of a
+///   plain step may run twice, and an effect has its [`OnUnknown`](crate::ops::OnUnknown);
 /// - no claim is given while another is in force, no write is accepted under a claim that is not,
 ///   and no acknowledged checkpoint is lost.
 ///
