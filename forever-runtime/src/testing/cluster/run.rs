@@ -211,6 +211,8 @@ where
         let runtime = Arc::downgrade(forever.runtime());
         fleet.set(slot, Some(Running { forever: forever.clone(), store: store.clone() }));
         let mut order = orders.recv().await;
+        // Calls on a worker that closes fail.
+        store.sim().trouble();
         fleet.set(slot, None);
         if !matches!(order, Some(Order::Crash(_))) {
             let close = pin!(gated(Arc::clone(&store.0.gate), forever.close().into_future()));
