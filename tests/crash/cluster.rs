@@ -187,6 +187,16 @@ fn agents(world: &World) -> Builder {
     shop(world).agent(move |me| Counter { me, world: of_agents.clone() }).callable("record", Counter::record).callable("add", Counter::add)
 }
 
+/// Schedules that three workers in a row have not survived: a person lets them run again.
+async fn another_chance<A: Agent>(agent: &AgentHandle<A>) {
+    let has_died = |error: &str| error.contains("died");
+    let schedules = agent.schedules().await.unwrap();
+    for there in schedules.iter().filter(|there| there.next().is_none() && there.error().is_some_and(has_died)) {
+        agent.cancel_schedule(there.id()).await.unwrap();
+        agent.schedule(MINUTE / 4, there.name(), ()).idempotent(true).await.unwrap();
+    }
+}
+
 async fn count(forever: Forever) -> (u64, u64) {
     let counter = forever.agent::<Counter>("c");
     let is_served = async || counter.state().await.unwrap().contains_key("tea");
@@ -201,6 +211,7 @@ async fn count(forever: Forever) -> (u64, u64) {
     // Another client may have started it.
     let order = forever.spawn(order(2)).agent("counter", "c").key("order").await.unwrap();
     while !is_served().await || !counter.schedules().await.unwrap().is_empty() {
+        another_chance(&counter).await;
         tokio::time::sleep(MINUTE / 8).await;
     }
     (sum, order.wait().await.unwrap())
@@ -293,17 +304,8 @@ fn schedules_that_write_the_state_of_their_agent_come_through() {
                 diary.schedule(MINUTE / 4 * n, format!("entry {n}"), ()).idempotent(true).await.unwrap();
             }
         }
-        loop {
-            let schedules = diary.schedules().await.unwrap();
-            if schedules.is_empty() {
-                break;
-            }
-            // Three workers in a row have not survived it: a person gives it another chance.
-            let has_died = |error: &str| error.contains("died");
-            for there in schedules.iter().filter(|there| there.next().is_none() && there.error().is_some_and(has_died)) {
-                diary.cancel_schedule(there.id()).await.unwrap();
-                diary.schedule(MINUTE / 4, there.name(), ()).await.unwrap();
-            }
+        while !diary.schedules().await.unwrap().is_empty() {
+            another_chance(&diary).await;
             tokio::time::sleep(MINUTE / 60).await;
         }
         let mut entries = diary.state().await.unwrap();
