@@ -312,8 +312,11 @@ fn schedules_that_write_the_state_of_their_agent_come_through() {
         entries.sort();
         entries
     };
-    let survived = cluster(1, 3).seeds(seeds(200)).run(setup, call).unwrap();
-    assert_eq!(survived.outcome.len(), 4);
+    // With the second one, a worker that counts as dead cannot hold the agent of a schedule that it has begun.
+    for (seed, number) in [(1, seeds(200)), (955, 1)] {
+        let survived = cluster(seed, 3).seeds(number).run(setup, call).unwrap();
+        assert_eq!(survived.outcome.len(), 4);
+    }
 }
 
 #[fiber]
