@@ -54,6 +54,7 @@ mod pushed;
 mod registry;
 mod requests;
 mod schedule;
+mod schedule_claims;
 mod schedule_runner;
 mod state;
 

@@ -13,6 +13,7 @@ use super::class::BoxError;
 use super::hooks::{Class, Classes, Hooks};
 use super::pushed::Pushed;
 use super::requests::Requests;
+use super::schedule_claims::ScheduleClaims;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::agent_hooks::check_name;
 use crate::exec::executor::Executor;
@@ -71,6 +72,7 @@ pub(crate) struct Agents {
     pub(super) requests: Requests,
     /// Schedules whose run has been handed to their agent, by id, until the outcome is stored.
     begun: Mutex<HashSet<String>>,
+    pub(super) claims: ScheduleClaims,
 }
 
 #[derive(Debug, Default)]
@@ -268,6 +270,7 @@ impl Agents {
             held_for_calls: Mutex::default(),
             requests: Requests::default(),
             begun: Mutex::default(),
+            claims: ScheduleClaims::default(),
         })
     }
 

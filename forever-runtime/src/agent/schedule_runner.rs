@@ -12,6 +12,7 @@ use super::class::BoxError;
 use super::due::Due;
 use super::registry::{Agents, IDLE, later};
 use super::schedule::{self, DUE, due_at, next_due};
+use super::schedule_claims::ScheduleClaims;
 use super::{elsewhere, keep_alive};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::frame::retry::{Backoff, Retry};
@@ -60,16 +61,40 @@ impl Agents {
     }
 }
 
+/// Claims schedules that are due, and gives each with a token of its run.
+///
+/// # Errors
+/// When the store fails, and while claims are in doubt and other runs are under way.
+async fn claim(agents: &Agents, runtime: &Runtime) -> Result<Vec<(ScheduleRow, Arc<()>)>> {
+    let ScheduleClaims { in_doubt, under_way } = &agents.claims;
+    let mut in_doubt = in_doubt.lock().await;
+    if *in_doubt {
+        if Arc::strong_count(under_way) > 1 {
+            return Err(Error::new(ErrorKind::Store, "claims of schedules are in doubt, and others are still running"));
+        }
+        // No run is under way, so all that are stored as such are those whose claim is not known.
+        runtime.store.recover_schedules(STRIKES).await?;
+        *in_doubt = false;
+    }
+    let claimed = runtime.store.claim_schedules(agents.classes.names(), runtime.now_ms(), PAGE).await;
+    *in_doubt = claimed.as_ref().is_err_and(Error::is_outcome_unknown);
+    Ok(claimed?.into_iter().map(|row| (row, Arc::clone(under_way))).collect())
+}
+
 /// Starts all schedules that are due, and sets the alarm for the next one.
 async fn run_due(agents: &Arc<Agents>, runtime: &Arc<Runtime>) {
     let all = async {
         loop {
-            let due = runtime.store.claim_schedules(agents.classes.names(), runtime.now_ms(), PAGE).await?;
+            let due = claim(agents, runtime).await?;
             let last = due.len() < PAGE as usize;
-            for row in due {
+            for (row, token) in due {
                 let (agents, of_task) = (Arc::clone(agents), Arc::clone(runtime));
+                let run = async move {
+                    run(&agents, &of_task, row).await;
+                    drop(token);
+                };
                 // A runtime that is closing takes the runs back.
-                runtime.start(async move { run(&agents, &of_task, row).await })?;
+                runtime.start(run)?;
             }
             if last {
                 return schedule::arm(runtime, agents).await;
@@ -106,9 +131,18 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
     }
     let row = due.row;
     let is_elsewhere = |why: &BoxError| why.downcast_ref::<Error>().is_some_and(|why| why.kind() == ErrorKind::AgentElsewhere);
+    let is_not_begun = begun.is_none();
     let ran = match outcome {
         // It is due there.
         Err(why) if is_elsewhere(&why) => RunResult::Next { due_ms: row.due_ms, error: None },
+        // Its agent could not be woken, which is no failure of the run.
+        Err(why) if is_not_begun && is_of_store(&*why) => {
+            warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&*why), "the agent of a schedule could not be woken");
+            if race(runtime.closing(), runtime.clock.sleep(STORE_PAUSE)).await.is_some() {
+                return;
+            }
+            RunResult::Next { due_ms: row.due_ms, error: None }
+        }
         outcome => judge(&row, outcome.map_err(|why| chain(&*why)), runtime),
     };
     let suspect = row.deaths > 1;
@@ -134,6 +168,11 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
         // The next suspect may run now.
         due_at(runtime, runtime.now_ms());
     }
+}
+
+/// Whether the store has failed, or an error has that cause.
+fn is_of_store(why: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(why), |why| why.source()).any(|why| why.downcast_ref::<Error>().is_some_and(Error::is_of_store))
 }
 
 /// Result of a run.

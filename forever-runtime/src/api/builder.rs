@@ -458,6 +458,18 @@ impl Builder {
         &mut self.place
     }
 
+    /// Shows every event of this process as it occurs.
+    #[cfg(feature = "testing")]
+    pub(crate) fn event_witness(&self, witness: impl Fn(&crate::runtime::events::Event) + Send + Sync + 'static) {
+        self.listeners.observe(witness);
+    }
+
+    /// Holds back the tasks of the runtime while a gate is shut.
+    #[cfg(feature = "testing")]
+    pub(crate) fn gate(&mut self, gate: Arc<crate::runtime::gate::Gate>) {
+        self.settings.gate = Some(gate);
+    }
+
     /// All events from the start on.
     #[cfg(feature = "testing")]
     pub(crate) fn all_events(&self) -> Events {

@@ -103,7 +103,7 @@ pub enum EventItem {
     Lagged(u64),
 }
 
-/// Passes events on to other workers.
+/// Passes events on: to other workers, or to an observer.
 type Relay = Box<dyn Fn(&Event) + Send + Sync>;
 
 /// The listeners of a runtime.
@@ -116,8 +116,8 @@ pub(crate) struct Listeners {
 struct All {
     queues: Vec<Weak<Queue>>,
     relay: Option<Relay>,
-    /// Sees the events of this process.
-    observer: Option<fn(&Event)>,
+    /// What sees the events of this process, as they occur.
+    observers: Vec<Relay>,
 }
 
 impl fmt::Debug for All {
@@ -160,10 +160,11 @@ impl Listeners {
         self.all().relay = relay.map(|relay| Box::new(relay) as Relay);
     }
 
-    /// Sets what sees each event of this process.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn observe(&self, observer: fn(&Event)) {
-        self.all().observer = Some(observer);
+    /// Adds what sees every event of this process as it occurs. It is no listener: other workers
+    /// pass nothing on for it.
+    #[cfg(any(feature = "metrics", feature = "testing"))]
+    pub(crate) fn observe(&self, observer: impl Fn(&Event) + Send + Sync + 'static) {
+        self.all().observers.push(Box::new(observer));
     }
 
     /// Whether events of this process are passed on.
@@ -174,11 +175,11 @@ impl Listeners {
     /// Sends an event of this process to all listeners; it is made only if there are any.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
         let all = self.all();
-        if all.queues.is_empty() && all.relay.is_none() && all.observer.is_none() {
+        if all.queues.is_empty() && all.relay.is_none() && all.observers.is_empty() {
             return;
         }
         let event = event();
-        if let Some(observe) = all.observer {
+        for observe in &all.observers {
             observe(&event);
         }
         if let Some(relay) = &all.relay {

@@ -10,6 +10,8 @@ pub(crate) mod events;
 pub(crate) mod exit;
 pub(crate) mod exits;
 pub(crate) mod fence;
+#[cfg(feature = "testing")]
+pub(crate) mod gate;
 #[cfg(feature = "metrics")]
 pub(crate) mod gauges;
 pub(crate) mod handle;

@@ -86,6 +86,9 @@ pub(crate) struct Settings {
     pub(crate) hook_timeout: Duration,
     /// Maximum time of a check whether an operation was carried out.
     pub(crate) check_timeout: Duration,
+    /// What holds back the tasks of a worker that a test pauses.
+    #[cfg(feature = "testing")]
+    pub(crate) gate: Option<std::sync::Arc<crate::runtime::gate::Gate>>,
 }
 
 impl Default for Settings {
@@ -96,6 +99,8 @@ impl Default for Settings {
             cancel_grace: Duration::from_secs(5),
             hook_timeout: Duration::from_secs(10),
             check_timeout: CHECK_TIMEOUT,
+            #[cfg(feature = "testing")]
+            gate: None,
         }
     }
 }

@@ -255,6 +255,12 @@ impl<F: Future<Output = ()>> Future for Task<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
+        #[cfg(feature = "testing")]
+        if let Some(gate) = &this.runtime.settings.gate
+            && gate.poll_open(cx).is_pending()
+        {
+            return Poll::Pending;
+        }
         // The database is another's at the earliest when no task is being polled and none will be.
         let held = match this.ownership.as_ref().map(Ownership::hold) {
             Some(None) => return Poll::Pending,

@@ -6,6 +6,7 @@
 //! | that a workflow does its work | nothing of this module: a runtime [in memory](crate::Builder::in_memory) |
 //! | sleeps, timeouts, schedules and retention | [`VirtualClock`] |
 //! | that a program survives a crash at any moment | [`crash_everywhere`], with a [`World`] outside of it |
+//! | that a program survives faults of several workers | [`cluster`], with a [`World`] outside of it |
 //! | one chosen crash | [`Fuse`] |
 //! | one function, at one of its checkpoints | [`Stage`], with [`Kill`] and [`StartFrom`] |
 //! | that changed code still resumes running fibers | [`layout::check!`](crate::layout::check) |
@@ -56,6 +57,7 @@
 //! feature a builder can be given a [`fuse`](crate::Builder::fuse), so leave it out of production
 //! builds.
 mod clock;
+mod cluster;
 mod crash;
 pub(crate) mod dice;
 pub(crate) mod fuse;
@@ -63,6 +65,9 @@ mod memory;
 mod stage;
 
 pub use clock::VirtualClock;
+#[doc(hidden)]
+pub use cluster::Defect;
+pub use cluster::{Cluster, ClusterFailure, ClusterSurvived, cluster};
 pub use crash::{CrashEverywhere, CrashFailure, Survived, World, crash_everywhere};
 pub use fuse::Fuse;
 pub use memory::entries_in_memory;

@@ -27,6 +27,8 @@ mod runtime {
     pub(crate) mod exit;
     pub(crate) mod exits;
     pub(crate) mod fence;
+    #[cfg(feature = "testing")]
+    pub(crate) mod gate;
     pub(crate) mod link;
     pub(crate) mod race;
     pub(crate) mod rounds;

@@ -164,6 +164,14 @@ impl Sqlite {
         })
     }
 
+    /// Opens the database in memory with this name, for the callers of one thread: a call has been
+    /// carried out when its future is first polled.
+    #[doc(hidden)]
+    pub async fn in_memory_on_callers_thread(name: String) -> Result<Self> {
+        let store = Sqlite::in_memory_seen(Some(name), None).await?;
+        Ok(Sqlite { writer: store.writer.with_all_jobs_inline(), ..store })
+    }
+
     pub(super) fn read<T, F>(&self, what: &'static str, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,

@@ -38,6 +38,8 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     /// Whether short jobs may run on the thread of their caller.
     inline: bool,
+    /// Whether every job runs there.
+    all_inline: bool,
     /// A reserved place in the queue for the job that wakes the thread to stop. All others may be
     /// held by callers that never resume.
     last: Mutex<Option<mpsc::OwnedPermit<Box<dyn Job>>>>,
@@ -72,14 +74,14 @@ impl Shared {
     ///
     /// A panic of the job ends the worker, as on its own thread. The job is dropped, which answers
     /// its caller with "closed".
-    fn run_inline(&self, mut job: Box<dyn Job>) -> Result<Inline, Box<dyn Job>> {
+    fn run_inline(&self, mut job: Box<dyn Job>, even_if_it_syncs: bool) -> Result<Inline, Box<dyn Job>> {
         let Ok(mut served) = self.served.try_lock() else { return Err(job) };
         // Checked with the connection locked: the thread counts its jobs down before it releases
         // the connection.
         if self.queued.0.load(Ordering::Acquire) > 0 || self.stop.load(Ordering::Acquire) {
             return Err(job);
         }
-        let Some(on) = served.as_mut().filter(|on| on.commits_without_sync()) else { return Err(job) };
+        let Some(on) = served.as_mut().filter(|on| even_if_it_syncs || on.commits_without_sync()) else { return Err(job) };
         match catch_unwind(AssertUnwindSafe(|| run_inline(on, job.as_mut()))) {
             Ok(Some(ran)) => {
                 answer(job, ran);
@@ -176,13 +178,20 @@ impl Worker {
             .spawn(work)
             .map_err(|e| Error::new(ErrorKind::Store, format!("failed to start the thread `{name}`")).with_source(e))?;
         let (thread, gone) = (Mutex::new(Some(thread)), Mutex::new(Some(gone)));
-        Ok((Worker { queue, pace: Pace::new(), witness: of_caller, shared, inline: false, last, thread, gone }, opened))
+        Ok((Worker { queue, pace: Pace::new(), witness: of_caller, shared, inline: false, all_inline: false, last, thread, gone }, opened))
     }
 
     /// Lets [short jobs](Self::call_short) run on the thread of their caller. With a witness, all
     /// jobs run on the worker's thread, in the order that the witness sees.
     pub(crate) fn with_inline_jobs(mut self) -> Self {
         self.inline = self.witness.is_none();
+        self
+    }
+
+    /// Lets every job run on the thread of its caller, so that its future is ready when it is first
+    /// polled.
+    pub(crate) fn with_all_jobs_inline(mut self) -> Self {
+        self.all_inline = true;
         self
     }
 
@@ -257,9 +266,19 @@ impl Worker {
     }
 
     async fn ask<U>(&self, mut job: Box<dyn Job>, mut answered: oneshot::Receiver<Result<U>>, short: bool) -> Result<U> {
+        if self.all_inline {
+            match self.shared.run_inline(job, true) {
+                Ok(Inline::Answered) => return answered.try_recv().unwrap_or_else(|_| Err(Error::closed())),
+                Ok(Inline::Panicked) => {
+                    self.tell_to_stop();
+                    return Err(Error::closed());
+                }
+                Err(back) => job = back,
+            }
+        }
         let caller = Caller::new(&self.pace);
         if short && caller.spins().is_some() {
-            match self.shared.run_inline(job) {
+            match self.shared.run_inline(job, false) {
                 Ok(Inline::Answered) => {
                     caller.answered(true);
                     if self.pace.has_spun_long() {

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 /// Content of a database at one moment.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DbState {
+pub(in crate::testing) struct DbState {
     pub(super) fibers: Vec<FiberImage>,
     /// Effects and manual operations.
     ops: Vec<Op>,
@@ -48,7 +48,7 @@ struct Op {
 
 impl DbState {
     /// Reads the database. Tables that the process did not create before it died count as empty.
-    pub(super) fn read(conn: &Connection) -> rusqlite::Result<Self> {
+    pub(in crate::testing) fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'stream_log'", (), |r| r.get(0))?;
         if tables == 0 {
             return Ok(DbState::default());

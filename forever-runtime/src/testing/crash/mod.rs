@@ -13,8 +13,12 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
-use process::{Death, Run, Script};
-use report::{Around, Report, differences};
+pub(super) use db_state::DbState;
+use process::{Death, Script};
+pub(super) use process::{Run, text_of};
+pub(super) use report::differences;
+use report::{Around, Report};
+pub(super) use steps::Steps;
 pub use world::World;
 
 use super::dice::Dice;

@@ -59,15 +59,15 @@ impl fmt::Display for Death {
 
 /// Result of a run.
 #[derive(Debug)]
-pub(super) struct Run<R> {
-    pub(super) world: World,
+pub(in crate::testing) struct Run<R> {
+    pub(in crate::testing) world: World,
     /// Result of the call, or the reason why it has none.
-    pub(super) outcome: Result<R, String>,
-    pub(super) processes: Vec<Process>,
+    pub(in crate::testing) outcome: Result<R, String>,
+    pub(in crate::testing) processes: Vec<Process>,
     /// Events of all processes.
-    pub(super) steps: Steps,
+    pub(in crate::testing) steps: Steps,
     /// Database at the end.
-    pub(super) end: DbState,
+    pub(in crate::testing) end: DbState,
 }
 
 impl<R> Run<R> {
@@ -79,7 +79,7 @@ impl<R> Run<R> {
 
 /// One process of a run.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(in crate::testing) struct Process {
     /// How it was ended; `None` if it reached its end.
     pub(super) death: Option<Death>,
     pub(super) writes: Vec<&'static str>,
@@ -299,7 +299,7 @@ async fn time_passes(world: &World, fuse: &Fuse) {
     }
 }
 
-fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
+pub(in crate::testing) fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("something that is not a text").to_owned()
 }

@@ -7,7 +7,7 @@ use super::process::Run;
 
 /// The differences of a run from the uninterrupted one, a paragraph each; empty if they agree. A
 /// run that may take another path is not compared by its database and its steps.
-pub(super) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>, same_way: bool) -> Vec<String> {
+pub(in crate::testing) fn differences<R: Debug + PartialEq>(whole: &Run<R>, run: &Run<R>, same_way: bool) -> Vec<String> {
     let mut found = Vec::new();
     if whole.outcome != run.outcome {
         found.push(format!("the outcome is not the same\n    expected: {}\n    came:     {}", told(&whole.outcome), told(&run.outcome)));

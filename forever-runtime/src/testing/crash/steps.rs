@@ -8,7 +8,7 @@ use crate::runtime::events::{Event, EventKind};
 
 /// The bodies that began in all processes of a run.
 #[derive(Debug, Default)]
-pub(super) struct Steps {
+pub(in crate::testing) struct Steps {
     /// Counts by fiber and step.
     begun: BTreeMap<(String, &'static str), Count>,
     /// Events that were not stored.
