@@ -197,9 +197,10 @@ pub trait AgentStore {
     /// Deletes a schedule of an agent; gives whether there was one.
     fn cancel_schedule(&self, agent: AgentId, id: String) -> BoxFuture<'_, Result<bool>>;
 
-    /// Ends the runs that an earlier process has left under way.
+    /// Ends the runs that an earlier process has left under way, and those of this one.
     ///
-    /// Called once, when a runtime opens. Schedules with `strikes` deaths in a row or more are
+    /// Called when a runtime opens, and where a claim had no answer and no run is under way.
+    /// Schedules with `strikes` deaths in a row or more are
     /// suspended, with an error that says so.
     fn recover_schedules(&self, strikes: u32) -> BoxFuture<'_, Result<()>>;
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counting::{Calls, Counting, Fate};
-use forever::agent::{Agent, RecoveredFiber, RecoveryAction};
+use forever::agent::{Agent, Due, RecoveredFiber, RecoveryAction};
 use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::store::{Durability, Sqlite, conformance};
@@ -286,6 +286,44 @@ async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {
     assert_eq!(*steps.0.lock().unwrap(), ["first", "second"], "the hook has not decided");
     allowed.notify_one();
     assert_eq!(soon("the result", forever.fiber::<endless>("case").wait()).await.unwrap(), 99);
+    forever.close().await.unwrap();
+}
+
+/// Counts the runs of its schedules.
+struct Bell(Arc<AtomicU64>);
+
+impl Agent for Bell {
+    const CLASS: &'static str = "bell";
+    type State = ();
+
+    async fn on_schedule(&self, _: &Due) -> Result<(), BoxError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// It is stored as running, and its runtime does not know of it.
+#[tokio::test]
+async fn schedule_whose_claim_had_no_answer_runs() {
+    let (calls, rung, clock) = (Calls::default(), Arc::<AtomicU64>::default(), VirtualClock::new());
+    let store = Counting::over(Sqlite::in_memory().await.unwrap(), &calls);
+    let of_agents = Arc::clone(&rung);
+    let builder = Forever::builder().store(store).clock(clock.clone()).agent(move |_| Bell(Arc::clone(&of_agents)));
+    let forever = builder.open().await.unwrap();
+    let bell = forever.agent::<Bell>("b");
+    bell.schedule(Duration::from_secs(60), "ring", ()).await.unwrap();
+    calls.next("claim_schedules", Fate::AnswerLost);
+    clock.advance(Duration::from_secs(60));
+    until("the claim", || calls.of("claim_schedules let through") > 0).await;
+    until("the run", || {
+        clock.advance(Duration::from_secs(1));
+        rung.load(Ordering::Relaxed) > 0
+    })
+    .await;
+    while !bell.schedules().await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(rung.load(Ordering::Relaxed), 1);
     forever.close().await.unwrap();
 }
 
