@@ -4,7 +4,7 @@
 //! decides.
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -202,7 +202,7 @@ impl ClosureTask {
             name: Arc::clone(&self.name),
             ledger: StoredLedger::new(&self.exec.runtime, self.claim, Some(&self.alive.control)),
             stash: std::sync::Mutex::default(),
-            alive: Arc::clone(&self.alive.control),
+            control: Arc::downgrade(&self.alive.control),
         });
         let run = Run::first(&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
         let ctx = FiberContext {
@@ -293,7 +293,8 @@ struct ClosureBackend {
     name: Arc<str>,
     ledger: StoredLedger,
     stash: std::sync::Mutex<Option<String>>,
-    alive: Arc<Control>,
+    /// Weak: code may keep its context for longer than the activation lives.
+    control: Weak<Control>,
 }
 
 impl RunBackend for ClosureBackend {
@@ -330,7 +331,9 @@ impl RunBackend for ClosureBackend {
     }
 
     fn set_progress(&self, progress: &str) {
-        self.alive.set_progress(progress);
+        if let Some(control) = self.control.upgrade() {
+            control.set_progress(progress);
+        }
     }
 
     fn stashed(&self) -> Option<String> {
