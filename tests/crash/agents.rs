@@ -17,6 +17,8 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 struct Gardener {
     me: AgentHandle<Gardener>,
     world: World,
+    /// Two schedules that are due at once run side by side, and both change the state.
+    writes: tokio::sync::Mutex<()>,
 }
 
 impl Agent for Gardener {
@@ -24,6 +26,7 @@ impl Agent for Gardener {
     type State = Vec<String>;
 
     async fn on_schedule(&self, due: &Due) -> Result<(), BoxError> {
+        let _alone = self.writes.lock().await;
         // A run that was interrupted is repeated, so it looks at what is there.
         let mut done = self.me.state().await?;
         if !done.iter().any(|there| there == due.name()) {
@@ -60,7 +63,7 @@ async fn plants(world: Res<World>, rows: u64) -> anyhow::Result<u64> {
 fn setup(world: &World) -> forever::Builder {
     let of_agents = world.clone();
     let builder = Forever::builder().clock(world.clock()).resource(world.clone()).fiber::<plants>();
-    builder.agent(move |me| Gardener { me, world: of_agents.clone() })
+    builder.agent(move |me| Gardener { me, world: of_agents.clone(), writes: tokio::sync::Mutex::default() })
 }
 
 #[tokio::test]
