@@ -438,7 +438,7 @@ impl Forever {
     /// # Errors
     /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
     pub async fn status(&self, id: &str) -> Result<FiberStatus> {
-        Ok(Stored::read(&self.exec, id).await?.status(&self.exec))
+        Ok(Stored::read_with_progress(&self.exec, id).await?.status(&self.exec))
     }
 
     /// The stored values of a fiber: arguments, result, and the locals of each function on its
@@ -451,7 +451,7 @@ impl Forever {
     /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
     pub async fn view(&self, id: &str) -> Result<FiberView> {
         let messages = self.runtime().store.pending_messages(id.to_owned(), view::MOST_MESSAGES).await?;
-        let stored = Stored::read(&self.exec, id).await?;
+        let stored = Stored::read_with_progress(&self.exec, id).await?;
         let streams = stored.streams(&self.exec).await?;
         Ok(stored.view(&self.exec, messages, streams))
     }

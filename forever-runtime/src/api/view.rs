@@ -274,7 +274,7 @@ pub(crate) struct Stored {
     loaded: Option<LoadedFiber>,
     snapshot: Option<Snapshot>,
     problem: Option<String>,
-    /// The progress that is stored.
+    /// The progress that is stored, if it was read.
     progress: Option<Value>,
     redactor: Redactor,
 }
@@ -284,9 +284,13 @@ impl Stored {
     pub(crate) async fn read(exec: &Executor, id: &str) -> Result<Self> {
         let row = exec.runtime.store.find(FiberRef::Id(id.to_owned())).await?;
         let row = row.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{id}`")))?;
-        let seq = row.seq;
-        let mut stored = Self::of(exec, row).await;
-        stored.progress = stored_progress(&exec.runtime, seq).await?;
+        Ok(Self::of(exec, row).await)
+    }
+
+    /// Reads a fiber, and the progress that its status shows.
+    pub(crate) async fn read_with_progress(exec: &Executor, id: &str) -> Result<Self> {
+        let mut stored = Self::read(exec, id).await?;
+        stored.progress = stored_progress(&exec.runtime, stored.seq()).await?;
         Ok(stored)
     }
 

@@ -80,14 +80,14 @@ async fn adopt_once(exec: &Arc<Executor>, id: &str) -> Result<Adoption> {
     if row.state != FiberState::Running {
         return Ok(Adoption::Done);
     }
-    let there = exec.runtime.store.unfinished(row.seq - 1, 1).await?;
-    let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq) else { return Ok(Adoption::Done) };
     // If it was claimed since, or by another worker, it belongs to that claim: an activation, or
     // the hook of its agent.
     let made = Claim { fiber: row.seq, epoch: MADE };
     if exec.runtime.store.claim_of(row.seq).await? != Some(StoredClaim { epoch: MADE, worker: Some(exec.runtime.worker) }) {
         return Ok(Adoption::Done);
     }
+    let there = exec.runtime.store.unfinished(row.seq - 1, 1).await?;
+    let Some(fiber) = there.iter().find(|fiber| fiber.seq == row.seq) else { return Ok(Adoption::Done) };
     // After the lookups in the store. A spawn that created the fiber would start it under its own
     // claim, after the activation started here has run it.
     if exec.runtime.active.is_being_spawned(id) {

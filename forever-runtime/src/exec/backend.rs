@@ -363,17 +363,11 @@ impl RunBackend for StoreBackend {
     }
 
     fn append(&self, sent: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            self.ledger.append_to_streams(sent).await?;
-            self.exec.runtime.active.items_stored(&self.id);
-            Ok(())
-        })
+        self.ledger.append_to_streams(&self.id, sent)
     }
 
     fn set_progress(&self, progress: &str) {
-        if let Some(control) = self.control.upgrade() {
-            control.set_progress(progress);
-        }
+        self.ledger.set_progress(progress);
     }
 
     fn ledger(&self) -> &dyn Ledger {

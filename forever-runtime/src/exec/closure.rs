@@ -4,7 +4,7 @@
 //! decides.
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -26,7 +26,7 @@ use crate::frame::{current, poll};
 use crate::future::BoxFuture;
 use crate::ops::ledger::Ledger;
 use crate::ops::stored_ledger::StoredLedger;
-use crate::runtime::active::{ActiveGuard, Control, RunState};
+use crate::runtime::active::{ActiveGuard, RunState};
 use crate::runtime::events::EventKind;
 use crate::runtime::exit::Exit;
 use crate::runtime::exits;
@@ -202,7 +202,6 @@ impl ClosureTask {
             name: Arc::clone(&self.name),
             ledger: StoredLedger::new(&self.exec.runtime, self.claim, Some(&self.alive.control)),
             stash: std::sync::Mutex::default(),
-            control: Arc::downgrade(&self.alive.control),
         });
         let run = Run::first(&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
         let ctx = FiberContext {
@@ -293,8 +292,6 @@ struct ClosureBackend {
     name: Arc<str>,
     ledger: StoredLedger,
     stash: std::sync::Mutex<Option<String>>,
-    /// Weak: code may keep its context for longer than the activation lives.
-    control: Weak<Control>,
 }
 
 impl RunBackend for ClosureBackend {
@@ -323,17 +320,11 @@ impl RunBackend for ClosureBackend {
     }
 
     fn append(&self, sent: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            self.ledger.append_to_streams(sent).await?;
-            self.exec.runtime.active.items_stored(&self.id);
-            Ok(())
-        })
+        self.ledger.append_to_streams(&self.id, sent)
     }
 
     fn set_progress(&self, progress: &str) {
-        if let Some(control) = self.control.upgrade() {
-            control.set_progress(progress);
-        }
+        self.ledger.set_progress(progress);
     }
 
     fn stashed(&self) -> Option<String> {

@@ -34,10 +34,20 @@ impl StoredLedger {
         self.fence.claim()
     }
 
-    /// Appends to streams of the fiber, between two checkpoints.
-    pub(crate) async fn append_to_streams(&self, sent: Vec<StreamAppend>) -> Result<()> {
-        self.fence.guard(self.runtime.store.append(self.claim(), sent, self.runtime.now_ms())).await?;
-        Ok(())
+    /// Appends to streams of the fiber, which has this id, between two checkpoints.
+    pub(crate) fn append_to_streams<'a>(&'a self, id: &'a str, sent: Vec<StreamAppend>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.fence.guard(self.runtime.store.append(self.claim(), sent, self.runtime.now_ms())).await?;
+            self.runtime.active.items_stored(id);
+            Ok(())
+        })
+    }
+
+    /// Shows the progress of the fiber, JSON, in this process.
+    pub(crate) fn set_progress(&self, progress: &str) {
+        if let Some(control) = self.fence.control() {
+            control.set_progress(progress);
+        }
     }
 }
 

@@ -34,15 +34,20 @@ impl Fence {
         Claim { fiber: self.fiber, epoch: self.epoch.load(Ordering::Acquire) }
     }
 
+    /// The activation, while there is one.
+    pub(crate) fn control(&self) -> Option<Arc<Control>> {
+        self.control.as_ref().and_then(Weak::upgrade)
+    }
+
     /// Stops the activation if a write of it has failed for a lost claim, and gives what the store
     /// gave.
     ///
     /// # Errors
     /// Those of the store.
     pub fn checked<T>(&self, stored: Result<T>) -> Result<T> {
-        if let (Err(error), Some(control)) = (&stored, &self.control)
+        if let Err(error) = &stored
             && error.is_claim_lost()
-            && let Some(control) = control.upgrade()
+            && let Some(control) = self.control()
         {
             control.lose();
         }
@@ -58,7 +63,7 @@ impl Fence {
         let stored = self.checked(stored.await);
         if let Err(error) = &stored
             && error.is_claim_lost()
-            && let Some(gone) = self.control.as_ref().and_then(Weak::upgrade).map(|control| control.gone())
+            && let Some(gone) = self.control().map(|control| control.gone())
         {
             gone.await;
         }
