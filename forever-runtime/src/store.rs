@@ -50,10 +50,10 @@ pub use forever_postgres::{Builder as PostgresBuilder, PostgresStore};
 pub use forever_store::conformance;
 #[doc(inline)]
 pub use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult, Changes,
-    ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteCursor, DeleteResult, Deletion, Durability, End,
-    Epoch, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, FiberStore,
-    FiberTombstone, HISTORY, IncidentRow, IncidentState, InteractionCursor, InteractionKind, InteractionQuery, InteractionRow,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentHold, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult,
+    Changes, ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteCursor, DeleteResult, Deletion, Durability,
+    End, Epoch, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, FiberStore,
+    FiberTombstone, HISTORY, HoldResult, IncidentRow, IncidentState, InteractionCursor, InteractionKind, InteractionQuery, InteractionRow,
     KeepAliveRow, LOGS, LayoutRow, LoadedFiber, MessageRole, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage,
     NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OUTPUTS, OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpStore,
     OpsDelta, PROGRESS, PendingMessage, Publication, PublishedItem, PublishedPage, PublishedQuery, QueuePolicy, ReadySender,

@@ -224,6 +224,25 @@ fn agents_with_calls_of_other_workers_schedules_and_fibers_come_through() {
     assert_eq!(survived.outcome, (20, 33));
 }
 
+/// A worker that stood still in the middle of a call writes nothing back when another one has the agent.
+#[test]
+fn calls_that_write_back_what_they_have_read_lose_nothing() {
+    hide_panics();
+    let call = async |forever: Forever| {
+        let counter = forever.agent::<Counter>("c");
+        for n in 1..=6 {
+            let key = format!("key {n}");
+            while !counter.state().await.unwrap().contains_key(&key) {
+                // Its outcome may be unknown.
+                let _ = counter.call::<usize>("add", (key.clone(), n)).await;
+            }
+        }
+        counter.state().await.unwrap()
+    };
+    let survived = cluster(1, 3).clients(2).seeds(seeds(100)).run(agents, call).unwrap();
+    assert_eq!(survived.outcome, (1..=6).map(|n| (format!("key {n}"), n)).collect());
+}
+
 fn failure<R: std::fmt::Debug>(ran: Result<ClusterSurvived<R>, ClusterFailure>) -> String {
     hide_panics();
     let failure = ran.unwrap_err();

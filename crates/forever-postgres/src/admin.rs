@@ -198,10 +198,23 @@ const ALL_STATES: [FiberState; 8] = [
     FiberState::Parked,
 ];
 
-pub(crate) async fn counts(tx: &Tx) -> Done<Vec<FiberCount>> {
-    let sql = "SELECT name, state, count(*) AS fibers FROM @fibers GROUP BY name, state ORDER BY name COLLATE \"C\", state COLLATE \"C\"";
+pub(crate) async fn counts(tx: &Tx, states: &[FiberState]) -> Done<Vec<FiberCount>> {
+    let of = |which: &str| {
+        format!(
+            "SELECT name, state, count(*) AS fibers FROM @fibers {which} GROUP BY name, state ORDER BY name COLLATE \"C\", state COLLATE \"C\""
+        )
+    };
+    let words: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
+    let counted = if states.is_empty() {
+        tx.rows(&of(""), args![]).await?
+    } else if states.contains(&FiberState::Completed) {
+        tx.rows(&of("WHERE state = ANY ($1)"), args![words]).await?
+    } else {
+        // The condition of the index of those that have not completed.
+        tx.rows(&of("WHERE state = ANY ($1) AND state <> 'completed'"), args![words]).await?
+    };
     let count = |row: &Row| Ok(FiberCount { name: row.text("name")?, state: row.word("state")?, fibers: row.number("fibers")? });
-    tx.rows(sql, args![]).await?.iter().map(count).collect()
+    counted.iter().map(count).collect()
 }
 
 /// An ended fiber that may be deleted.

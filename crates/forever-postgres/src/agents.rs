@@ -1,10 +1,11 @@
 //! Agents and schedules.
 use forever_store::{
-    AgentId, AgentRow, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming, WorkerId, is_same_payload,
+    AgentHold, AgentId, AgentRow, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming, WorkerId,
+    is_same_payload,
 };
 
 use crate::notify::CHANGED;
-use crate::sql::{Done, Row, Tx, args};
+use crate::sql::{Done, Fail, Row, Tx, args};
 use crate::workers::ALIVE;
 
 /// Condition: a schedule that may be claimed, if its class is among those in `$1`.
@@ -28,15 +29,27 @@ pub(crate) async fn load_state(tx: &Tx, agent: &AgentId) -> Done<Option<String>>
     row.map_or(Ok(None), |row| row.text_opt("state"))
 }
 
-pub(crate) async fn save_state(tx: &Tx, agent: &AgentId, state: &str, now_ms: i64) -> Done<()> {
+pub(crate) async fn save_state(tx: &Tx, agent: &AgentId, state: &str, hold: Option<AgentHold>, now_ms: i64) -> Done<()> {
+    let save = "ON CONFLICT (class, name) DO UPDATE SET state = $3, changed_ms = $4, version = @agents.version + 1";
+    let Some(hold) = hold else {
+        tx.run(
+            &format!("INSERT INTO @agents (class, name, state, changed_ms) VALUES ($1, $2, $3, $4) {save}"),
+            args![&agent.class, &agent.name, state, now_ms],
+        )
+        .await?;
+        tx.announce(CHANGED);
+        return Ok(());
+    };
+    // The lock keeps the hold until the state is stored.
+    let sql = format!(
+        "WITH held AS (SELECT 1 FROM @agent_holders WHERE class = $1 AND name = $2 AND worker = $5 AND epoch = $6 FOR SHARE)
+         INSERT INTO @agents (class, name, state, changed_ms) SELECT $1, $2, $3, $4 FROM held {save}"
+    );
+    if tx.run(&sql, args![&agent.class, &agent.name, state, now_ms, hold.worker, hold.epoch]).await? == 0 {
+        return Err(Fail::Refused(hold.lost(agent)));
+    }
     tx.announce(CHANGED);
-    tx.run(
-        "INSERT INTO @agents (class, name, state, changed_ms) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (class, name) DO UPDATE SET state = $3, changed_ms = $4, version = @agents.version + 1",
-        args![&agent.class, &agent.name, state, now_ms],
-    )
-    .await
-    .map(drop)
+    Ok(())
 }
 
 pub(crate) async fn keep_awake(tx: &Tx, agent: &AgentId, now_ms: i64, worker: WorkerId) -> Done<()> {

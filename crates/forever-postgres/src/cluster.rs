@@ -1,6 +1,9 @@
 //! What workers need to know of each other: changes, declined fibers, lists of workers, and
 //! holders of agents.
-use forever_store::{AgentId, Changes, Claim, DeclineResult, End, FiberState, Seq, Suspension, TurnProgress, Watch, WorkerId, WorkerRow};
+use forever_store::{
+    AgentHold, AgentId, Changes, Claim, DeclineResult, End, FiberState, HoldResult, Seq, Suspension, TurnProgress, Watch, WorkerId,
+    WorkerRow,
+};
 
 use crate::notify::READY;
 use crate::sql::{Done, Row, Tx, args};
@@ -155,24 +158,25 @@ pub(crate) async fn workers(tx: &Tx) -> Done<Vec<WorkerRow>> {
     tx.rows(&sql, args![]).await?.iter().map(worker_row).collect()
 }
 
-pub(crate) async fn hold_agent(tx: &Tx, agent: &AgentId, worker: WorkerId) -> Done<Option<WorkerRow>> {
+pub(crate) async fn hold_agent(tx: &Tx, agent: &AgentId, worker: WorkerId) -> Done<HoldResult> {
     // The row of a worker that counts as dead is deleted by the take-over, and the hold with it.
     let hold = format!(
         "INSERT INTO @agent_holders AS h (class, name, worker) SELECT $1, $2, id FROM @workers WHERE id = $3
          ON CONFLICT (class, name) DO UPDATE
          SET worker = $3, epoch = CASE WHEN h.worker = $3 THEN h.epoch ELSE excluded.epoch END
-         WHERE h.worker = $3 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = h.worker AND {ALIVE})"
+         WHERE h.worker = $3 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = h.worker AND {ALIVE})
+         RETURNING epoch"
     );
     let holder = format!(
         "{WORKER}, 0::bigint AS running FROM @agent_holders h JOIN @workers w ON w.id = h.worker WHERE h.class = $1 AND h.name = $2"
     );
     // A holder that lets go in between is neither in the way nor found.
     for _ in 0..3 {
-        if tx.run(&hold, args![&agent.class, &agent.name, worker]).await? > 0 {
-            return Ok(None);
+        if let Some(held) = tx.row(&hold, args![&agent.class, &agent.name, worker]).await? {
+            return Ok(HoldResult::Held(AgentHold { worker, epoch: held.int("epoch")? }));
         }
         if let Some(row) = tx.row(&holder, args![&agent.class, &agent.name]).await? {
-            return worker_row(&row).map(Some);
+            return worker_row(&row).map(HoldResult::Elsewhere);
         }
     }
     crate::sql::refused(format!("worker {worker} is not registered at this moment, or holders of agent `{agent}` change"))

@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forever_store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult, Changes,
-    ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy,
-    FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor,
-    InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest, NewFiber,
-    NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, Publication,
-    PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult,
-    Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension,
-    TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused,
-    Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentHold, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult,
+    Changes, ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules,
+    FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, HoldResult, IncidentRow,
+    InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest,
+    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage,
+    Publication, PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart,
+    RestartResult, Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore,
+    Suspension, TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup,
+    UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -405,7 +405,7 @@ impl ClusterStore for PostgresStore {
         self.read("list the workers", (), |tx, ()| Box::pin(cluster::workers(tx)))
     }
 
-    fn hold_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<Option<WorkerRow>>> {
+    fn hold_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<HoldResult>> {
         self.write("store that an agent is in memory", (agent, worker), |tx, args| Box::pin(cluster::hold_agent(tx, &args.0, args.1)))
     }
 
@@ -491,8 +491,8 @@ impl AdminStore for PostgresStore {
         self.read("list fibers", (query, after, limit), |tx, args| Box::pin(admin::list(tx, &args.0, args.1, args.2)))
     }
 
-    fn counts(&self) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
-        self.read("count fibers", (), |tx, ()| Box::pin(admin::counts(tx)))
+    fn counts(&self, states: Vec<FiberState>) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
+        self.read("count fibers", states, |tx, states| Box::pin(admin::counts(tx, states)))
     }
 
     fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {
@@ -570,9 +570,9 @@ impl AgentStore for PostgresStore {
         self.read("load the state of an agent", agent, |tx, agent| Box::pin(agents::load_state(tx, agent)))
     }
 
-    fn save_state(&self, agent: AgentId, state: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        self.write_one("store the state of an agent", (agent, state, now_ms), |tx, args| {
-            Box::pin(agents::save_state(tx, &args.0, &args.1, args.2))
+    fn save_state(&self, agent: AgentId, state: String, hold: Option<AgentHold>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+        self.write_one("store the state of an agent", (agent, state, hold, now_ms), |tx, args| {
+            Box::pin(agents::save_state(tx, &args.0, &args.1, args.2, args.3))
         })
     }
 

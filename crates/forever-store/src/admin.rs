@@ -230,8 +230,12 @@ pub trait AdminStore {
     /// with what can be read.
     fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<FiberRow>>>;
 
-    /// Counts all fibers by function and state, ordered by both names.
-    fn counts(&self) -> BoxFuture<'_, Result<Vec<FiberCount>>>;
+    /// Counts fibers by function and state, ordered by both names: those in one of `states`, or all
+    /// of them without any.
+    ///
+    /// States without [`FiberState::Completed`] are counted at the cost of the fibers in them,
+    /// however many have completed.
+    fn counts(&self, states: Vec<FiberState>) -> BoxFuture<'_, Result<Vec<FiberCount>>>;
 
     /// Lists agents that have a state or are kept awake, behind `after`, by class and name.
     fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>>;

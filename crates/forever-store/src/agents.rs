@@ -1,7 +1,8 @@
 //! Agents, what keeps them awake, and their schedules: data types and [`AgentStore`].
 use std::fmt;
 
-use crate::error::Result;
+use crate::WorkerId;
+use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 
 /// Identity of an agent: its class and its name.
@@ -16,6 +17,25 @@ pub struct AgentId {
 impl fmt::Display for AgentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.class, self.name)
+    }
+}
+
+/// Hold of a worker on an agent that it has in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentHold {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Number that no other hold on the agent has.
+    pub epoch: i64,
+}
+
+impl AgentHold {
+    /// The error of a write under this hold once it has ended.
+    pub fn lost(self, agent: &AgentId) -> Error {
+        Error::new(
+            ErrorKind::ClaimLost,
+            format!("worker {} does not hold agent `{agent}` any more, as it did at {}", self.worker, self.epoch),
+        )
     }
 }
 
@@ -161,7 +181,11 @@ pub trait AgentStore {
     fn load_state(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<String>>>;
 
     /// Replaces the state of an agent.
-    fn save_state(&self, agent: AgentId, state: String, now_ms: i64) -> BoxFuture<'_, Result<()>>;
+    ///
+    /// With a `hold`, for code of the agent itself, only while that hold lasts: afterwards the write
+    /// is refused as one whose [claim is lost](crate::Error::is_claim_lost). Only a
+    /// [`ClusterStore`](crate::ClusterStore) gives holds.
+    fn save_state(&self, agent: AgentId, state: String, hold: Option<AgentHold>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
     /// Stores that an agent is kept awake, with `now_ms` as its heartbeat.
     fn keep_awake(&self, agent: AgentId, now_ms: i64) -> BoxFuture<'_, Result<()>>;

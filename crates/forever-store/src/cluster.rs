@@ -3,7 +3,7 @@ use std::fmt;
 
 use crate::error::Result;
 use crate::future::BoxFuture;
-use crate::{AgentId, Claim, End, TurnSeq, TurnState, WorkerId};
+use crate::{AgentHold, AgentId, Claim, End, TurnSeq, TurnState, WorkerId};
 
 /// Worker that counts as alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,6 +103,15 @@ pub struct TurnProgress {
     pub error: Option<String>,
     /// Reason with which it was cancelled.
     pub cancel: Option<String>,
+}
+
+/// Result of [`ClusterStore::hold_agent`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HoldResult {
+    /// The worker holds the agent.
+    Held(AgentHold),
+    /// Another worker holds it.
+    Elsewhere(WorkerRow),
 }
 
 /// Result of [`ClusterStore::decline`].
@@ -245,10 +254,10 @@ pub trait ClusterStore: Send + Sync {
     /// Lists the workers that count as alive, by number.
     fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerRow>>>;
 
-    /// Makes a worker the holder of an agent; gives the other worker that holds it, if one does.
+    /// Makes a worker the holder of an agent, unless another one holds it.
     ///
-    /// A worker that is gone holds no agents.
-    fn hold_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<Option<WorkerRow>>>;
+    /// A worker that is gone holds no agents. A worker that holds the agent already keeps its hold.
+    fn hold_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<HoldResult>>;
 
     /// Ends the hold of a worker on an agent.
     fn release_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<()>>;

@@ -5,7 +5,11 @@ mod claims;
 mod copies;
 mod lists;
 pub(crate) mod ops;
+mod requests;
 mod streams;
+mod workers;
+
+pub use workers::Workers;
 
 use std::sync::Arc;
 
@@ -46,6 +50,22 @@ use super::{Durability, Sqlite};
 pub async fn run<S: Store + 'static>(make: impl AsyncFn() -> S) {
     // On the heap: the future of all tests is long.
     Box::pin(run_all(make)).await;
+}
+
+/// Tests that several workers over one store keep to the contract of
+/// [`ClusterStore`](super::ClusterStore).
+///
+/// `make` gives workers over an empty store each time. It is called about ten times, and each store
+/// has one test. A store that has no `ClusterStore` has no need of these tests.
+///
+/// # Panics
+/// At the first test that fails.
+pub async fn run_workers<W: Workers>(make: impl AsyncFn() -> W) {
+    Box::pin(async {
+        workers::run(&make).await;
+        requests::run(&make).await;
+    })
+    .await;
 }
 
 async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
@@ -173,7 +193,12 @@ pub(crate) fn snapshot(number: u64) -> NewSnapshot {
 }
 
 pub(crate) async fn accept(store: &impl Store, id: &str) -> Claim {
-    match store.accept(new(id, None)).await.unwrap() {
+    accept_by(store, id, FIRST).await
+}
+
+/// Accepts a fiber that a worker claims at once.
+async fn accept_by(store: &impl Store, id: &str, worker: WorkerId) -> Claim {
+    match store.accept(NewFiber { worker: Some(worker), ..new(id, None) }).await.unwrap() {
         AcceptResult::Created(claim) => claim,
         there => panic!("{there:?}"),
     }

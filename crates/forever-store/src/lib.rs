@@ -14,7 +14,7 @@
 //! # async fn main() -> forever::Result<()> {
 //! let store = Sqlite::in_memory().await?;
 //! assert!(store.find(FiberRef::Key("order-1".to_owned())).await?.is_none());
-//! assert!(store.counts().await?.is_empty());
+//! assert!(store.counts(Vec::new()).await?.is_empty());
 //! store.abandon();
 //! # Ok(())
 //! # }
@@ -59,15 +59,15 @@ pub use admin::{
     AdminStore, AgentRow, CommandResult, DeleteCursor, DeleteResult, Deletion, FiberCount, FiberQuery, FiberRef, FiberTombstone, Restart,
     RestartResult,
 };
-pub use agents::{AgentId, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
+pub use agents::{AgentHold, AgentId, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 pub use chat::{
     AcceptTurnResult, Admission, ChatStore, IncidentRow, IncidentState, InteractionCursor, InteractionQuery, InteractionRow, MessageRole,
     MessageRow, MessageUpdate, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler,
     TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 pub use cluster::{
-    AgentRequest, Changes, ClusterStore, DeclineResult, NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage,
-    PublishedQuery, RequestOutcome, RequestProgress, TurnProgress, Watch, WorkerRow,
+    AgentRequest, Changes, ClusterStore, DeclineResult, HoldResult, NewAgentRequest, Notification, Publication, PublishedItem,
+    PublishedPage, PublishedQuery, RequestOutcome, RequestProgress, TurnProgress, Watch, WorkerRow,
 };
 pub use copies::{FiberCopy, FiberEdit, SnapshotCopy};
 pub use error::{Error, ErrorKind, Result};

@@ -22,7 +22,7 @@ use crate::runtime::published::Inbound;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::sync::sleep;
-use crate::store::{AgentId, Changes, Watch};
+use crate::store::{AgentHold, AgentId, Changes, HoldResult, Watch};
 
 /// Time between two looks for schedules that other workers have made or left.
 const LOOK: Duration = Duration::from_secs(1);
@@ -54,12 +54,12 @@ impl Agents {
         Ok(woken)
     }
 
-    /// Stores that this worker holds an agent.
-    async fn hold_agent(&self, runtime: &Runtime, id: &AgentId) -> Result<()> {
-        let Some(cluster) = runtime.cluster() else { return Ok(()) };
+    /// Stores that this worker holds an agent; gives the hold, among several workers.
+    async fn hold_agent(&self, runtime: &Runtime, id: &AgentId) -> Result<Option<AgentHold>> {
+        let Some(cluster) = runtime.cluster() else { return Ok(None) };
         match cluster.hold_agent(id.clone(), runtime.worker).await? {
-            None => Ok(()),
-            Some(holder) => {
+            HoldResult::Held(hold) => Ok(Some(hold)),
+            HoldResult::Elsewhere(holder) => {
                 let way = "call a method there with `AgentHandle::call`, or send a message to one of its fibers";
                 Err(Error::new(ErrorKind::AgentElsewhere, format!("agent `{id}` is in the memory of {holder}: {way}")))
             }
@@ -73,14 +73,15 @@ impl Agents {
         &self.holding[usize::try_from(hasher.finish() % stripes).unwrap_or(0)]
     }
 
-    /// Makes this worker the holder of an agent.
+    /// Makes this worker the holder of an agent that it loads; gives the hold, if there are others
+    /// that could hold it.
     ///
     /// # Errors
     /// Of kind [`ErrorKind::AgentElsewhere`] when another worker has it in memory.
-    pub(super) async fn become_holder(&self, id: &AgentId) -> Result<()> {
+    pub(super) async fn become_holder(&self, id: &AgentId) -> Result<Option<AgentHold>> {
         let runtime = self.runtime()?;
         if runtime.cluster().is_none() || self.is_shared(id) {
-            return Ok(());
+            return Ok(None);
         }
         let _alone = self.lock_of(id).lock().await;
         self.hold_agent(&runtime, id).await
@@ -108,18 +109,14 @@ impl Agents {
         });
     }
 
-    /// Becomes the holder again of all agents in memory, after this worker counted as dead. Those
-    /// that another worker holds by now leave memory.
-    async fn hold_again(self: &Arc<Self>) {
-        // Those of chat classes are held again at their next call.
+    /// Unloads the agents that this worker held, after it counted as dead: other workers may have
+    /// had them since. The next call loads one again, if no other worker has it by then, and so
+    /// does the next look for agents that are kept awake.
+    fn unload_held(&self) {
         self.held_for_calls().clear();
-        for id in self.in_memory() {
-            if let Err(error) = self.become_holder(&id).await
-                && error.kind() == ErrorKind::AgentElsewhere
-            {
-                warn!(agent = %id, "this worker counted as dead, and the agent is another worker's now");
-                self.evict(&id);
-            }
+        for id in self.in_memory().into_iter().filter(|id| !self.is_shared(id)) {
+            warn!(agent = %id, "this worker counted as dead, so the agent leaves its memory");
+            self.evict(&id);
         }
     }
 
@@ -154,7 +151,7 @@ impl Watcher for AgentWatcher {
             let Some(agents) = self.0.upgrade() else { return };
             let Ok(runtime) = agents.runtime() else { return };
             if changes.fenced {
-                agents.hold_again().await;
+                agents.unload_held();
             }
             for id in &changes.requests {
                 agents.requests.news(id);

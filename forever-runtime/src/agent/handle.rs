@@ -26,7 +26,7 @@ use crate::frame::context::FiberContext;
 use crate::frame::fiber::{Failure, Fiber, Value};
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::store::AgentId;
+use crate::store::{AgentHold, AgentId};
 
 /// Handle of an agent, by class and name.
 ///
@@ -39,12 +39,20 @@ use crate::store::AgentId;
 pub struct AgentHandle<A> {
     link: Link<Agents>,
     id: Arc<AgentId>,
+    /// Of the handle of an agent in memory, among several workers: the hold under which it was
+    /// loaded.
+    hold: Option<AgentHold>,
     agent: PhantomData<fn() -> A>,
 }
 
 impl<A> AgentHandle<A> {
     pub(crate) fn new(link: Link<Agents>, id: AgentId) -> Self {
-        AgentHandle { link, id: Arc::new(id), agent: PhantomData }
+        Self::of_instance(link, id, None)
+    }
+
+    /// The handle that an agent is given when it is loaded.
+    pub(crate) fn of_instance(link: Link<Agents>, id: AgentId, hold: Option<AgentHold>) -> Self {
+        AgentHandle { link, id: Arc::new(id), hold, agent: PhantomData }
     }
 
     /// Name of the agent.
@@ -133,17 +141,23 @@ impl<A: Agent> AgentHandle<A> {
 
     /// Replaces the agent's state, durably, and sends it to every connection.
     ///
+    /// By the handle that the agent was given when it was loaded, it is stored only while this worker
+    /// has had the agent in memory since: a worker that was paused, and whose agents others have
+    /// loaded meanwhile, does not overwrite what these have stored.
+    ///
     /// # Errors
-    /// When it cannot be saved, or the store fails; then the state is unchanged.
+    /// When it cannot be saved, or the store fails; then the state is unchanged. Of kind
+    /// [`AgentElsewhere`](ErrorKind::AgentElsewhere) when this worker counted as dead after it had
+    /// loaded the agent.
     pub async fn set_state(&self, state: &A::State) -> Result<()> {
         let text = exact::to_string(state)
             .map_err(|why| Error::new(ErrorKind::Value, format!("the state of agent `{}` cannot be saved: {why}", self.id)))?;
-        state::save(&*self.agents()?, &self.id, text).await
+        state::save(&*self.agents()?, &self.id, text, self.hold).await
     }
 
     /// As [`set_state`](Self::set_state), for a state that is text already.
     pub(crate) async fn set_state_text(&self, text: String) -> Result<()> {
-        state::save(&*self.agents()?, &self.id, text).await
+        state::save(&*self.agents()?, &self.id, text, self.hold).await
     }
 
     /// Sends a value to all current connections, in all workers. It is not stored durably.
@@ -353,7 +367,7 @@ impl<A: Agent> AgentHandle<A> {
 
 impl<A> Clone for AgentHandle<A> {
     fn clone(&self) -> Self {
-        AgentHandle { link: self.link.clone(), id: Arc::clone(&self.id), agent: PhantomData }
+        AgentHandle { link: self.link.clone(), id: Arc::clone(&self.id), hold: self.hold, agent: PhantomData }
     }
 }
 

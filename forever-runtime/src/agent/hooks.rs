@@ -16,7 +16,7 @@ use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, RecoveryAction};
 use crate::future::BoxFuture;
 use crate::guard::{guarded, panic_text};
 use crate::runtime::link::Link;
-use crate::store::AgentId;
+use crate::store::{AgentHold, AgentId};
 
 /// An agent in memory.
 pub(crate) trait Hooks: Send + Sync {
@@ -72,7 +72,7 @@ fn shown(why: BoxError) -> BoxError {
 
 /// Constructor of the agents of a class.
 pub(crate) trait Class: Send + Sync {
-    fn make(&self, link: Link<Agents>, id: AgentId) -> Result<Arc<dyn Hooks>, BoxError>;
+    fn make(&self, link: Link<Agents>, id: AgentId, hold: Option<AgentHold>) -> Result<Arc<dyn Hooks>, BoxError>;
 }
 
 /// The classes of the builder, by name.

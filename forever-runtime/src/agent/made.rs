@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exec::agent_hooks::check_name;
 use crate::guard::panic_text;
 use crate::runtime::link::Link;
-use crate::store::AgentId;
+use crate::store::{AgentHold, AgentId};
 
 struct Made<A, M> {
     make: M,
@@ -19,8 +19,8 @@ struct Made<A, M> {
 }
 
 impl<A: Agent, M: Fn(AgentHandle<A>) -> A + Send + Sync> Class for Made<A, M> {
-    fn make(&self, link: Link<Agents>, id: AgentId) -> Result<Arc<dyn Hooks>, BoxError> {
-        match catch_unwind(AssertUnwindSafe(|| (self.make)(AgentHandle::new(link, id)))) {
+    fn make(&self, link: Link<Agents>, id: AgentId, hold: Option<AgentHold>) -> Result<Arc<dyn Hooks>, BoxError> {
+        match catch_unwind(AssertUnwindSafe(|| (self.make)(AgentHandle::of_instance(link, id, hold)))) {
             Ok(agent) => Ok(Arc::new(agent)),
             Err(payload) => Err(format!("it panicked while it was made: {}", panic_text(payload)).into()),
         }

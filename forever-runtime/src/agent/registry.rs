@@ -556,10 +556,11 @@ impl Waking {
         let slot = &self.hold.slot;
         let link = Link::Weak(Weak::clone(&self.hold.agents));
         let started = async {
-            if let Some(agents) = self.hold.agents() {
-                agents.become_holder(&slot.id).await?;
-            }
-            let agent = class.make(link, slot.id.clone())?;
+            let hold = match self.hold.agents() {
+                Some(agents) => agents.become_holder(&slot.id).await?,
+                None => None,
+            };
+            let agent = class.make(link, slot.id.clone(), hold)?;
             agent.start().await?;
             Ok::<_, BoxError>(agent)
         };

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use super::cached::CachedState;
 use super::pushed::{Message, Pushed};
 use super::registry::{Agents, Slot};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::detached::detached;
 use crate::runtime::state::Runtime;
-use crate::store::AgentId;
+use crate::store::{AgentHold, AgentId};
 
 /// The state as text; `None` if it was never set.
 pub(super) async fn load(agents: &Agents, id: &AgentId) -> Result<Option<Arc<str>>> {
@@ -33,7 +33,7 @@ pub(super) async fn known(runtime: &Runtime, slot: &Slot, state: &mut CachedStat
 }
 
 /// Stores a state and pushes it; if the caller is dropped in between, both still happen.
-pub(super) async fn save(agents: &Agents, id: &AgentId, text: String) -> Result<()> {
+pub(super) async fn save(agents: &Agents, id: &AgentId, text: String, held: Option<AgentHold>) -> Result<()> {
     agents.check(id)?;
     let runtime = &agents.runtime()?;
     let hold = agents.hold(runtime, id);
@@ -44,7 +44,18 @@ pub(super) async fn save(agents: &Agents, id: &AgentId, text: String) -> Result<
         *state = CachedState::Nothing;
         let slot = &hold.slot;
         let text: Arc<str> = text.into();
-        of_work.store.save_state(slot.id.clone(), text.to_string(), of_work.now_ms()).await?;
+        let saved = of_work.store.save_state(slot.id.clone(), text.to_string(), held, of_work.now_ms()).await;
+        saved.map_err(|error| {
+            if !error.is_claim_lost() {
+                return error;
+            }
+            // The next call wakes it anew.
+            if let Some(agents) = hold.agents() {
+                agents.evict(&slot.id);
+            }
+            let why = format!("this worker counted as dead, and agent `{}` has left its memory: the state is not stored", slot.id);
+            Error::new(ErrorKind::AgentElsewhere, why).with_source(error)
+        })?;
         *state = CachedState::Stored(Some(Arc::clone(&text)));
         slot.push(Pushed::State(Message(text)));
         Ok(())

@@ -428,7 +428,7 @@ impl Forever {
     /// # Errors
     /// When the store fails.
     pub async fn counts(&self) -> Result<Vec<FiberCount>> {
-        self.runtime().store.counts().await
+        self.runtime().store.counts(Vec::new()).await
     }
 
     /// Status of a fiber of any function.

@@ -35,7 +35,7 @@ pub(crate) const MOST_MESSAGES: u32 = 100;
 const MOST_STREAMS: usize = 20;
 
 /// How many items of each it has.
-const NEWEST_ITEMS: usize = 20;
+const NEWEST_ITEMS: u32 = 20;
 
 /// Stored values of one fiber, outermost function first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -462,12 +462,14 @@ impl Stored {
         let mut streams = Vec::new();
         for stream in names.into_iter().filter(|name| name.starts_with(OUTPUTS)).take(MOST_STREAMS) {
             let last = store.stream(self.row.seq, stream.clone(), i64::MAX.unsigned_abs(), 1).await?;
-            let Some(last) = last.last() else { continue };
-            let items: Vec<&str> = last.data.lines().collect();
-            let newest = &items[items.len().saturating_sub(NEWEST_ITEMS)..];
+            let Some(stored) = last.last().map(|last| last.first + last.count) else { continue };
+            // A batch has one item at least. What is appended meanwhile is for the next look.
+            let batches = store.stream(self.row.seq, stream.clone(), stored.saturating_sub(NEWEST_ITEMS.into()), NEWEST_ITEMS).await?;
+            let items: Vec<&str> = batches.iter().flat_map(|batch| batch.data.lines()).collect();
+            let newest = &items[items.len().saturating_sub(NEWEST_ITEMS as usize)..];
             streams.push(StreamView {
                 name: self.redactor.text(&stream[OUTPUTS.len()..]),
-                items: last.first + last.count,
+                items: batches.last().map_or(stored, |last| last.first + last.count),
                 newest: newest.iter().map(|item| ValueView::of(item, hides, &self.redactor)).collect(),
             });
         }

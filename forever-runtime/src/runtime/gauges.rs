@@ -26,6 +26,11 @@ pub(crate) fn begin(runtime: &Arc<Runtime>) -> Result<()> {
     runtime.start(set_gauges(Arc::clone(runtime)))
 }
 
+/// The states of fibers that have not ended: those that have are counted when they end, and there
+/// may be millions.
+const UNFINISHED: [FiberState; 5] =
+    [FiberState::Pending, FiberState::Running, FiberState::Waiting, FiberState::Interrupted, FiberState::Parked];
+
 async fn set_gauges(runtime: Arc<Runtime>) {
     let mut known = BTreeSet::new();
     loop {
@@ -49,7 +54,7 @@ async fn set_once(runtime: &Runtime, known: &mut BTreeSet<(String, &'static str)
     #[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
     gauge!(LIVE).set(runtime.active.count() as f64);
 
-    let counts = runtime.store.counts().await?;
+    let counts = runtime.store.counts(UNFINISHED.to_vec()).await?;
     let of = |count: &FiberCount| (count.name.clone(), count.state.as_str());
     let now: BTreeSet<_> = counts.iter().map(of).collect();
     for (function, state) in known.difference(&now) {

@@ -33,7 +33,7 @@ pub(super) fn describe() {
     describe_counter!(RETRIED, "Attempts of steps that have failed and are followed by another one");
     describe_histogram!(STEP, Unit::Seconds, "Time from the begin of a step to its stored checkpoint");
     describe_histogram!(STORED, Unit::Seconds, "Time in which the store has stored a checkpoint");
-    describe_gauge!(FIBERS, "Fibers in the database");
+    describe_gauge!(FIBERS, "Fibers in the database that have not ended");
     describe_gauge!(LIVE, "Fibers whose code is in the memory of this process");
     describe_gauge!(OLDEST_READY, Unit::Seconds, "Age of the oldest fiber that is ready and claimed by no worker");
 }

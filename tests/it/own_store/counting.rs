@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use forever::fiber::FiberState;
 use forever::store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore, Claim,
-    ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentHold, AgentId, AgentRow, AgentStore, BoxFuture, BranchResult, ChatStore,
+    Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef,
     FiberRow, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow,
     LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow,
     OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
@@ -254,7 +254,7 @@ impl AdminStore for Counting {
         fn layouts(&self, hashes: Vec<String>) -> Vec<LayoutRow>;
         fn find(&self, fiber: FiberRef) -> Option<FiberRow>;
         fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> Vec<FiberRow>;
-        fn counts(&self) -> Vec<FiberCount>;
+        fn counts(&self, states: Vec<FiberState>) -> Vec<FiberCount>;
         fn agents(&self, after: Option<AgentId>, limit: u32) -> Vec<AgentRow>;
         fn all_schedules(&self, after: Option<String>, limit: u32) -> Vec<ScheduleRow>;
         fn delete(&self, deletion: Deletion) -> DeleteResult;
@@ -285,7 +285,7 @@ impl OpStore for Counting {
 impl AgentStore for Counting {
     delegated! { AgentStore:
         fn load_state(&self, agent: AgentId) -> Option<String>;
-        fn save_state(&self, agent: AgentId, state: String, now_ms: i64) -> ();
+        fn save_state(&self, agent: AgentId, state: String, hold: Option<AgentHold>, now_ms: i64) -> ();
         fn keep_awake(&self, agent: AgentId, now_ms: i64) -> ();
         fn renew_keep_alives(&self, agents: Vec<AgentId>, now_ms: i64) -> ();
         fn end_keep_alive(&self, agent: AgentId) -> ();

@@ -4,7 +4,6 @@ mod conforms;
 mod faults;
 mod pooler;
 mod proxy;
-mod requests;
 mod rows;
 mod schemas;
 mod transactions;

@@ -3,17 +3,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forever_postgres::{Builder, PostgresStore};
-use forever_store::{
-    AdminStore, AgentId, AgentStore, ClusterStore, DeclineResult, End, FiberState, FiberStore, NewFiber, NewScheduleRow, Restart,
-    RunResult, ScheduleTiming, Suspension, Wait, WaitResult, Watch,
-};
+use forever_store::{AdminStore, ClusterStore, End, FiberState, FiberStore, Suspension, Wait, WaitResult, Watch};
 
 use tokio::time::Instant;
 
 use crate::cluster;
 use crate::faults::has;
 use crate::proxy::{Fate, Link, Proxy};
-use crate::{accept, claim, end, fiber, ready_of, row, snapshot};
+use crate::{accept, claim, end, ready_of, row, snapshot};
 
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
@@ -162,48 +159,6 @@ async fn worker_that_is_cut_off_in_one_direction_stores_nothing_after_the_takeov
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clean_close_hands_over_at_once_and_counts_no_death() {
-    let Some([(a, one), (b, two)]) = two_workers(3600).await else { return };
-    let held = accept(&a, "a", one).await;
-    let closure = NewFiber { closure: true, ..fiber("closure", Some(one)) };
-    a.accept(closure).await.unwrap();
-    a.close(one, 5).await.unwrap();
-    assert_eq!(row(&b, "closure").await.unwrap().state, FiberState::Interrupted, "only its own process could run it");
-    let there = b.ready(0, 9).await.unwrap();
-    assert_eq!(there.iter().map(|fiber| (fiber.seq, fiber.deaths)).collect::<Vec<_>>(), [(held.fiber, 0)]);
-    assert!(b.load(held.fiber).await.unwrap().interrupted, "although it is ready");
-    let held = claim(&b, held.fiber, two).await;
-    end(&b, held).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn due_fibers_are_given_to_one_of_several_workers() {
-    let Some(url) = cluster::url() else { return };
-    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(60));
-    let (a, one) = joined(builder.clone()).await;
-    let (b, _) = joined(builder).await;
-    for n in 0..40 {
-        let held = accept(&a, &format!("f{n}"), one).await;
-        let until = Wait { due_ms: Some(10), ..Wait::default() };
-        a.wait(held, until, 5).await.unwrap();
-    }
-    let take = async |store: &PostgresStore| {
-        let mut taken = Vec::new();
-        while let due @ [_, ..] = &*store.take_due(20, 3).await.unwrap() {
-            taken.extend(due.iter().map(|fiber| fiber.id.clone()));
-        }
-        taken
-    };
-    let (by_a, by_b) = tokio::join!(take(&a), take(&b));
-    // One that the other one holds at the last look is left out.
-    let mut all = [by_a, by_b, take(&a).await].concat();
-    all.sort();
-    assert_eq!(all.len(), 40);
-    all.dedup();
-    assert_eq!(all.len(), 40);
-}
-
 /// Many at once share statements. One in five of them has lost its claim, and one in seven a wrong number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_a_batch_keep_or_lose_their_claims_each_for_itself() {
@@ -255,91 +210,6 @@ async fn worker_that_counted_as_dead_shows_life_again() {
     assert_eq!(listed.iter().map(|worker| (worker.id, worker.process)).collect::<Vec<_>>(), [(one, Some(std::process::id()))]);
     assert!(a.changes(Watch { worker: one, ..Watch::default() }).await.unwrap().fenced);
     assert!(!a.changes(Watch { worker: one, ..Watch::default() }).await.unwrap().fenced, "said once");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_of_a_schedule_that_was_taken_over_is_ended_by_its_new_worker_alone() {
-    let Some(url) = cluster::url() else { return };
-    let schema = cluster::schema();
-    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3600));
-    let (a, _) = joined(builder.clone()).await;
-    let (b, _) = joined(builder).await;
-    let agent = AgentId { class: "gardener".into(), name: "roses".into() };
-    let new = NewScheduleRow {
-        id: "s".into(),
-        agent: agent.clone(),
-        name: "water".into(),
-        payload: "null".into(),
-        timing: ScheduleTiming::Every(10),
-        due_ms: 10,
-        idempotent: false,
-        begun: Vec::new(),
-        now_ms: 1,
-    };
-    a.add_schedule(new).await.unwrap();
-    let classes = vec!["gardener".to_owned()];
-    let late = a.claim_schedules(classes.clone(), 10, 9).await.unwrap().remove(0);
-    assert!(b.claim_schedules(classes.clone(), 10, 9).await.unwrap().is_empty(), "it runs");
-    // The takeover of a worker that only seemed dead.
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    let free = format!("UPDATE \"{schema}\".schedules SET running_ms = NULL, worker = NULL");
-    client.execute(&free, &[]).await.unwrap();
-    let run = b.claim_schedules(classes.clone(), 12, 9).await.unwrap().remove(0);
-
-    a.end_run(late, RunResult::Done).await.unwrap();
-    assert_eq!(b.schedules(agent.clone()).await.unwrap()[0].running_ms, Some(12), "it is the run of the other worker");
-    b.end_run(run, RunResult::Next { due_ms: 20, error: None }).await.unwrap();
-    let ended = b.schedules(agent).await.unwrap().remove(0);
-    assert_eq!((ended.running_ms, ended.next_ms), (None, Some(20)));
-}
-
-/// Three workers that cannot resume a fiber, one after the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fiber_is_parked_when_every_living_worker_has_declined_it() {
-    let Some(url) = cluster::url() else { return };
-    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
-    let (a, one) = joined(builder.clone()).await;
-    let (b, two) = joined(builder.clone()).await;
-    let (c, three) = joined(builder).await;
-    let ready = async |store: &PostgresStore| store.ready(0, 9).await.unwrap().len();
-
-    let held = accept(&a, "a", one).await;
-    a.checkpoint(held, snapshot(1)).await.unwrap();
-    assert_eq!(a.decline(held, one, "x".into(), 5).await.unwrap(), DeclineResult::Left);
-    assert_eq!(row(&a, "a").await.unwrap().state, FiberState::Pending);
-    assert_eq!((ready(&a).await, ready(&b).await), (0, 1), "it is left to the others");
-    assert!(b.load(held.fiber).await.unwrap().interrupted);
-    let by_b = claim(&b, held.fiber, two).await;
-    assert!(a.checkpoint(held, snapshot(2)).await.unwrap_err().is_claim_lost());
-    assert_eq!(b.decline(by_b, two, "y".into(), 6).await.unwrap(), DeclineResult::Left);
-    // The last one that has not looked at it leaves.
-    c.close(three, 7).await.unwrap();
-    assert_eq!((ready(&a).await, ready(&b).await), (1, 1), "nobody is left who could run it");
-    assert_eq!(a.decline(by_b, one, "z".into(), 8).await.unwrap(), DeclineResult::Parked);
-    let parked = row(&a, "a").await.unwrap();
-    assert_eq!((parked.state, parked.reason.as_deref()), (FiberState::Parked, Some("z")));
-
-    // A command of a person lets all of them look again.
-    a.restart("a".into(), Restart::FromSnapshot, 9).await.unwrap();
-    assert_eq!((ready(&a).await, ready(&b).await), (1, 1));
-    let by_b = claim(&b, held.fiber, two).await;
-    b.checkpoint(by_b, snapshot(2)).await.unwrap();
-    end(&b, by_b).await;
-}
-
-/// A worker may run its own fiber again when it does not know whether its last write was stored.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn write_of_an_earlier_activation_is_refused_in_the_same_worker_too() {
-    let Some(url) = cluster::url() else { return };
-    let builder = PostgresStore::builder(url).schema(cluster::schema()).lease(Duration::from_secs(3600));
-    let (a, one) = joined(builder).await;
-    let earlier = accept(&a, "a", one).await;
-    let held = claim(&a, earlier.fiber, one).await;
-    assert!(a.checkpoint(earlier, snapshot(1)).await.unwrap_err().is_claim_lost());
-    assert!(a.end(earlier, End::Completed("0".into()), Vec::new(), Vec::new(), 4).await.unwrap_err().is_claim_lost());
-    a.checkpoint(held, snapshot(1)).await.unwrap();
-    end(&a, held).await;
 }
 
 /// Begins and ends that come together share statements. One in five fibers has lost its claim, one

@@ -38,16 +38,16 @@ fn ids(rows: &[ScheduleRow]) -> Vec<&str> {
 
 pub(super) async fn keeps_the_last_state(store: &impl Store) {
     assert_eq!(store.load_state(agent("a")).await.unwrap(), None);
-    store.save_state(agent("a"), "1".into(), 1).await.unwrap();
-    store.save_state(agent("a"), "2".into(), 2).await.unwrap();
-    store.save_state(AgentId { class: "boss".into(), name: "a".into() }, "3".into(), 2).await.unwrap();
+    store.save_state(agent("a"), "1".into(), None, 1).await.unwrap();
+    store.save_state(agent("a"), "2".into(), None, 2).await.unwrap();
+    store.save_state(AgentId { class: "boss".into(), name: "a".into() }, "3".into(), None, 2).await.unwrap();
     assert_eq!(store.load_state(agent("a")).await.unwrap().as_deref(), Some("2"));
     assert_eq!(store.load_state(agent("b")).await.unwrap(), None);
 }
 
 pub(super) async fn keeps_heartbeats_until_they_are_taken_back(store: &impl Store) {
     let left = async || store.awake_agents().await.unwrap().into_iter().map(|left| (left.agent.name, left.deaths)).collect::<Vec<_>>();
-    store.save_state(agent("state"), "1".into(), 1).await.unwrap();
+    store.save_state(agent("state"), "1".into(), None, 1).await.unwrap();
     for name in ["a", "state", "b"] {
         store.keep_awake(agent(name), 10).await.unwrap();
     }

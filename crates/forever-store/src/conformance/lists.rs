@@ -127,7 +127,7 @@ pub(super) async fn tells_what_a_fiber_waits_for(store: &impl Store) {
 }
 
 pub(super) async fn counts_by_function_and_state(store: &impl Store) {
-    assert_eq!(store.counts().await.unwrap(), []);
+    assert_eq!(store.counts(Vec::new()).await.unwrap(), []);
     for (id, name) in [("a", "work"), ("b", "work"), ("c", "play"), ("d", "work")] {
         let claim = spawn(store, NewFiber { name: name.into(), ..new(id, None) }).await;
         if id == "b" {
@@ -136,13 +136,21 @@ pub(super) async fn counts_by_function_and_state(store: &impl Store) {
     }
     let count = |name: &str, state, fibers| FiberCount { name: name.into(), state, fibers };
     let expected = [count("play", FiberState::Running, 1), count("work", FiberState::Completed, 1), count("work", FiberState::Running, 2)];
-    assert_eq!(store.counts().await.unwrap(), expected);
+    assert_eq!(store.counts(Vec::new()).await.unwrap(), expected);
+    for (states, counted) in [
+        (vec![FiberState::Running], vec![&expected[0], &expected[2]]),
+        (vec![FiberState::Completed, FiberState::Waiting], vec![&expected[1]]),
+        (vec![FiberState::Completed, FiberState::Running], expected.iter().collect()),
+        (vec![FiberState::Pending, FiberState::Failed], vec![]),
+    ] {
+        assert_eq!(store.counts(states).await.unwrap().iter().collect::<Vec<_>>(), counted);
+    }
 }
 
 pub(super) async fn lists_agents_and_schedules_by_page(store: &impl Store) {
     let agent = |class: &str, name: &str| AgentId { class: class.into(), name: name.into() };
     for (class, name) in [("b", "x"), ("a", "y"), ("b", "w"), ("B", "z")] {
-        store.save_state(agent(class, name), format!("\"{name}\""), 5).await.unwrap();
+        store.save_state(agent(class, name), format!("\"{name}\""), None, 5).await.unwrap();
     }
     store.keep_awake(agent("b", "x"), 9).await.unwrap();
     let first = store.agents(None, 3).await.unwrap();

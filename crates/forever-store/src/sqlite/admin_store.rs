@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
     AcceptResult, AdminStore, AgentId, AgentRow, CommandResult, DeleteResult, Deletion, End, FiberCopy, FiberCount, FiberEdit, FiberQuery,
-    FiberRef, FiberRow, FiberTombstone, LayoutRow, PendingMessage, Restart, RestartResult, Runnable, ScheduleRow, Seq,
+    FiberRef, FiberRow, FiberState, FiberTombstone, LayoutRow, PendingMessage, Restart, RestartResult, Runnable, ScheduleRow, Seq,
 };
 
 impl AdminStore for Sqlite {
@@ -50,8 +50,8 @@ impl AdminStore for Sqlite {
         Box::pin(self.read("list fibers", move |c| rows::list(c, &which, after, limit)))
     }
 
-    fn counts(&self) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
-        Box::pin(self.read("count fibers", rows::counts))
+    fn counts(&self, states: Vec<FiberState>) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
+        Box::pin(self.read("count fibers", move |c| rows::counts(c, &states)))
     }
 
     fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {

@@ -3,10 +3,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::job::Scope;
 use super::store::Sqlite;
-use crate::AgentId;
 use crate::error::Result;
 use crate::future::BoxFuture;
-use crate::{AgentRow, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
+use crate::{AgentHold, AgentId, AgentRow, AgentStore, FarSchedules, KeepAliveRow, NewScheduleRow, RunResult, ScheduleRow, ScheduleTiming};
 
 /// A schedule that may be claimed, if its class is among the ones in the JSON array `?1`.
 const WAITS: &str = "next_ms IS NOT NULL AND running_ms IS NULL AND +class IN (SELECT value FROM json_each(?1))";
@@ -30,7 +29,7 @@ impl AgentStore for Sqlite {
         }))
     }
 
-    fn save_state(&self, agent: AgentId, state: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn save_state(&self, agent: AgentId, state: String, _hold: Option<AgentHold>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("store the state of an agent", Scope::One, move |c| {
             c.prepare_cached(
                 "INSERT INTO agents (class, name, state, changed_ms) VALUES (?1, ?2, ?3, ?4)

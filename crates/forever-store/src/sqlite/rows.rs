@@ -174,8 +174,7 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
     if !which.states.is_empty() {
         // The words are ours, so they may stand in the text. Where the index covers all of them,
         // SQLite needs the condition spelled out.
-        let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
-        terms.push(format!("f.state IN ({})", words.join(", ")));
+        terms.push(format!("f.state IN ({})", quoted(&which.states)));
         for left_out in [FiberState::Completed, FiberState::Running] {
             if !which.states.contains(&left_out) {
                 terms.push(format!("f.state <> '{left_out}'"));
@@ -262,19 +261,35 @@ fn contains(text: &str) -> String {
     pattern
 }
 
-/// Counts all fibers by function and state.
-pub(super) fn counts(conn: &Connection) -> rusqlite::Result<Vec<FiberCount>> {
-    // The running ones, which are few, are in another index.
-    let mut statement = conn.prepare_cached(
-        "SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'running' GROUP BY name, state
-         UNION ALL
-         SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'completed' AND state = 'running' GROUP BY name",
-    )?;
+/// States as a list of SQL.
+fn quoted(states: &[FiberState]) -> String {
+    let words: Vec<_> = states.iter().map(|state| format!("'{state}'")).collect();
+    words.join(", ")
+}
+
+/// Counts fibers by function and state: those in one of `states`, or all of them without any.
+pub(super) fn counts(conn: &Connection, states: &[FiberState]) -> rusqlite::Result<Vec<FiberCount>> {
+    let all = "SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'running' GROUP BY name, state";
+    // The index of those that have not completed. The running ones, which are few, are in no other.
+    let open = |states: &str| {
+        format!(
+            "SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'completed' AND state IN ({states}) GROUP BY name, state"
+        )
+    };
+    let sql = if states.is_empty() || states.contains(&FiberState::Completed) {
+        format!("{all} UNION ALL {}", open("'running'"))
+    } else {
+        open(&quoted(states))
+    };
+    let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(())?;
     let mut counts = Vec::new();
     while let Some(row) = rows.next()? {
         // A damaged row must not keep the others from being counted.
         let (Ok(name), Ok(state)) = (row.get("name"), state(row)) else { continue };
+        if !states.is_empty() && !states.contains(&state) {
+            continue;
+        }
         counts.push(FiberCount { name, state, fibers: row.get::<_, i64>("fibers")?.unsigned_abs() });
     }
     counts.sort_by(|a, b| (&a.name, a.state.as_str()).cmp(&(&b.name, b.state.as_str())));

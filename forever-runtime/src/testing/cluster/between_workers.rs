@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 use crate::store::{
     AdminStore, AgentId, AgentRequest, Changes, ChatStore, Claim, ClusterStore, DeclineResult, End, FiberRef, FiberState, FiberStore,
-    NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage, PublishedQuery, RequestOutcome, RequestProgress, Suspension,
-    TurnProgress, Watch, WorkerId, WorkerRow,
+    HoldResult, NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage, PublishedQuery, RequestOutcome, RequestProgress,
+    Suspension, TurnProgress, Watch, WorkerId, WorkerRow,
 };
 
 impl ClusterStore for ModelStore {
@@ -72,19 +72,25 @@ impl ClusterStore for ModelStore {
         }))
     }
 
-    fn hold_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<Option<WorkerRow>>> {
+    fn hold_agent(&self, agent: AgentId, worker: WorkerId) -> BoxFuture<'_, Result<HoldResult>> {
         Box::pin(self.write("hold_agent", move || {
             let database = &self.sim().database;
             let other = {
                 let mut tables = database.tables();
                 let was = tables.is_holder(&agent, worker);
-                let other = tables.hold(&agent, worker, database.now_ms())?;
-                if other.is_none() && !was {
-                    self.sim().tell(self, format_args!("holds agent `{agent}`"));
+                match tables.hold(&agent, worker, database.now_ms())? {
+                    Ok(hold) => {
+                        if !was {
+                            self.sim().tell(self, format_args!("holds agent `{agent}`"));
+                        }
+                        return Ok(HoldResult::Held(hold));
+                    }
+                    Err(other) => other,
                 }
-                other
             };
-            other.map_or(Ok(None), |other| database.worker_row(other))
+            let holder = database.worker_row(other)?;
+            let gone = || Error::new(ErrorKind::Store, format!("holders of agent `{agent}` change"));
+            holder.map(HoldResult::Elsewhere).ok_or_else(gone)
         }))
     }
 

@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::clock::SimulatedClock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{AgentId, Claim, Epoch, RequestOutcome, Runnable, Seq, Sqlite, TurnSeq, WorkerId, WorkerRow};
+use crate::store::{AgentHold, AgentId, Claim, Epoch, RequestOutcome, Runnable, Seq, Sqlite, TurnSeq, WorkerId, WorkerRow};
 
 /// Age at which an interrupted fiber counts as left by its worker.
 pub(super) const ABANDONED_MS: i64 = 600_000;
@@ -45,8 +45,8 @@ impl fmt::Debug for Database {
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) workers: BTreeMap<WorkerId, WorkerState>,
-    holders: BTreeMap<AgentId, Hold>,
-    holds: u64,
+    holders: BTreeMap<AgentId, AgentHold>,
+    holds: i64,
     pub(super) requests: BTreeMap<u64, Request>,
     requested: u64,
     pub(super) published: BTreeMap<(WorkerId, u64), Published>,
@@ -73,13 +73,6 @@ pub(super) struct WorkerState {
     pub(super) listens: bool,
 }
 
-/// Hold of a worker on an agent; its number tells one hold from the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Hold {
-    worker: WorkerId,
-    number: u64,
-}
-
 /// Request to an agent.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -90,7 +83,7 @@ pub(super) struct Request {
     pub(super) caller: WorkerId,
     pub(super) deadline_ms: i64,
     /// The hold under which it has begun.
-    begun: Option<u64>,
+    begun: Option<i64>,
     pub(super) outcome: Option<RequestOutcome>,
 }
 
@@ -131,22 +124,29 @@ impl Tables {
     /// Whether a living worker holds the agent of a request as it did when that began.
     pub(super) fn is_held(&self, request: &Request, now_ms: i64) -> bool {
         let hold = self.holders.get(&request.agent);
-        hold.is_some_and(|hold| Some(hold.number) == request.begun && self.is_alive(hold.worker, now_ms))
+        hold.is_some_and(|hold| Some(hold.epoch) == request.begun && self.is_alive(hold.worker, now_ms))
     }
 
-    /// Makes a worker the holder of an agent; gives the other one that holds it.
-    pub(super) fn hold(&mut self, agent: &AgentId, worker: WorkerId, now_ms: i64) -> Result<Option<WorkerId>> {
+    /// Whether a hold has not ended.
+    pub(super) fn is_in_force(&self, agent: &AgentId, hold: AgentHold) -> bool {
+        self.holders.get(agent) == Some(&hold)
+    }
+
+    /// Makes a worker the holder of an agent; gives the hold, or the other worker that holds it.
+    pub(super) fn hold(&mut self, agent: &AgentId, worker: WorkerId, now_ms: i64) -> Result<Result<AgentHold, WorkerId>> {
         if let Some(other) = self.holder(agent, now_ms).filter(|other| *other != worker) {
-            return Ok(Some(other));
+            return Ok(Err(other));
         }
         if !self.workers.contains_key(&worker) {
             return Err(Error::new(ErrorKind::Store, format!("worker {worker} is not registered at this moment")));
         }
-        if self.holders.get(agent).is_none_or(|hold| hold.worker != worker) {
-            self.holds += 1;
-            self.holders.insert(agent.clone(), Hold { worker, number: self.holds });
+        if let Some(held) = self.holders.get(agent).filter(|hold| hold.worker == worker) {
+            return Ok(Ok(*held));
         }
-        Ok(None)
+        self.holds += 1;
+        let hold = AgentHold { worker, epoch: self.holds };
+        self.holders.insert(agent.clone(), hold);
+        Ok(Ok(hold))
     }
 
     pub(super) fn release(&mut self, agent: &AgentId, worker: WorkerId) {
@@ -164,7 +164,7 @@ impl Tables {
     pub(super) fn begin_request(&mut self, agent: &AgentId, worker: WorkerId, now_ms: i64) -> Option<&Request> {
         let hold = *self.holders.get(agent).filter(|hold| hold.worker == worker)?;
         let next = self.requests.values_mut().find(|there| there.agent == *agent && there.waits(now_ms))?;
-        next.begun = Some(hold.number);
+        next.begun = Some(hold.epoch);
         Some(next)
     }
 
@@ -172,7 +172,7 @@ impl Tables {
     pub(super) fn end_request(&mut self, id: &str, worker: WorkerId, outcome: RequestOutcome) -> bool {
         let holders = &self.holders;
         let Some(request) = self.requests.values_mut().find(|there| there.id == id) else { return false };
-        let hold = Hold { worker, number: request.begun.unwrap_or_default() };
+        let hold = AgentHold { worker, epoch: request.begun.unwrap_or_default() };
         let ends = request.outcome.is_none() && holders.get(&request.agent) == Some(&hold);
         if ends {
             request.outcome = Some(outcome);

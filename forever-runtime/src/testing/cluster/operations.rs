@@ -8,13 +8,13 @@ use super::store::ModelStore;
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::store::{
-    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentId, AgentRow, AgentStore, BranchResult, ChatStore, Claim, ClaimResult,
-    ClusterStore, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef,
-    FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow,
-    LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord,
-    OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
-    SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentHold, AgentId, AgentRow, AgentStore, BranchResult, ChatStore, Claim,
+    ClaimResult, ClusterStore, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery,
+    FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
+    KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow,
+    OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult,
+    Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest,
+    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 
 /// Most schedules of a test.
@@ -321,7 +321,7 @@ impl AdminStore for ModelStore {
         fn layouts(&self, hashes: Vec<String>) -> Vec<LayoutRow>;
         fn find(&self, fiber: FiberRef) -> Option<FiberRow>;
         fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> Vec<FiberRow>;
-        fn counts(&self) -> Vec<FiberCount>;
+        fn counts(&self, states: Vec<FiberState>) -> Vec<FiberCount>;
         fn agents(&self, after: Option<AgentId>, limit: u32) -> Vec<AgentRow>;
         fn all_schedules(&self, after: Option<String>, limit: u32) -> Vec<ScheduleRow>;
         fn tombstone(&self, fiber: FiberRef) -> Option<FiberTombstone>;
@@ -368,9 +368,13 @@ impl OpStore for ModelStore {
 }
 
 impl AgentStore for ModelStore {
-    fn save_state(&self, agent: AgentId, state: String, now_ms: i64) -> BoxFuture<'_, Result<()>> {
+    fn save_state(&self, agent: AgentId, state: String, hold: Option<AgentHold>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write("save_state", move || {
-            at_once(self.sim().database.sqlite.save_state(agent.clone(), state, now_ms))?;
+            if let Some(hold) = hold.filter(|hold| !self.sim().database.tables().is_in_force(&agent, *hold)) {
+                self.sim().tell(self, format_args!("is fenced: it does not hold agent `{agent}` any more"));
+                return Err(hold.lost(&agent));
+            }
+            at_once(self.sim().database.sqlite.save_state(agent.clone(), state, None, now_ms))?;
             if !self.sim().is_single() {
                 self.sim().tell(self, format_args!("stores the state of agent `{agent}`"));
             }

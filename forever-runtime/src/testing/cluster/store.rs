@@ -338,7 +338,7 @@ impl ModelStore {
     }
 
     /// Takes over from workers that are gone.
-    fn take_over_now(&self) -> Result<()> {
+    pub(super) fn take_over_now(&self) -> Result<()> {
         let (sim, worker) = (self.sim(), self.worker());
         let early = sim.defect == Some(Defect::EarlyTakeover);
         let dead = sim.database.dead(worker, if early { 6 } else { 1 });
