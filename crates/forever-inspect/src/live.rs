@@ -9,10 +9,10 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::sse::{Event as Line, KeepAlive, Sse};
 use forever_runtime::fiber::{EventItem, EventKind, Events};
-use futures_util::Stream;
 use futures_util::stream::unfold;
+use futures_util::{FutureExt, Stream};
 use serde_json::json;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::sleep;
 
 use crate::Shared;
 use crate::failure::Failure;
@@ -22,6 +22,9 @@ const MOST: usize = 64;
 
 /// How long events are collected into one line.
 const COLLECT: Duration = Duration::from_millis(250);
+
+/// How many events one line counts.
+const MOST_COLLECTED: usize = 2048;
 
 /// How many fibers one line names.
 const NAMED: usize = 64;
@@ -58,9 +61,11 @@ pub(crate) async fn events(State(shared): State<Arc<Shared>>) -> Result<Sse<impl
 /// What has happened in a while, from the first event on; `None` when the runtime has closed.
 async fn next(events: &mut Events) -> Option<Line> {
     let mut told = Some(events.next().await?);
-    let until = Instant::now() + COLLECT;
+    // Nothing waits for events meanwhile, so none wakes a task.
+    sleep(COLLECT).await;
     let (mut fibers, mut states, mut steps, mut missed) = (BTreeSet::new(), 0_u64, 0_u64, 0_u64);
-    loop {
+    // As many as the queue has room for: while there are more, they are for the next line.
+    for _ in 0..MOST_COLLECTED {
         match told.take() {
             Some(EventItem::Event(event)) => {
                 match event.kind {
@@ -74,12 +79,9 @@ async fn next(events: &mut Events) -> Option<Line> {
                 }
             }
             Some(EventItem::Lagged(count)) => missed += count,
-            None => {}
+            None => break,
         }
-        match timeout_at(until, events.next()).await {
-            Ok(Some(next)) => told = Some(next),
-            Ok(None) | Err(_) => break,
-        }
+        told = events.next().now_or_never().flatten();
     }
     let fibers: Vec<&str> = fibers.iter().map(|id| &**id).collect();
     let line = json!({ "fibers": fibers, "states": states, "steps": steps, "missed": missed });

@@ -182,8 +182,8 @@ pub trait AgentStore {
 
     /// Replaces the state of an agent.
     ///
-    /// With a `hold`, for code of the agent itself, only while that hold lasts: afterwards the write
-    /// is refused as one whose [claim is lost](crate::Error::is_claim_lost). Only a
+    /// With a `hold`, for code of the agent itself, only while that hold lasts: afterwards the
+    /// write is refused as one whose [claim is lost](crate::Error::is_claim_lost). Only a
     /// [`ClusterStore`](crate::ClusterStore) gives holds.
     fn save_state(&self, agent: AgentId, state: String, hold: Option<AgentHold>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 

@@ -141,9 +141,9 @@ impl<A: Agent> AgentHandle<A> {
 
     /// Replaces the agent's state, durably, and sends it to every connection.
     ///
-    /// By the handle that the agent was given when it was loaded, it is stored only while this worker
-    /// has had the agent in memory since: a worker that was paused, and whose agents others have
-    /// loaded meanwhile, does not overwrite what these have stored.
+    /// By the handle that the agent was given when it was loaded, it is stored only while this
+    /// worker has had the agent in memory since: a worker that was paused, and whose agents others
+    /// have loaded meanwhile, does not overwrite what these have stored.
     ///
     /// # Errors
     /// When it cannot be saved, or the store fails; then the state is unchanged. Of kind

@@ -33,7 +33,7 @@ pub(super) async fn known(runtime: &Runtime, slot: &Slot, state: &mut CachedStat
 }
 
 /// Stores a state and pushes it; if the caller is dropped in between, both still happen.
-pub(super) async fn save(agents: &Agents, id: &AgentId, text: String, held: Option<AgentHold>) -> Result<()> {
+pub(super) async fn save(agents: &Agents, id: &AgentId, text: String, under: Option<AgentHold>) -> Result<()> {
     agents.check(id)?;
     let runtime = &agents.runtime()?;
     let hold = agents.hold(runtime, id);
@@ -44,7 +44,7 @@ pub(super) async fn save(agents: &Agents, id: &AgentId, text: String, held: Opti
         *state = CachedState::Nothing;
         let slot = &hold.slot;
         let text: Arc<str> = text.into();
-        let saved = of_work.store.save_state(slot.id.clone(), text.to_string(), held, of_work.now_ms()).await;
+        let saved = of_work.store.save_state(slot.id.clone(), text.to_string(), under, of_work.now_ms()).await;
         saved.map_err(|error| {
             if !error.is_claim_lost() {
                 return error;
