@@ -215,11 +215,25 @@ where
         store.sim().trouble();
         fleet.set(slot, None);
         if !matches!(order, Some(Order::Crash(_))) {
-            let close = pin!(gated(Arc::clone(&store.0.gate), forever.close().into_future()));
-            if let Either::Right((Some(crash @ Order::Crash(_)), _)) = select(close, pin!(orders.recv())).await
-                && !matches!(order, Some(Order::End))
-            {
-                order = Some(crash);
+            let mut close = pin!(gated(Arc::clone(&store.0.gate), forever.close().into_future()));
+            loop {
+                match select(close.as_mut(), pin!(orders.recv())).await {
+                    Either::Left(_) => break,
+                    // It closes already.
+                    Either::Right((Some(Order::Restart(_)), _)) => {}
+                    Either::Right((Some(crash @ Order::Crash(_)), _)) => {
+                        // After the end nothing is opened again.
+                        if !matches!(order, Some(Order::End)) {
+                            order = Some(crash);
+                        }
+                        break;
+                    }
+                    Either::Right((end, _)) => {
+                        order = end;
+                        close.as_mut().await;
+                        break;
+                    }
+                }
             }
         }
         store.kill();
