@@ -45,7 +45,10 @@ struct Steps(Arc<AtomicU64>);
 async fn count(steps: Res<Steps>) -> anyhow::Result<u64> {
     let mut n = 0_u64;
     loop {
-        n = step!("count", steps.0.fetch_add(1, Ordering::Relaxed).min(0) + n + 1);
+        n = step!("count", {
+            steps.0.fetch_add(1, Ordering::Relaxed);
+            n + 1
+        });
     }
 }
 

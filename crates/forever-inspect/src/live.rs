@@ -64,10 +64,11 @@ async fn next(events: &mut Events) -> Option<Line> {
     // Nothing waits for events meanwhile, so none wakes a task.
     sleep(COLLECT).await;
     let (mut fibers, mut states, mut steps, mut missed) = (BTreeSet::new(), 0_u64, 0_u64, 0_u64);
-    // As many as the queue has room for: while there are more, they are for the next line.
-    for _ in 0..MOST_COLLECTED {
-        match told.take() {
-            Some(EventItem::Event(event)) => {
+    // What comes while these are read may be for the next line.
+    let mut collected = 0;
+    while let Some(item) = told {
+        match item {
+            EventItem::Event(event) => {
                 match event.kind {
                     EventKind::StepStarted { .. } | EventKind::StepFinished { .. } | EventKind::Stashed => steps += 1,
                     _ => states += 1,
@@ -78,10 +79,10 @@ async fn next(events: &mut Events) -> Option<Line> {
                     missed += 1;
                 }
             }
-            Some(EventItem::Lagged(count)) => missed += count,
-            None => break,
+            EventItem::Lagged(count) => missed += count,
         }
-        told = events.next().now_or_never().flatten();
+        collected += 1;
+        told = if collected < MOST_COLLECTED { events.next().now_or_never().flatten() } else { None };
     }
     let fibers: Vec<&str> = fibers.iter().map(|id| &**id).collect();
     let line = json!({ "fibers": fibers, "states": states, "steps": steps, "missed": missed });
