@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use forever::fiber::History;
 use forever::inspect::Inspector;
 use forever::prelude::*;
 use forever::{Durability, Retention};
@@ -53,7 +54,7 @@ async fn count(steps: Res<Steps>) -> anyhow::Result<u64> {
 }
 
 async fn open(path: &Path, steps: &Steps) -> anyhow::Result<Forever> {
-    let builder = Forever::builder().sqlite(path).durability(Durability::Process).retention(Retention::forever());
+    let builder = Forever::builder().sqlite(path).durability(Durability::Process).history(History::off()).retention(Retention::forever());
     Ok(builder.resource(steps.clone()).fiber::<count>().open().await?)
 }
 

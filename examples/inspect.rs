@@ -9,7 +9,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forever::fiber::History;
 use forever::inspect::Inspector;
 use forever::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -177,7 +176,6 @@ async fn main() -> anyhow::Result<()> {
     }
     let company = Company { limit: AtomicU64::new(500), bank_answers: true };
     let forever = Forever::builder()
-        .history(History::last(100))
         .sqlite(&file)
         .resource(company)
         .fiber::<purchase>()
@@ -209,14 +207,7 @@ async fn main() -> anyhow::Result<()> {
 /// The process before this one: it dies while it pays, and leaves a report to the next deploy.
 async fn last_week(file: &std::path::Path) -> anyhow::Result<()> {
     let company = Company { limit: AtomicU64::new(500), bank_answers: false };
-    let forever = Forever::builder()
-        .sqlite(file)
-        .history(History::last(100))
-        .resource(company)
-        .fiber::<purchase>()
-        .fiber::<last_deploy::report>()
-        .open()
-        .await?;
+    let forever = Forever::builder().sqlite(file).resource(company).fiber::<purchase>().fiber::<last_deploy::report>().open().await?;
     let order = Order { item: "printer".into(), price: 349, customer: "Ada".into() };
     let payment = forever.spawn(purchase(order, "4929 1234 5678 9012".into())).key("order-1041").await?;
     let report = forever.spawn(last_deploy::report(9)).key("report-9").await?;

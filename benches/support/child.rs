@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
+use forever::fiber::History;
 use forever::prelude::*;
 use forever::{Durability, testing};
 
@@ -182,7 +183,14 @@ pub(crate) fn durability(power: bool) -> Durability {
 }
 
 async fn open(dir: &Path, power: bool, probe: Probe) -> anyhow::Result<Forever> {
-    Ok(Forever::builder().sqlite(dir.join(DATABASE)).durability(durability(power)).resource(probe).fiber::<work>().open().await?)
+    Ok(Forever::builder()
+        .sqlite(dir.join(DATABASE))
+        .durability(durability(power))
+        .history(History::off())
+        .resource(probe)
+        .fiber::<work>()
+        .open()
+        .await?)
 }
 
 #[tokio::main]

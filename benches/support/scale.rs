@@ -70,7 +70,7 @@ pub(crate) async fn run(scale: Scale, dir: &Path) -> anyhow::Result<()> {
 }
 
 fn builder(dir: &Path, power: bool) -> Builder {
-    Forever::builder().sqlite(dir.join(DATABASE)).durability(durability(power)).retention(Retention::forever())
+    Forever::builder().sqlite(dir.join(DATABASE)).durability(durability(power)).history(History::off()).retention(Retention::forever())
 }
 
 /// A fiber that does nothing.

@@ -3,7 +3,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use forever::fiber::Fiber;
+use forever::fiber::{Fiber, History};
 use forever::testing::{Stage, StartFrom};
 use forever::{Builder, Durability, Forever};
 use serde_json::Value;
@@ -81,7 +81,7 @@ impl Place {
     }
 
     pub(crate) fn builder<F: Fiber>(&self, world: &World) -> Builder {
-        Forever::builder().resource(world.clone()).fiber::<F>().sqlite(self.path()).durability(Durability::Process)
+        Forever::builder().resource(world.clone()).fiber::<F>().sqlite(self.path()).history(History::off()).durability(Durability::Process)
     }
 
     pub(crate) async fn open<F: Fiber>(&self, world: &World) -> Forever {

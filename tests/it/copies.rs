@@ -142,7 +142,7 @@ async fn failed_fiber_goes_on_with_an_edited_local_and_repeats_no_effect() {
             let limit: u32 = locals.get("limit")?;
             locals.set("limit", &(limit * 2))?;
             locals.set("notes", "short")?;
-            locals.set_json("card", " \"1111-secret-2\" ")
+            locals.set_json("card", " \n\"1111-secret-2\"\n ")
         })
         .by("ann")
         .await
@@ -175,7 +175,7 @@ async fn arguments_are_edited_before_the_first_checkpoint() {
     forever.spawn(halve(7)).id("h").await.unwrap().wait().await.unwrap_err();
     let wrong = forever.edit("h", |locals| locals.set("number", &-1)).await.unwrap_err();
     assert!(wrong.to_string().contains("argument `number`"), "{wrong}");
-    forever.edit("h", |locals| locals.set("number", &8)).await.unwrap();
+    forever.edit("h", |locals| locals.set_json("number", "\n8\n")).await.unwrap();
     forever.resume("h").await.unwrap();
     assert_eq!(forever.fiber::<halve>("h").wait().await.unwrap(), 4);
     assert!(matches!(forever.history("h").await.unwrap()[0].origin, Some(HistoryOrigin::Edit { .. })));
@@ -474,4 +474,49 @@ async fn edit_and_fork_that_die_at_any_write_are_done_whole_or_not_at_all() {
         assert_eq!(shown(forever, "o").await, before, "the other fiber is not touched");
     })
     .await;
+}
+
+/// Its page grows by a line at each step, and fails at last.
+#[fiber]
+async fn writes(lines: u32) -> anyhow::Result<usize> {
+    let mut page = "é\n".repeat(3_000);
+    for line in 0..lines {
+        page = step!("write", format!("{page}line {line} \"of\" {lines}\n"));
+    }
+    anyhow::ensure!(lines == 0, "not printed");
+    Ok(page.len())
+}
+
+#[tokio::test]
+async fn history_of_a_long_value_has_what_changed_and_is_whole_in_an_export() {
+    let folder = tempfile::tempdir().unwrap();
+    let builder = |name: &str| Forever::builder().sqlite(folder.path().join(name)).fiber::<writes>();
+    let (here, there) = (builder("a.db").open().await.unwrap(), builder("b.db").open().await.unwrap());
+    here.spawn(writes(50)).id("w").await.unwrap().wait().await.unwrap_err();
+    let stored: i64 = rusqlite::Connection::open(folder.path().join("a.db"))
+        .and_then(|sql| sql.query_row("SELECT sum(length(data)) FROM stream_log WHERE name = 'history'", (), |row| row.get(0)))
+        .unwrap();
+    assert!(stored < 5 * 9_000, "{stored} bytes for 50 checkpoints with 9 KB");
+
+    let export = serde_json::to_value(here.export("w").await.unwrap()).unwrap();
+    // As after a formatter, which may also write its texts in another way.
+    let formatted = serde_json::to_string_pretty(&export).unwrap().replace('é', "\\u00e9");
+    there.import(serde_json::from_str(&formatted).unwrap()).await.unwrap();
+    let (before, after) = (here.history("w").await.unwrap(), there.history("w").await.unwrap());
+    assert_eq!((before.len(), &after[..before.len()]), (50, &before[..]));
+    for entry in &before {
+        let at = async |forever: &Forever| serde_json::to_value(forever.locals_at("w", entry.number).await.unwrap()).unwrap();
+        assert_eq!(at(&there).await, at(&here).await, "checkpoint {}", entry.number);
+    }
+
+    here.fork("w").at(25).id("half").await.unwrap().wait().await.unwrap_err();
+    let forked = here.history("half").await.unwrap().last().unwrap().number;
+    for (id, number, lines) in [("w", 1, 1), ("w", 25, 25), ("w", 50, 50), ("half", forked, 50)] {
+        let frames = here.locals_at(id, number).await.unwrap();
+        let page = frames[0].locals.iter().find(|local| local.name == "write()").unwrap();
+        let expected: String = (0..lines).map(|line| format!("line {line} \"of\" 50\n")).collect();
+        assert_eq!(page.value.value, Some(json!("é\n".repeat(3_000) + &expected)), "{id} at {number}");
+    }
+    here.close().await.unwrap();
+    there.close().await.unwrap();
 }

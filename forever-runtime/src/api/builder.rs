@@ -399,7 +399,7 @@ impl Builder {
     }
 
     /// Sets how many checkpoints of each fiber are kept, with the values of its locals. Defaults to
-    /// [`History::off`].
+    /// the last 100.
     pub fn history(mut self, history: History) -> Self {
         self.settings.history = history;
         self

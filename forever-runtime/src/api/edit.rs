@@ -19,7 +19,7 @@ use crate::exec::dry_run;
 use crate::exec::executor::Executor;
 use crate::exec::registry::Known;
 use crate::frame::saved::{text_to_keep, unreadable};
-use crate::frame::snapshot::Snapshot;
+use crate::frame::snapshot::{Snapshot, without_spaces};
 use crate::frame::tracker::{depth_and_name, is_reference, local_name, part_of};
 use crate::history::{Change, Changes, Origin, item_of};
 use crate::layout::rows::machine_of;
@@ -167,21 +167,6 @@ impl LocalsMut {
         let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Error::new(ErrorKind::NotFound, format!("there is no local `{name}` where the fiber stands; there: {there}"))
     }
-}
-
-/// JSON without white space between its values.
-fn without_spaces(json: &str) -> String {
-    let (mut in_text, mut escaped) = (false, false);
-    let keep = |c: &char| {
-        let kept = in_text || !c.is_ascii_whitespace();
-        in_text = match c {
-            '"' => escaped || !in_text,
-            _ => in_text,
-        };
-        escaped = in_text && *c == '\\' && !escaped;
-        kept
-    };
-    json.chars().filter(keep).collect()
 }
 
 /// What a fiber would resume from after an edit.

@@ -187,6 +187,21 @@ pub(crate) fn push_json_string(json: &mut String, text: &str) {
     }
 }
 
+/// JSON without white space between its values.
+pub(crate) fn without_spaces(json: &str) -> String {
+    let (mut in_text, mut escaped) = (false, false);
+    let keep = |c: &char| {
+        let kept = in_text || !c.is_ascii_whitespace();
+        in_text = match c {
+            '"' => escaped || !in_text,
+            _ => in_text,
+        };
+        escaped = in_text && *c == '\\' && !escaped;
+        kept
+    };
+    json.chars().filter(keep).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

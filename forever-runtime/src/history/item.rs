@@ -1,19 +1,23 @@
 //! Items of a history as they are stored, one JSON object per checkpoint.
 //!
 //! `{"n":7,"at":"charge","ms":1790000000,"took":12,"set":{"total":17},"gone":["draft"]}` has what
-//! changed since the item before. An item with `snapshot` and `parts` has everything; the first
-//! of an activation, and one of every [`MOST_CHANGES`], are such. A local of a function at depth 1
-//! of the call stack is named `1:total`, as parts are.
+//! changed since the item before. Where a piece of a long text changed, `set`, or `parts`, is a
+//! list: `[["total",17],["notes",120,2,"more"]]` is the new value of `total`, and for `notes` the
+//! first 120 bytes of the text before, `more`, and the last 2 bytes. An item with `snapshot` and
+//! `parts` has everything; the first of an activation, and one of every [`MOST_CHANGES`], are such.
+//! A local of a function at depth 1 of the call stack is named `1:total`, as parts are.
 //!
 //! An item with `origin` is no checkpoint: it has what a person has made of the fiber, and the
 //! fiber as it stands with that.
 use std::collections::BTreeMap;
-
+use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::splice::Splice;
 use crate::frame::snapshot::{Snapshot, json_string, push_json_string};
 use crate::store::{Epoch, LoadedFiber};
 
@@ -40,19 +44,94 @@ pub(super) struct Item {
     pub(super) error: Option<String>,
     /// Locals with new values.
     #[serde(default)]
-    pub(super) set: BTreeMap<String, Box<RawValue>>,
+    pub(super) set: NewTexts,
     /// Locals that are no longer kept.
     #[serde(default)]
     pub(super) gone: Vec<String>,
     /// Parts with new texts; in a whole item all parts.
     #[serde(default)]
-    pub(super) parts: BTreeMap<String, Box<RawValue>>,
+    pub(super) parts: NewTexts,
     /// The main text of the snapshot, in a whole item.
     pub(super) snapshot: Option<Snapshot>,
     /// Hash of the layout of the outermost function, in a whole item.
     pub(super) layout: Option<String>,
     /// What the item is, if it is no checkpoint.
     pub(super) origin: Option<Origin>,
+}
+
+/// New texts by name.
+#[derive(Debug, Default)]
+pub(super) struct NewTexts(pub(super) Vec<(String, NewText)>);
+
+impl NewTexts {
+    /// Whether one of them is made from the text before.
+    pub(super) fn has_pieces(&self) -> bool {
+        self.0.iter().any(|(_, text)| matches!(text, NewText::Spliced(_)))
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// A new text of a value.
+#[derive(Debug)]
+pub(super) enum NewText {
+    Whole(Box<RawValue>),
+    /// Made from the text before.
+    Spliced(Splice<String>),
+}
+
+impl<'de> Deserialize<'de> for NewTexts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+
+        impl<'de> Visitor<'de> for Texts {
+            type Value = NewTexts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of values, or a list of changes")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NewTexts, A::Error> {
+                let mut texts = NewTexts::default();
+                while let Some((name, text)) = map.next_entry()? {
+                    texts.0.push((name, NewText::Whole(text)));
+                }
+                Ok(texts)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NewTexts, A::Error> {
+                let mut texts = NewTexts::default();
+                while let Some(Named(name, text)) = seq.next_element()? {
+                    texts.0.push((name, text));
+                }
+                Ok(texts)
+            }
+        }
+
+        deserializer.deserialize_any(Texts)
+    }
+}
+
+/// One change of a list: `["total",17]` or `["notes",120,2,"more"]`.
+struct Named(String, NewText);
+
+impl<'de> Deserialize<'de> for Named {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields: Vec<Box<RawValue>> = Deserialize::deserialize(deserializer)?;
+        let field = |n: usize| fields[n].get();
+        let text = match fields.len() {
+            2 => NewText::Whole(fields[1].clone()),
+            4 => NewText::Spliced(Splice { head: read(field(1))?, tail: read(field(2))?, middle: read(field(3))? }),
+            fields => return Err(Error::invalid_length(fields, &"a name with a value, or with a piece of one")),
+        };
+        Ok(Named(read(field(0))?, text))
+    }
+}
+
+fn read<'de, T: Deserialize<'de>, E: Error>(text: &'de str) -> Result<T, E> {
+    serde_json::from_str(text).map_err(E::custom)
 }
 
 /// What a person has made of a fiber.
@@ -123,18 +202,54 @@ pub(super) fn push_whole(item: &mut String, layout: Option<&str>, text: &str, pa
     }
     item.push_str(",\"snapshot\":");
     item.push_str(text);
-    push_parts(item, parts.iter());
+    push_texts(item, "parts", parts.iter().map(|(name, text)| (name.as_str(), TextOf::Whole(text.as_ref()))));
 }
 
-pub(super) fn push_parts<'a>(item: &mut String, parts: impl Iterator<Item = (&'a String, &'a Arc<str>)>) {
+/// A text that is written: as a whole, or as what changed in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum TextOf<'a> {
+    Whole(&'a str),
+    Spliced(Splice<&'a str>),
+}
+
+impl<'a> TextOf<'a> {
+    /// The shorter of the two.
+    pub(super) fn since(before: Option<&str>, text: &'a str) -> Self {
+        before.and_then(|before| Splice::between(before, text)).map_or(TextOf::Whole(text), TextOf::Spliced)
+    }
+}
+
+/// Appends new texts as field `field`, if there are any.
+pub(super) fn push_texts<'a>(item: &mut String, field: &str, texts: impl Iterator<Item = (&'a str, TextOf<'a>)> + Clone) {
+    let is_list = texts.clone().any(|(_, text)| matches!(text, TextOf::Spliced(_)));
     let mut some = false;
-    for (name, text) in parts {
-        item.push_str(if std::mem::replace(&mut some, true) { "," } else { ",\"parts\":{" });
+    for (name, text) in texts {
+        if std::mem::replace(&mut some, true) {
+            item.push(',');
+        } else {
+            for piece in [",\"", field, if is_list { "\":[" } else { "\":{" }] {
+                item.push_str(piece);
+            }
+        }
+        if is_list {
+            item.push('[');
+        }
         push_json_string(item, name);
-        item.push(':');
-        item.push_str(text);
+        item.push(if is_list { ',' } else { ':' });
+        match text {
+            TextOf::Whole(text) => item.push_str(text),
+            TextOf::Spliced(Splice { head, tail, middle }) => {
+                for piece in [&head.to_string(), ",", &tail.to_string(), ","] {
+                    item.push_str(piece);
+                }
+                push_json_string(item, middle);
+            }
+        }
+        if is_list {
+            item.push(']');
+        }
     }
     if some {
-        item.push('}');
+        item.push(if is_list { ']' } else { '}' });
     }
 }

@@ -1,18 +1,19 @@
 //! History: the checkpoints that a fiber has made, with the values of its locals at each.
 //!
 //! `recorder` writes one item per checkpoint to the stream [`HISTORY`](crate::store::HISTORY) of
-//! the fiber, in the transaction of the checkpoint; `item` is the format of an item, and `past`
-//! reads them back.
+//! the fiber, in the transaction of the checkpoint; `item` is the format of an item, `splice` how a
+//! long text is said by what changed in it, and `past` reads them back.
 mod item;
 mod past;
 mod recorder;
+mod splice;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use item::{Change, Changes, Origin, item_of};
 pub use past::{ChangedValue, HistoryEntry, HistoryOrigin};
-pub(crate) use past::{Past, PastAt, Stood};
+pub(crate) use past::{Past, PastAt, Stood, with_whole_values};
 pub(crate) use recorder::Recorder;
 
 /// How many checkpoints of a fiber are kept: [`Builder::history`](crate::Builder::history).
@@ -31,13 +32,14 @@ enum Depth {
 }
 
 impl History {
-    /// Keeps none. This is the default: a checkpoint with history writes about twice as much, and
-    /// a thousand fibers that only make checkpoints make a third as many.
+    /// Keeps none, for fibers that make thousands of checkpoints a second: with a history each
+    /// writes about twice as much.
     pub const fn off() -> Self {
         History(Depth::Off)
     }
 
     /// Keeps at least the last `checkpoints` of each fiber. Older ones are deleted some at a time.
+    /// The default is the last 100.
     pub const fn last(checkpoints: u32) -> Self {
         History(if checkpoints == 0 { Depth::Off } else { Depth::Last(checkpoints) })
     }
@@ -57,8 +59,9 @@ impl History {
     }
 }
 
+/// The last 100 checkpoints.
 impl Default for History {
     fn default() -> Self {
-        History::off()
+        History::last(100)
     }
 }

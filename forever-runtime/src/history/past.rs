@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::item::{Change, Item, Origin};
+use super::item::{Change, Item, NewText, NewTexts, Origin, TextOf, push_texts};
 use crate::frame::snapshot::Snapshot;
 use crate::frame::tracker::{depth_and_name, local_name};
 use crate::store::{Epoch, StreamBatch};
@@ -161,14 +161,14 @@ impl Past {
     }
 
     fn add(&mut self, item: Item) -> Result<(), &'static str> {
-        let parts = |parts: BTreeMap<String, Box<RawValue>>| parts.into_iter().map(|(name, text)| (name, Arc::from(text.get())));
         if let Some(Origin::Fork { .. } | Origin::Import { .. }) = &item.origin {
             self.origin.clone_from(&item.origin);
         }
         let is_checkpoint = item.origin.is_none();
         let changed = if let Some(snapshot) = item.snapshot {
             self.layout = item.layout;
-            let new = Stood { snapshot, parts: parts(item.parts).collect() };
+            let mut new = Stood { snapshot, parts: BTreeMap::new() };
+            new.set_parts(item.parts)?;
             let before = self.stood.as_ref().map(Stood::values).unwrap_or_default();
             let changed = differences(&before, &new.values());
             self.stood = Some(new);
@@ -179,8 +179,9 @@ impl Past {
                 self.push_origin(item);
                 return Ok(());
             };
-            let names: BTreeSet<String> = item.set.keys().chain(&item.gone).chain(item.parts.keys()).cloned().collect();
-            stood.parts.extend(parts(item.parts));
+            let new = item.set.0.iter().chain(&item.parts.0).map(|(name, _)| name);
+            let names: BTreeSet<String> = new.chain(&item.gone).cloned().collect();
+            stood.set_parts(item.parts)?;
             stood.change(&item.at, item.set, &item.gone)?;
             names.into_iter().collect()
         };
@@ -218,6 +219,44 @@ impl Past {
     }
 }
 
+/// The same items, each with whole values: what is exported can be read also after a program has
+/// written its values with other spaces. Those that cannot be read, as what they build on was
+/// deleted, are left out. `Err` names what is damaged.
+pub(crate) fn with_whole_values(items: &[String]) -> Result<Vec<String>, String> {
+    let mut past = Past::default();
+    let mut whole = Vec::new();
+    for (at, line) in items.iter().enumerate() {
+        let unreadable = |why: serde_json::Error| format!("item {at} of its history cannot be read: {why}");
+        let item: Item = serde_json::from_str(line).map_err(unreadable)?;
+        let is_read = past.stood.is_some() || item.snapshot.is_some() || item.origin.is_some();
+        let spliced = [item.set.has_pieces().then(|| item.set.names()), item.parts.has_pieces().then(|| item.parts.names())];
+        past.add(item).map_err(|why| format!("item {at} of its history {why}"))?;
+        if !is_read {
+            continue;
+        }
+        let mut line = line.clone();
+        for (field, names) in ["set", "parts"].into_iter().zip(spliced) {
+            let (Some(names), Some(stood)) = (names, &mut past.stood) else { continue };
+            let mut texts = Vec::new();
+            for name in names {
+                let text = if field == "set" { stood.local(&name) } else { stood.parts.get(&name).map(ToString::to_string) };
+                texts.push((name, text.ok_or_else(|| format!("item {at} of its history {NO_TEXT}"))?));
+            }
+            let mut fields: BTreeMap<&str, &RawValue> = serde_json::from_str(&line).map_err(unreadable)?;
+            fields.remove(field);
+            let mut anew = serde_json::to_string(&fields).map_err(unreadable)?;
+            anew.pop();
+            push_texts(&mut anew, field, texts.iter().map(|(name, text)| (name.as_str(), TextOf::Whole(text))));
+            anew.push('}');
+            line = anew;
+        }
+        whole.push(line);
+    }
+    Ok(whole)
+}
+
+const NO_TEXT: &str = "changes a piece of a value that there is not";
+
 /// Names of which the two have different values.
 fn differences(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> Vec<String> {
     let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
@@ -225,10 +264,29 @@ fn differences(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>)
 }
 
 impl Stood {
-    fn change(&mut self, at: &str, set: BTreeMap<String, Box<RawValue>>, gone: &[String]) -> Result<(), &'static str> {
-        for (name, value) in set {
+    fn set_parts(&mut self, texts: NewTexts) -> Result<(), &'static str> {
+        for (name, text) in texts.0 {
+            let text = match text {
+                NewText::Whole(text) => text.get().into(),
+                NewText::Spliced(splice) => self.parts.get(&name).and_then(|old| splice.apply(old)).ok_or(NO_TEXT)?.into(),
+            };
+            self.parts.insert(name, text);
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, at: &str, set: NewTexts, gone: &[String]) -> Result<(), &'static str> {
+        for (name, text) in set.0 {
             let (depth, name) = depth_and_name(&name);
-            self.frame(depth)?.locals.insert(name.to_owned(), value);
+            let locals = &mut self.frame(depth)?.locals;
+            let value = match text {
+                NewText::Whole(value) => value,
+                NewText::Spliced(splice) => {
+                    let text = locals.get(name).and_then(|old| splice.apply(old.get())).ok_or(NO_TEXT)?;
+                    RawValue::from_string(text).map_err(|_| NO_TEXT)?
+                }
+            };
+            locals.insert(name.to_owned(), value);
         }
         for name in gone {
             let (depth, name) = depth_and_name(name);
@@ -240,6 +298,12 @@ impl Stood {
         }
         at.clone_into(&mut innermost.at);
         Ok(())
+    }
+
+    /// Text of a local by its name in an item.
+    fn local(&mut self, name: &str) -> Option<String> {
+        let (depth, name) = depth_and_name(name);
+        self.frame(depth).ok()?.locals.get(name).map(|text| text.get().to_owned())
     }
 
     fn frame(&mut self, depth: usize) -> Result<&mut Snapshot, &'static str> {

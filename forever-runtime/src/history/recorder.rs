@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::item::{MOST_CHANGES, push_parts, push_whole};
+use super::item::{MOST_CHANGES, TextOf, push_texts, push_whole};
 use crate::frame::snapshot::{json_string, push_json_string};
 use crate::frame::tracker::local_name;
 use crate::store::{Epoch, HISTORY, SnapshotDelta, SnapshotRows, StreamAppend};
@@ -46,7 +46,11 @@ impl Recorder {
         for name in &delta.removed_parts {
             self.parts.remove(name);
         }
-        self.parts.extend(delta.parts.iter().cloned());
+        let parts: Vec<(&str, &str, Option<Arc<str>>)> = delta
+            .parts
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_ref(), self.parts.insert(name.clone(), Arc::clone(text))))
+            .collect();
 
         let took = now_ms.saturating_sub(self.since_ms);
         let mut item = format!("{{\"n\":{number},\"ms\":{now_ms},\"took\":{took},\"at\":");
@@ -67,7 +71,7 @@ impl Recorder {
         };
         if let Some(changes) = changes {
             item.push_str(&changes);
-            push_parts(&mut item, delta.parts.iter().map(|(name, text)| (name, text)));
+            push_texts(&mut item, "parts", parts.iter().map(|(name, text, before)| (*name, TextOf::since(before.as_deref(), text))));
             self.changes += 1;
             self.bytes += item.len();
         } else {
@@ -125,22 +129,20 @@ impl MainText {
         if since.frames.len() != self.frames.len() {
             return None;
         }
-        let (mut set, mut gone) = (String::new(), String::new());
+        let (mut set, mut gone) = (Vec::new(), String::new());
         for (depth, (new, old)) in self.frames.iter().zip(&since.frames).enumerate() {
             if depth < innermost && self.at(&new.head) != since.at(&old.head) {
                 return None;
             }
             let before = |n: usize, name: &str| {
                 let is_it = |local: &&(Range<usize>, Range<usize>)| since.at(&local.0) == name;
-                old.locals.get(n).filter(is_it).or_else(|| old.locals.iter().find(is_it))
+                old.locals.get(n).filter(is_it).or_else(|| old.locals.iter().find(is_it)).map(|(_, value)| since.at(value))
             };
             for (n, (name, value)) in new.locals.iter().enumerate() {
-                let name = self.at(name);
-                if before(n, name).is_none_or(|(_, old)| since.at(old) != self.at(value)) {
-                    set.push_str(if set.is_empty() { ",\"set\":{" } else { "," });
-                    push_json_string(&mut set, &local_name(depth, &unquoted(name)?));
-                    set.push(':');
-                    set.push_str(self.at(value));
+                let (name, value) = (self.at(name), self.at(value));
+                let before = before(n, name);
+                if before != Some(value) {
+                    set.push((local_name(depth, &unquoted(name)?), TextOf::since(before, value)));
                 }
             }
             for (name, _) in &old.locals {
@@ -151,13 +153,12 @@ impl MainText {
                 }
             }
         }
-        if !set.is_empty() {
-            set.push('}');
-        }
         if !gone.is_empty() {
             gone.push(']');
         }
-        Some(set + &gone)
+        let mut changes = String::new();
+        push_texts(&mut changes, "set", set.iter().map(|(name, text)| (name.as_str(), *text)));
+        Some(changes + &gone)
     }
 }
 

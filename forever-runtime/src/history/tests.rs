@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::item::MOST_CHANGES;
-use super::{History, Past, Recorder};
+use super::{History, Past, Recorder, with_whole_values};
 use crate::frame::snapshot::Snapshot;
 use crate::store::{Epoch, SnapshotDelta, SnapshotRows, StreamBatch};
 use crate::testing::dice::Dice;
@@ -45,6 +47,26 @@ impl Fiber {
         self.recorder.resume(&SnapshotRows { parts: self.parts.clone(), ..SnapshotRows::default() });
     }
 
+    /// What is exported is read as what was stored, also with other spaces in it.
+    fn check_export(&self) {
+        let lines: Vec<String> = self.batches.iter().map(|batch| batch.data.clone()).collect();
+        let formatted = |line: &String| {
+            let item: Value = serde_json::from_str(line).unwrap();
+            serde_json::to_string_pretty(&item).unwrap().replace('\n', " ")
+        };
+        let exported: Vec<String> = with_whole_values(&lines).unwrap().iter().map(formatted).collect();
+        let batch = StreamBatch { first: 0, count: exported.len() as u64, data: exported.join("\n"), stored_ms: 0 };
+        let entries = Past::read(&self.batches, u64::MAX).unwrap().entries;
+        assert_eq!(Past::read(std::slice::from_ref(&batch), u64::MAX).unwrap().entries.len(), entries.len());
+        for (number, (text, _)) in (1..).zip(&self.stood) {
+            let stood = Past::read(std::slice::from_ref(&batch), number).unwrap().stood.unwrap();
+            let expected: Value = serde_json::from_str(text).unwrap();
+            let found = serde_json::to_value(&stood.snapshot).unwrap();
+            assert_eq!(found["locals"], expected["locals"], "checkpoint {number}");
+            assert_eq!(found["call"]["locals"], expected["call"]["locals"], "checkpoint {number}");
+        }
+    }
+
     /// What is read is what was stored, at each checkpoint from `from` on.
     fn check(&self, from: u64) {
         for (number, (text, parts)) in (1..).zip(&self.stood).filter(|(number, _)| *number >= from) {
@@ -69,8 +91,10 @@ fn locals(dice: &mut Dice) -> String {
     let values = ["17", "\"a,b}]{[\\\"\\\\\"", "null", "[1,[2,{\"x\":\"]\"}],3]", "{}", "-1.5e3", "true"];
     let mut all: Vec<String> = Vec::new();
     for name in names {
-        if dice.below(3) > 0 {
-            all.push(format!("\"{name}\":{}", values[below(dice, values.len())]));
+        match dice.below(6) {
+            0 | 1 => {}
+            2 => all.push(format!("\"{name}\":{}", page(dice))),
+            _ => all.push(format!("\"{name}\":{}", values[below(dice, values.len())])),
         }
     }
     if dice.below(2) == 0 {
@@ -79,8 +103,17 @@ fn locals(dice: &mut Dice) -> String {
     all.join(",")
 }
 
+/// A long text, which differs from another one in a few places at most.
+fn page(dice: &mut Dice) -> String {
+    let mut lines = vec!["é \"\\ 漢\n"; 20 + below(dice, 4)];
+    let place = below(dice, lines.len());
+    lines[place] = ["", "è", "🦀}]", "\u{7}"][below(dice, 4)];
+    serde_json::to_string(&lines.concat()).unwrap()
+}
+
 #[test]
 fn every_checkpoint_is_read_back_whatever_changed_and_whoever_went_on() {
+    let mut pieces = [0, 0];
     for seed in 0..20 {
         let mut dice = Dice::new(seed);
         let mut fiber = Fiber::new();
@@ -106,7 +139,8 @@ fn every_checkpoint_is_read_back_whatever_changed_and_whoever_went_on() {
             };
             let mut delta = SnapshotDelta::default();
             if dice.below(5) == 0 {
-                delta.parts.push(("notes".into(), format!("\"{}\"", "x".repeat(below(&mut dice, 2000))).into()));
+                let notes = if dice.below(2) == 0 { page(&mut dice) } else { format!("\"{}\"", "x".repeat(below(&mut dice, 2000))) };
+                delta.parts.push(("notes".into(), notes.into()));
             }
             if dice.below(9) == 0 && fiber.parts.contains_key("notes") && delta.parts.is_empty() {
                 delta.removed_parts.push("notes".into());
@@ -114,7 +148,41 @@ fn every_checkpoint_is_read_back_whatever_changed_and_whoever_went_on() {
             fiber.checkpoint(at, &text, &delta);
         }
         fiber.check(1);
+        fiber.check_export();
+        for (pieces, field) in pieces.iter_mut().zip(["\"set\":[[", "\"parts\":[["]) {
+            *pieces += fiber.batches.iter().filter(|batch| batch.data.contains(field)).count();
+        }
     }
+    assert!(pieces.iter().all(|pieces| *pieces > 20), "pieces are stored: {pieces:?}");
+}
+
+#[test]
+fn a_long_value_that_grows_is_stored_by_what_is_new() {
+    let mut fiber = Fiber::new();
+    let mut transcript = "[]".to_owned();
+    for n in 0..100 {
+        let message = format!("{}{{\"role\":\"user\",\"text\":\"{}\"}}]", if n == 0 { "" } else { "," }, "é\\\\".repeat(500));
+        transcript.replace_range(transcript.len() - 1.., &message);
+        // The same as a part, which has all texts that are so long, and in the main text.
+        let delta = SnapshotDelta { parts: vec![("transcript".into(), transcript.as_str().into())], ..SnapshotDelta::default() };
+        fiber.checkpoint("answer", &format!(r#"{{"at":"answer","locals":{{"all":{transcript},"n":{n}}},"call":null}}"#), &delta);
+    }
+    let stored: usize = fiber.batches.iter().map(|batch| batch.data.len()).sum();
+    assert!(stored < 10 * transcript.len(), "{stored} bytes for two texts that have grown to {}", transcript.len());
+    fiber.check(1);
+}
+
+#[test]
+fn an_item_in_the_form_of_values_alone_is_read() {
+    let items = [
+        r#"{"n":1,"ms":1,"took":0,"at":"a","epoch":1,"layout":"l","snapshot":{"at":"a","locals":{"total":1},"call":null},"parts":{"notes":"\"x\""}}"#,
+        r#"{"n":2,"ms":2,"took":1,"at":"b","set":{"total":17},"gone":[],"parts":{"notes":"\"y\""}}"#,
+    ];
+    let batch = StreamBatch { first: 0, count: 2, data: items.join("\n"), stored_ms: 0 };
+    let past = Past::read(&[batch], 2).unwrap();
+    assert_eq!(past.entries[1].changed, ["notes", "total"]);
+    let stood = past.stood.unwrap();
+    assert_eq!((stood.snapshot.locals["total"].get(), stood.parts["notes"].as_ref()), ("17", r#""\"y\"""#));
 }
 
 #[test]
@@ -140,8 +208,22 @@ fn what_is_left_when_old_items_are_deleted_is_read_from_the_first_whole_one() {
 #[test]
 fn an_item_that_cannot_be_read_is_named() {
     let mut fiber = Fiber::new();
-    fiber.checkpoint("a", r#"{"at":"a","locals":{},"call":null}"#, &SnapshotDelta::default());
-    for damage in ["", "7", "{\"n\":1}", "{\"n\":2,\"at\":\"a\",\"ms\":1,\"took\":1,\"set\":{\"3:x\":1}}"] {
+    fiber.checkpoint("a", r#"{"at":"a","locals":{"page":"écrit"},"call":null}"#, &SnapshotDelta::default());
+    let changes = [
+        r#""set":{"3:x":1}"#,
+        r#""set":[["x",1,0,"y"]]"#,
+        r#""set":[["x"]]"#,
+        r#""set":[["x",1,0]]"#,
+        r#""set":[["x",-1,0,"y"]]"#,
+        r#""set":[[1,2]]"#,
+        r#""set":"x""#,
+        r#""parts":[["notes",9,1,""]]"#,
+        r#""set":[["page",1,0,"no string"]]"#,
+        r#""set":[["page",2,0,"z\""]]"#,
+        r#""set":[["page",8,8,""]]"#,
+    ];
+    let changes = changes.map(|changes| format!(r#"{{"n":2,"at":"a","ms":1,"took":1,{changes}}}"#));
+    for damage in ["", "7", "{\"n\":1}"].into_iter().chain(changes.iter().map(String::as_str)) {
         let batch = StreamBatch { first: 1, count: 1, data: damage.into(), stored_ms: 0 };
         let batches = [fiber.batches[0].clone(), batch];
         let read = Past::read(&batches, 9);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use forever::fiber::History;
 use forever::prelude::*;
 use forever::{Clock, Error, SystemClock};
 use forever_postgres::Builder;
@@ -124,6 +125,7 @@ pub(crate) async fn sleeper(meter: Res<Meter>, ms: u64) -> Result<(), Error> {
 
 pub(crate) async fn open(builder: Builder, meter: &Meter) -> anyhow::Result<Forever> {
     let store = builder.connect().await?;
-    let forever = Forever::builder().store(store).fiber::<work>().fiber::<slow>().fiber::<short>().fiber::<sleeper>();
+    let forever =
+        Forever::builder().store(store).history(History::off()).fiber::<work>().fiber::<slow>().fiber::<short>().fiber::<sleeper>();
     Ok(forever.resource(meter.clone()).open().await?)
 }

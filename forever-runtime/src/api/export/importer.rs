@@ -12,7 +12,7 @@ use crate::api::copies::{first_item, new_stream, snapshot_of, store_copy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::exec::spawn::check_ids;
-use crate::frame::snapshot::Snapshot;
+use crate::frame::snapshot::{Snapshot, without_spaces};
 use crate::history::Origin;
 use crate::layout::spec::Layout;
 use crate::ops::known::of_another_fiber;
@@ -194,7 +194,7 @@ fn read_snapshot(stand: Option<Stand>, layouts: &Layouts) -> Result<ReadSnapshot
     let Some(Stand { main, layout, callees }) = stand else { return Ok((None, None, Vec::new())) };
     let read: Snapshot = serde_json::from_str(main.get()).map_err(|why| damaged(format_args!("the snapshot cannot be read: {why}")))?;
     // In the form in which snapshots are stored, whatever the white space of the file.
-    let text = serde_json::to_string(&read).map_err(damaged)?;
+    let text = without_spaces(&serde_json::to_string(&read).map_err(damaged)?);
     let callees = callees.iter().map(|hash| layouts.of(hash)).collect::<Result<_, _>>()?;
     Ok((Some(text), layouts.find(layout.as_ref())?, callees))
 }
@@ -221,8 +221,8 @@ fn record_of(op: Operation, layouts: &Layouts) -> Result<(OpRecord, Vec<Box<RawV
 
 /// Items as those of a new stream.
 fn items(name: String, items: &[Box<RawValue>]) -> Option<StreamAppend> {
-    // A line of its own for each: outside of texts, a line break is white space.
-    let items: Vec<String> = items.iter().map(|item| item.get().replace('\n', " ")).collect();
+    // One line each.
+    let items: Vec<String> = items.iter().map(|item| without_spaces(item.get())).collect();
     new_stream(name, &items)
 }
 

@@ -12,6 +12,7 @@ use crate::api::view::{Stored, arguments};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::frame::snapshot::Snapshot;
+use crate::history::with_whole_values;
 use crate::store::{FiberRow, HISTORY, LayoutRow, LoadedFiber, OpRecord, Seq};
 
 /// Longest list of messages that is exported with a fiber.
@@ -209,6 +210,7 @@ impl Writer<'_> {
             self.withheld.insert("history".to_owned());
             return Ok(Vec::new());
         }
+        let items = with_whole_values(&items).map_err(|why| self.damaged(format_args!("{why}")))?;
         let item = |item| RawValue::from_string(item).map_err(|why| self.damaged(format_args!("an item of its history is no JSON: {why}")));
         items.into_iter().map(item).collect()
     }
