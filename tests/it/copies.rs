@@ -514,8 +514,8 @@ async fn history_of_a_long_value_has_what_changed_and_is_whole_in_an_export() {
     for (id, number, lines) in [("w", 1, 1), ("w", 25, 25), ("w", 50, 50), ("half", forked, 50)] {
         let frames = here.locals_at(id, number).await.unwrap();
         let page = frames[0].locals.iter().find(|local| local.name == "write()").unwrap();
-        let expected: String = (0..lines).map(|line| format!("line {line} \"of\" 50\n")).collect();
-        assert_eq!(page.value.value, Some(json!("é\n".repeat(3_000) + &expected)), "{id} at {number}");
+        let expected: Vec<String> = (0..lines).map(|line| format!("line {line} \"of\" 50\n")).collect();
+        assert_eq!(page.value.value, Some(json!("é\n".repeat(3_000) + &expected.concat())), "{id} at {number}");
     }
     here.close().await.unwrap();
     there.close().await.unwrap();
