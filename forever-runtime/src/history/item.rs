@@ -202,7 +202,8 @@ pub(super) fn push_whole(item: &mut String, layout: Option<&str>, text: &str, pa
     }
     item.push_str(",\"snapshot\":");
     item.push_str(text);
-    push_texts(item, "parts", parts.iter().map(|(name, text)| (name.as_str(), TextOf::Whole(text.as_ref()))));
+    let parts: Vec<_> = parts.iter().map(|(name, text)| (name.as_str(), TextOf::Whole(text))).collect();
+    push_texts(item, "parts", &parts);
 }
 
 /// A text that is written: as a whole, or as what changed in it.
@@ -213,15 +214,15 @@ pub(super) enum TextOf<'a> {
 }
 
 impl<'a> TextOf<'a> {
-    /// The shorter of the two.
+    /// As a piece, if most of the text is as it was before.
     pub(super) fn since(before: Option<&str>, text: &'a str) -> Self {
         before.and_then(|before| Splice::between(before, text)).map_or(TextOf::Whole(text), TextOf::Spliced)
     }
 }
 
 /// Appends new texts as field `field`, if there are any.
-pub(super) fn push_texts<'a>(item: &mut String, field: &str, texts: impl Iterator<Item = (&'a str, TextOf<'a>)> + Clone) {
-    let is_list = texts.clone().any(|(_, text)| matches!(text, TextOf::Spliced(_)));
+pub(super) fn push_texts(item: &mut String, field: &str, texts: &[(impl AsRef<str>, TextOf<'_>)]) {
+    let is_list = texts.iter().any(|(_, text)| matches!(text, TextOf::Spliced(_)));
     let mut some = false;
     for (name, text) in texts {
         if std::mem::replace(&mut some, true) {
@@ -234,7 +235,7 @@ pub(super) fn push_texts<'a>(item: &mut String, field: &str, texts: impl Iterato
         if is_list {
             item.push('[');
         }
-        push_json_string(item, name);
+        push_json_string(item, name.as_ref());
         item.push(if is_list { ',' } else { ':' });
         match text {
             TextOf::Whole(text) => item.push_str(text),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
-use super::item::{Change, Item, NewText, NewTexts, Origin, TextOf, push_texts};
+use super::item::{Change, Item, NewText, NewTexts, Origin};
 use crate::frame::snapshot::Snapshot;
 use crate::frame::tracker::{depth_and_name, local_name};
 use crate::store::{Epoch, StreamBatch};
@@ -228,29 +228,23 @@ pub(crate) fn with_whole_values(items: &[String]) -> Result<Vec<String>, String>
     for (at, line) in items.iter().enumerate() {
         let unreadable = |why: serde_json::Error| format!("item {at} of its history cannot be read: {why}");
         let item: Item = serde_json::from_str(line).map_err(unreadable)?;
-        let is_read = past.stood.is_some() || item.snapshot.is_some() || item.origin.is_some();
+        let read = past.entries.len();
         let spliced = [item.set.has_pieces().then(|| item.set.names()), item.parts.has_pieces().then(|| item.parts.names())];
         past.add(item).map_err(|why| format!("item {at} of its history {why}"))?;
-        if !is_read {
+        if past.entries.len() == read {
             continue;
         }
-        let mut line = line.clone();
+        let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).map_err(unreadable)?;
         for (field, names) in ["set", "parts"].into_iter().zip(spliced) {
             let (Some(names), Some(stood)) = (names, &mut past.stood) else { continue };
-            let mut texts = Vec::new();
+            let mut values = BTreeMap::new();
             for name in names {
-                let text = if field == "set" { stood.local(&name) } else { stood.parts.get(&name).map(ToString::to_string) };
-                texts.push((name, text.ok_or_else(|| format!("item {at} of its history {NO_TEXT}"))?));
+                let value = if field == "set" { stood.local(&name) } else { stood.part(&name) };
+                values.insert(name, value.ok_or_else(|| format!("item {at} of its history {NO_TEXT}"))?);
             }
-            let mut fields: BTreeMap<&str, &RawValue> = serde_json::from_str(&line).map_err(unreadable)?;
-            fields.remove(field);
-            let mut anew = serde_json::to_string(&fields).map_err(unreadable)?;
-            anew.pop();
-            push_texts(&mut anew, field, texts.iter().map(|(name, text)| (name.as_str(), TextOf::Whole(text))));
-            anew.push('}');
-            line = anew;
+            fields.insert(field.to_owned(), to_raw_value(&values).map_err(unreadable)?);
         }
-        whole.push(line);
+        whole.push(serde_json::to_string(&fields).map_err(unreadable)?);
     }
     Ok(whole)
 }
@@ -300,10 +294,14 @@ impl Stood {
         Ok(())
     }
 
-    /// Text of a local by its name in an item.
-    fn local(&mut self, name: &str) -> Option<String> {
+    /// A local by its name in an item.
+    fn local(&mut self, name: &str) -> Option<Box<RawValue>> {
         let (depth, name) = depth_and_name(name);
-        self.frame(depth).ok()?.locals.get(name).map(|text| text.get().to_owned())
+        self.frame(depth).ok()?.locals.get(name).cloned()
+    }
+
+    fn part(&self, name: &str) -> Option<Box<RawValue>> {
+        RawValue::from_string(self.parts.get(name)?.to_string()).ok()
     }
 
     fn frame(&mut self, depth: usize) -> Result<&mut Snapshot, &'static str> {

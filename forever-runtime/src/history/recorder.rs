@@ -71,7 +71,8 @@ impl Recorder {
         };
         if let Some(changes) = changes {
             item.push_str(&changes);
-            push_texts(&mut item, "parts", parts.iter().map(|(name, text, before)| (*name, TextOf::since(before.as_deref(), text))));
+            let parts: Vec<_> = parts.iter().map(|(name, text, before)| (*name, TextOf::since(before.as_deref(), text))).collect();
+            push_texts(&mut item, "parts", &parts);
             self.changes += 1;
             self.bytes += item.len();
         } else {
@@ -157,7 +158,7 @@ impl MainText {
             gone.push(']');
         }
         let mut changes = String::new();
-        push_texts(&mut changes, "set", set.iter().map(|(name, text)| (name.as_str(), *text)));
+        push_texts(&mut changes, "set", &set);
         Some(changes + &gone)
     }
 }

@@ -203,6 +203,9 @@ fn what_is_left_when_old_items_are_deleted_is_read_from_the_first_whole_one() {
     assert_eq!(entries.last().unwrap().number, 300);
     assert_eq!(entries[1].changed, ["n"]);
     fiber.check(entries[0].number);
+    let left: Vec<String> = fiber.batches.iter().map(|batch| batch.data.clone()).collect();
+    let exported = with_whole_values(&left).unwrap();
+    assert!(exported.len() == entries.len() && exported[0].contains("\"snapshot\""), "what cannot be read is not exported");
 }
 
 #[test]
