@@ -20,7 +20,8 @@ async fn chain(workflow: u64, steps: u64) -> anyhow::Result<u64> {
 
 pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
     let durability = if job.power { Durability::Power } else { Durability::Process };
-    let forever = Forever::builder().sqlite(dir.join(DATABASE)).durability(durability).history(History::off()).fiber::<chain>().open().await?;
+    let forever =
+        Forever::builder().sqlite(dir.join(DATABASE)).durability(durability).history(History::off()).fiber::<chain>().open().await?;
     match job.task {
         Task::Finish { before, workflows, steps } => {
             forever.run(chain(BEFORE, before)).await?;
