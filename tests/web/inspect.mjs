@@ -3,61 +3,10 @@
 //   cargo build --example inspect && npm ci && node inspect.mjs [part of a case's name]
 //   node inspect.mjs --pictures FOLDER     how it looks
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
+import { button, company, dialog, open, state, widths } from "./support/inspector.mjs";
 import { until } from "./support/until.mjs";
-
-const program = process.env.INSPECT ?? join(import.meta.dirname, "../../target/debug/examples/inspect");
-const widths = [
-  { width: 1280, height: 860 },
-  { width: 390, height: 844 },
-];
-
-/** The company, opened anew for each case. */
-async function company() {
-  const folder = mkdtempSync(join(tmpdir(), "forever-inspect-"));
-  const child = spawn(program, ["0", join(folder, "company.db")], { stdio: ["ignore", "pipe", "inherit"] });
-  const kill = () => child.kill("SIGKILL");
-  process.on("exit", kill);
-  const address = await new Promise((resolve, reject) => {
-    const lines = createInterface({ input: child.stdout });
-    lines.once("line", (line) => resolve(line.replace("inspector: ", "")));
-    child.once("exit", (code) => reject(new Error(`the example ended with ${code}`)));
-  });
-  const api = async (path) => (await fetch(`${address}api/${path}`)).json();
-  const find = async (key) => (await api(`fibers?key=${key}`)).fibers[0];
-  await until("the seeded faults", async () => {
-    const { in_doubt, retrying, reasons } = await api("overview");
-    return in_doubt.length === 1 && retrying.length === 1 && reasons.length === 3 && (await find("order-1044"))?.state === "waiting";
-  });
-  const end = async () => {
-    process.off("exit", kill);
-    child.removeAllListeners("exit");
-    const gone = new Promise((resolve) => child.once("exit", resolve));
-    child.kill("SIGKILL");
-    await gone;
-    rmSync(folder, { recursive: true, force: true });
-  };
-  return { address, api, find, end };
-}
-
-const state = async (company, key, wanted) => until(`${key} is ${wanted}`, async () => (await company.find(key)).state === wanted);
-
-/** Opens a view, and keeps what the page complains of. */
-async function open(browser, company, hash, options = {}) {
-  const context = await browser.newContext({ viewport: widths[0], ...options });
-  const page = await context.newPage();
-  page.complaints = [];
-  page.on("pageerror", (error) => page.complaints.push(error.message));
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && page.complaints.push(message.text()));
-  await page.goto(`${company.address}${hash}`);
-  await page.locator("main h1").waitFor();
-  return page;
-}
 
 const hashes = async (company) => ({
   overview: "#/",
@@ -72,14 +21,15 @@ const hashes = async (company) => ({
   ops: "#/ops",
   functions: "#/functions",
   function: "#/function/purchase",
+  research: `#/fiber/${(await company.find("research-12")).id}`,
+  chats: "#/chats",
+  chat: "#/chat/help-desk/ada",
   agents: "#/agents",
   schedules: "#/schedules",
 });
 
 // The view of before is shown, under the new address, until the new one has its data.
 const viewOf = (page, title) => page.locator("h1", { hasText: title }).waitFor();
-const dialog = (page) => page.locator("dialog");
-const button = (scope, name) => scope.getByRole("button", { name, exact: true });
 
 const cases = {
   async "every view fits both widths in both schemes, without a complaint"(browser, company) {
@@ -102,7 +52,7 @@ const cases = {
     const page = await open(browser, company, "");
     assert.equal(await page.locator("h1").textContent(), "Needs you");
     const sentence = await page.locator(".verdict .sentence").textContent();
-    for (const part of ["1 operation of unknown outcome", "2 fibers failed", "2 fibers parked", "1 retrying"]) assert.ok(sentence.includes(part), sentence);
+    for (const part of ["1 operation of unknown outcome", "9 fibers failed", "3 fibers parked", "1 retrying"]) assert.ok(sentence.includes(part), sentence);
     await page.locator(".reasons a", { hasText: "the limit is 500" }).click();
     await page.waitForURL(/state=failed&name=purchase/);
     await viewOf(page, "Fibers");
@@ -241,6 +191,46 @@ const cases = {
     await past.locator("dd.changed").first().waitFor();
     assert.match(await past.locator("aside .card", { hasText: "Facts" }).textContent(), /Export/);
     assert.deepEqual(past.complaints, []);
+  },
+
+  async "a chat has its turns and what was said, and an error that may repeat a secret is hidden"(browser, company) {
+    const page = await open(browser, company, "#/chats");
+    await page.locator(".fibers a", { hasText: "help-desk/grace" }).filter({ hasText: "Error" }).waitFor();
+    assert.ok(!(await page.content()).includes("no model may decide"), "functions of this program have secrets");
+    await page.locator(".fibers a", { hasText: "help-desk/ada" }).filter({ hasText: "Answered" }).click();
+    await viewOf(page, "help-desk/ada");
+    assert.deepEqual(await page.locator(".conversation .words").allTextContents(), ["Where is my printer?", "It is on its way."]);
+    assert.equal(await page.locator(".fibers .badge.completed").count(), 1);
+    await page.locator("main a", { hasText: "Fibers of this chat" }).click();
+    await viewOf(page, "Fibers");
+    assert.equal(await page.locator(".fibers a").count(), 1);
+    await page.keyboard.press("g");
+    await page.keyboard.press("m");
+    await viewOf(page, "Chats");
+    assert.deepEqual(page.complaints, []);
+  },
+
+  async "the layout of a function is a graph, with a way back for each loop and a way past each branch"(browser, company) {
+    const page = await open(browser, company, "#/function/research");
+    const rows = (await page.locator(".graph li b").allTextContents()).map((name) => name.replace(/#\d+$/, ""));
+    assert.equal(rows.length, 3, rows.join());
+    assert.equal(rows[1], "search");
+    const drawn = async (kind) => page.locator(`.graph path.${kind}`).evaluateAll((paths) => paths.map((path) => [Number(path.dataset.from), Number(path.dataset.to)]));
+    // From `search` and from the call, to `search` again; past the loop to the end.
+    assert.deepEqual((await drawn("back")).sort(), [[2, 2], [3, 2]]);
+    assert.deepEqual((await drawn("skip")).sort(), [[1, 4], [2, 4]]);
+    assert.match(await page.locator(".graph li", { hasText: "search" }).textContent(), /keeps .*notes/);
+    await page.goto(`${company.address}#/function/purchase`);
+    await page.locator(".graph li", { hasText: "approval" }).filter({ hasText: "3 fibers" }).or(page.locator(".graph li", { hasText: "approved" }).filter({ hasText: "fibers" })).first().waitFor();
+    assert.equal(await page.locator(".graph circle.effect").count(), 1);
+    assert.deepEqual(page.complaints, []);
+  },
+
+  async "a stream has its newest items, and the progress is shown, while the fiber runs"(browser, company) {
+    const page = await open(browser, company, (await hashes(company)).research);
+    await page.locator("aside .card", { hasText: "source 3 on What is durable execution?" }).waitFor();
+    await page.locator("main", { hasText: "1 questions answered" }).waitFor({ timeout: 30_000 });
+    assert.deepEqual(page.complaints, []);
   },
 
   async "one command reaches every fiber of a filter"(browser, company) {

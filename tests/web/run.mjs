@@ -18,6 +18,7 @@ const files = [
   ["plain.mjs", 120],
   ["page.mjs", 300],
   ["inspect.mjs", 400],
+  ["faults.mjs", 120],
   ["seven.mjs page.mjs", 300],
 ];
 

@@ -40,6 +40,12 @@ pub(crate) fn command() -> Command {
             Command::new("functions").about("Lists functions with their fibers"),
             Command::new("agents").about("Lists agents"),
             Command::new("schedules").about("Lists schedules"),
+            Command::new("chats")
+                .about("Lists the newest turns of all chats, and calls that wait for an answer")
+                .arg(Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")),
+            Command::new("chat")
+                .about("Shows what was said in a chat, and its turns")
+                .arg(Arg::new("chat").required(true).value_name("CLASS/NAME")),
         ])
         .subcommands([
             many("resume", "Lets fibers that stopped go on from their last checkpoint"),
@@ -137,7 +143,7 @@ fn filter(command: Command) -> Command {
         )
         .arg(Arg::new("name").long("name").help("Stored name of the function"))
         .arg(Arg::new("agent").long("agent").value_name("CLASS/NAME"))
-        .arg(Arg::new("parent").long("parent").value_name("ID"))
+        .arg(Arg::new("parent").long("parent").value_name("FIBER").help("Id or key"))
         .arg(Arg::new("key").long("key"))
         .arg(Arg::new("text").long("text").help("Text in id, name, key, agent, reason or metadata"))
         .arg(Arg::new("metadata").long("metadata").action(ArgAction::Append).value_name("FIELD=JSON"))

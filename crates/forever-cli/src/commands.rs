@@ -49,6 +49,12 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
         "functions" => client.get("functions").await?,
         "agents" => all(client, "agents", "agents").await?,
         "schedules" => all(client, "schedules", "schedules").await?,
+        "chats" => client.get(&format!("chats?limit={}", given.get_one::<u32>("limit").copied().unwrap_or(50))).await?,
+        "chat" => {
+            let chat = text(given, "chat").unwrap_or_default();
+            let (class, name) = chat.split_once('/').ok_or_else(|| Failure::usage("a chat is CLASS/NAME, as `chats` prints it"))?;
+            client.get(&format!("chats/{}/{}", escaped(class), escaped(name))).await?
+        }
         "check" => client.get("check").await?,
         "resume" | "restart" | "cancel" => many(client, name, given).await?,
         "resolve" => {
@@ -130,7 +136,10 @@ fn parsed(text: &str) -> Result<Value, Failure> {
 
 /// The id of the fiber that is named by id or key.
 async fn id_of(client: &mut Client, given: &ArgMatches) -> Result<String, Failure> {
-    let name = text(given, "id").unwrap_or_default();
+    id_of_named(client, text(given, "id").unwrap_or_default()).await
+}
+
+async fn id_of_named(client: &mut Client, name: &str) -> Result<String, Failure> {
     let by_key = client.get(&format!("fibers?key={}", escaped(name))).await?;
     if let Some(id) = by_key["fibers"][0]["id"].as_str() {
         return Ok(id.to_owned());
@@ -161,7 +170,7 @@ async fn export(client: &mut Client, given: &ArgMatches) -> Result<ExitCode, Fai
         say(&client.get_text(&format!("fibers/{}/export", escaped(&id))).await?);
         return Ok(ExitCode::SUCCESS);
     }
-    let query = format!("{}oldest_first=true&", query(&filter(given)));
+    let query = format!("{}oldest_first=true&", query(&filter(client, given).await?));
     let (mut refused, mut after) = (0_u64, Value::Null);
     loop {
         let page;
@@ -203,8 +212,8 @@ async fn import(client: &mut Client, given: &ArgMatches) -> Result<Value, Failur
     Ok(json!({ "done": done, "refused": refused }))
 }
 
-/// The conditions that were given, as the API names them.
-fn filter(given: &ArgMatches) -> Map<String, Value> {
+/// The conditions that were given, as the API names them. A parent may be given by its key.
+async fn filter(client: &mut Client, given: &ArgMatches) -> Result<Map<String, Value>, Failure> {
     let mut filter = Map::new();
     let several = |name: &str, between: &str| {
         given
@@ -223,10 +232,11 @@ fn filter(given: &ArgMatches) -> Map<String, Value> {
                 filter.insert("in_doubt".to_owned(), true.into());
             }
         } else if let Some(value) = text(given, name) {
+            let value = if name == "parent" { id_of_named(client, value).await? } else { value.to_owned() };
             filter.insert(name.to_owned(), value.into());
         }
     }
-    filter
+    Ok(filter)
 }
 
 fn query(filter: &Map<String, Value>) -> String {
@@ -246,7 +256,7 @@ async fn fibers_behind(client: &mut Client, query: &str, after: &Value, limit: u
 /// As many fibers as were asked for, page by page.
 async fn list(client: &mut Client, given: &ArgMatches) -> Result<Value, Failure> {
     let limit = given.get_one::<u32>("limit").copied().unwrap_or(50) as usize;
-    let mut query = query(&filter(given));
+    let mut query = query(&filter(client, given).await?);
     if given.get_flag("oldest-first") {
         query.push_str("oldest_first=true&");
     }
@@ -286,7 +296,7 @@ async fn many(client: &mut Client, name: &str, given: &ArgMatches) -> Result<Val
         let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
         return client.post(&format!("fibers/{}/{name}", escaped(&id)), &body).await;
     }
-    let filter = filter(given);
+    let filter = filter(client, given).await?;
     if filter.is_empty() {
         return Err(Failure::usage("--all needs a filter, such as --state failed"));
     }
@@ -312,6 +322,8 @@ fn print(name: &str, answer: &Value) {
         "functions" => functions(&answer["functions"]),
         "agents" => agents(&answer["agents"], now),
         "schedules" => schedules(&answer["schedules"], now),
+        "chats" => chats(answer, now),
+        "chat" => chat(&answer["chat"], now),
         "timeline" => timeline(&answer["history"], now),
         "locals" => locals(answer),
         "check" => say(&clean(answer["summary"].as_str().unwrap_or_default())),
@@ -464,6 +476,48 @@ fn schedules(list: &Value, now: u64) {
     table.print();
 }
 
+fn chats(answer: &Value, now: u64) {
+    if each(&answer["pending"]).next().is_some() {
+        let mut table = Table::new(&["waits for an answer", "message", "since"]);
+        for pending in each(&answer["pending"]) {
+            let chat = format!("{}/{}", string(&pending["class"]), string(&pending["agent"]));
+            table.row(vec![chat, string(&pending["message"]["id"]), age(&pending["since_ms"], now)]);
+        }
+        table.print();
+        say("");
+    }
+    turns(&answer["turns"], now);
+}
+
+fn turns(list: &Value, now: u64) {
+    let mut table = Table::new(&["chat", "turn", "state", "began", "why"]);
+    for turn in each(list) {
+        let chat = format!("{}/{}", string(&turn["class"]), string(&turn["agent"]));
+        let why: Vec<&str> = ["reason", "error", "cancel"].iter().filter_map(|name| turn[name].as_str()).collect();
+        table.row(vec![chat, string(&turn["id"]), string(&turn["state"]), age(&turn["created_ms"], now), short(&why.join(": "), 80)]);
+    }
+    table.print();
+}
+
+/// What was said, and the turns.
+fn chat(chat: &Value, now: u64) {
+    for message in each(&chat["messages"]) {
+        let waits = if message["is_pending"] == true { ", waits for an answer" } else { "" };
+        say(&clean(&format!("{} {}{waits}", string(&message["role"]), string(&message["id"]))));
+        let parts = &message["message"]["value"]["parts"];
+        if parts.is_array() {
+            for part in each(parts) {
+                let words = part["text"].as_str().map_or_else(|| short(&part.to_string(), 200), clean);
+                say(&format!("  {}", words.replace('\n', "\n  ")));
+            }
+        } else {
+            say(&format!("  {}", value(&message["message"], 200)));
+        }
+    }
+    say("");
+    turns(&chat["turns"], now);
+}
+
 fn timeline(history: &Value, now: u64) {
     let mut table = Table::new(&["number", "at", "stored", "took", "failed", "changed"]);
     for entry in each(history) {
@@ -513,7 +567,8 @@ fn locals(answer: &Value) {
 fn show(answer: &Value, now: u64) {
     let (fiber, status) = (&answer["fiber"], &answer["fiber"]["status"]);
     say(format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end());
-    say(&format!("{}: {}", string(&status["state"]), clean(&note(status, now))));
+    let what = clean(&note(status, now));
+    say(format!("{}: {what}", string(&status["state"])).trim_end_matches(": "));
     if !status["progress"].is_null() {
         say(&format!("progress: {}", clean(&status["progress"].to_string())));
     }

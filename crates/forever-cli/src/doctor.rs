@@ -20,7 +20,13 @@ const STUCK_MS: u64 = 60_000;
 #[derive(Debug)]
 struct Finding {
     what: String,
-    remedy: &'static str,
+    remedy: String,
+}
+
+impl Finding {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Finding { what: what.into(), remedy: remedy.into() }
+    }
 }
 
 pub(crate) async fn run(target: &mut Target, json: bool) -> Result<ExitCode, Failure> {
@@ -33,7 +39,7 @@ pub(crate) async fn run(target: &mut Target, json: bool) -> Result<ExitCode, Fai
     found.extend(of_fibers(&overview, target.is_live));
     if check["is_ok"] == false {
         let what = format!("layouts have drifted: {}", short(&string(&check["summary"]), 200));
-        found.push(Finding { what, remedy: "deploy code that fits, or resolve the parked fibers" });
+        found.push(Finding::new(what, "deploy code that fits, or resolve the parked fibers"));
     }
     if json {
         let findings: Vec<Value> = found.iter().map(|finding| json!({ "what": finding.what, "remedy": finding.remedy })).collect();
@@ -55,17 +61,14 @@ fn of_file(file: &Path) -> Result<Vec<Finding>, Failure> {
     let damage: String =
         read_only(file).and_then(|conn| conn.query_row("PRAGMA integrity_check(5)", (), |row| row.get(0))).map_err(failed)?;
     if damage != "ok" {
-        found.push(Finding {
-            what: format!("the file is damaged: {}", short(&damage, 300)),
-            remedy: "stop the program and restore a backup",
-        });
+        found.push(Finding::new(format!("the file is damaged: {}", short(&damage, 300)), "stop the program and restore a backup"));
     }
     let mut log = file.as_os_str().to_owned();
     log.push("-wal");
     let length = std::fs::metadata(&log).map_or(0, |log| log.len());
     if length > LONG_LOG {
         let what = format!("the write-ahead log has {} MB", length >> 20);
-        found.push(Finding { what, remedy: "end what reads the database for long: a tool with an open transaction keeps the log" });
+        found.push(Finding::new(what, "end what reads the database for long: a tool with an open transaction keeps the log"));
     }
     Ok(found)
 }
@@ -83,10 +86,11 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
             string(&fiber["key"]),
             string(&op["id"])
         );
-        found.push(Finding {
+        let id = string(&op["id"]);
+        found.push(Finding::new(
             what,
-            remedy: "look at the other side, then: forever FILE resolve-op ID --completed JSON | --not-executed | --failed ERROR",
-        });
+            format!("look at the other side, then: forever FILE resolve-op {id} --completed JSON | --not-executed | --failed ERROR"),
+        ));
     }
     for group in list("reasons") {
         let what = format!(
@@ -96,18 +100,11 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
             string(&group["name"]),
             short(&string(&group["reason"]), 160)
         );
-        let remedy = match group["state"].as_str() {
-            Some("failed") => "fix the cause, then: forever FILE resume --all --state failed --name NAME",
-            Some("parked") => "deploy code that fits what is stored, or resolve the operation or the fiber",
-            _ => "forever FILE resume ID, or resolve ID for a closure",
-        };
-        found.push(Finding { what, remedy });
+        found.push(Finding::new(what, remedy_of(&group)));
     }
     for fiber in list("retrying") {
-        found.push(Finding {
-            what: format!("{} {}: {}", string(&fiber["name"]), string(&fiber["key"]), short(&note(&fiber, now), 200)),
-            remedy: "mend what the step calls; it is tried again by itself",
-        });
+        let what = format!("{} {}: {}", string(&fiber["name"]), string(&fiber["key"]), short(&note(&fiber, now), 200));
+        found.push(Finding::new(what, "mend what the step calls; it is tried again by itself"));
     }
     let stuck = |fiber: &&Value| fiber["changed_ms"].as_u64().is_some_and(|at| now.saturating_sub(at) > STUCK_MS);
     if let Some(fiber) = list("oldest_pending").iter().find(stuck).filter(|_| is_live) {
@@ -117,12 +114,11 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
             string(&fiber["id"]),
             age(&fiber["changed_ms"], now)
         );
-        found.push(Finding { what, remedy: "is its function registered, and its worker alive?" });
+        found.push(Finding::new(what, "is its function registered, and its worker alive?"));
     }
     let running: u64 = list("counts").iter().filter(|count| count["state"] == "running").filter_map(|count| count["fibers"].as_u64()).sum();
     if running > 0 && !is_live {
-        found
-            .push(Finding { what: format!("{running} fibers ran when their process ended"), remedy: "start the program: it resumes them" });
+        found.push(Finding::new(format!("{running} fibers ran when their process ended"), "start the program: it resumes them"));
     }
     for schedule in list("schedules") {
         let what = format!(
@@ -132,7 +128,23 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
             string(&schedule["agent"]),
             short(&string(&schedule["error"]), 160)
         );
-        found.push(Finding { what, remedy: "mend its cause; one that is set aside runs when it is asked for again" });
+        found.push(Finding::new(what, "mend its cause; one that is set aside runs when it is asked for again"));
     }
     found
+}
+
+/// What a person can do about fibers that stopped for one reason.
+fn remedy_of(group: &Value) -> String {
+    let (name, example, reason) = (string(&group["name"]), string(&group["example"]), string(&group["reason"]));
+    match group["state"].as_str() {
+        Some("failed") => format!("fix the cause, then: forever FILE resume --all --state failed --name {name}"),
+        Some("parked") if reason.contains("may have executed") => "resolve the operation, see above: it is resumed then".to_owned(),
+        Some("parked") if reason.starts_with("a message to ") => format!(
+            "forever FILE show {example} has the message's number, then: forever FILE discard {example} NUMBER, forever FILE resume {example}"
+        ),
+        Some("parked") => {
+            format!("deploy code that fits what is stored, or: forever FILE resolve {example} --complete JSON | --fail REASON")
+        }
+        _ => format!("forever FILE resume {example}, or for a closure: forever FILE resolve {example} --complete JSON | --fail REASON"),
+    }
 }

@@ -22,6 +22,9 @@ const SHOWN: u32 = 8;
 /// How many of those that need a person are grouped by reason.
 const GROUPED: u32 = 200;
 
+/// How many turns and messages of a chat are shown.
+const MESSAGES: u32 = 100;
+
 /// How many checkpoints a timeline has.
 const TIMELINE: usize = 100;
 
@@ -369,6 +372,27 @@ pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query
     let next =
         agents.last().filter(|_| u32::try_from(agents.len()) == Ok(limit)).map(|last| json!({ "class": last.class, "name": last.name }));
     Ok(Json(json!({ "agents": agents, "next": next })))
+}
+
+/// The newest turns of all chats, and the calls that wait for an answer.
+pub(crate) async fn chats(State(shared): State<Arc<Shared>>, Query(page): Query<TurnsQuery>) -> Answer {
+    let limit = page.limit.unwrap_or(100).clamp(1, 1000);
+    let turns = shared.forever.view_turns(page.before, limit).await?;
+    let next = turns.last().filter(|_| u32::try_from(turns.len()) == Ok(limit)).map(|last| last.number);
+    let pending = shared.forever.view_pending(GROUPED).await?;
+    Ok(Json(json!({ "now_ms": now_ms(), "turns": turns, "pending": pending, "next": next })))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TurnsQuery {
+    before: Option<i64>,
+    limit: Option<u32>,
+}
+
+pub(crate) async fn chat(State(shared): State<Arc<Shared>>, Path((class, name)): Path<(String, String)>) -> Answer {
+    let chat = shared.forever.view_chat(class, name, MESSAGES).await?;
+    Ok(Json(json!({ "now_ms": now_ms(), "chat": chat })))
 }
 
 pub(crate) async fn schedules(State(shared): State<Arc<Shared>>, Query(page): Query<ListQuery>) -> Answer {

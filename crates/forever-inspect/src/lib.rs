@@ -185,6 +185,8 @@ impl Inspector {
             .route("/api/functions/{name}", get(api::function))
             .route("/api/ops", get(api::in_doubt))
             .route("/api/agents", get(api::agents))
+            .route("/api/chats", get(api::chats))
+            .route("/api/chats/{class}/{name}", get(api::chat))
             .route("/api/schedules", get(api::schedules))
             .route("/api/check", get(api::check))
             .route("/api/events", get(live::events))

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 const INDEX: &str = include_str!("page/index.html");
 
 /// Files by name, with their types.
-const FILES: [(&str, &str, &str); 9] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("app.css", "text/css", include_str!("page/app.css")),
     ("app.js", "text/javascript", include_str!("page/app.js")),
     ("dom.js", "text/javascript", include_str!("page/dom.js")),
@@ -16,6 +16,8 @@ const FILES: [(&str, &str, &str); 9] = [
     ("source.js", "text/javascript", include_str!("page/source.js")),
     ("actions.js", "text/javascript", include_str!("page/actions.js")),
     ("views.js", "text/javascript", include_str!("page/views.js")),
+    ("chats.js", "text/javascript", include_str!("page/chats.js")),
+    ("layout.js", "text/javascript", include_str!("page/layout.js")),
     ("fiber.js", "text/javascript", include_str!("page/fiber.js")),
     ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
 ];

@@ -719,6 +719,10 @@ impl ChatStore for PostgresStore {
         self.read("list turns", (chat, filter, after, limit), |tx, args| Box::pin(turns::list(tx, &args.0, &args.1, args.2, args.3)))
     }
 
+    fn all_turns(&self, before: Option<TurnSeq>, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
+        self.read("list the turns of all chats", (before, limit), |tx, args| Box::pin(turns::all(tx, args.0, args.1)))
+    }
+
     fn turn_fiber(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<FiberState>>> {
         self.read("find the fiber of a turn", turn, |tx, turn| Box::pin(turns::fiber_state(tx, *turn)))
     }

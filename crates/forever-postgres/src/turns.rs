@@ -67,6 +67,12 @@ pub(crate) async fn list(tx: &Tx, chat: &AgentId, filter: &TurnFilter, after: Tu
     tx.rows(&sql, args![&chat.class, &chat.name, after, limit]).await?.iter().map(turn_row).collect()
 }
 
+/// Turns of all chats before one, the newest first.
+pub(crate) async fn all(tx: &Tx, before: Option<TurnSeq>, limit: u32) -> Done<Vec<TurnRow>> {
+    let sql = format!("{TURN} WHERE t.seq < $1 ORDER BY t.seq DESC LIMIT $2");
+    tx.rows(&sql, args![before.unwrap_or(TurnSeq::MAX), limit]).await?.iter().map(turn_row).collect()
+}
+
 pub(crate) async fn is_under_way(tx: &Tx, chat: i64) -> Done<bool> {
     tx.one("SELECT EXISTS (SELECT 1 FROM @turns WHERE chat = $1 AND settled_ms IS NULL) AS there", args![chat]).await?.flag("there")
 }

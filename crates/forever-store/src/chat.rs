@@ -491,6 +491,10 @@ pub trait ChatStore {
     /// greatest number down; 0 is behind all.
     fn turns(&self, chat: AgentId, filter: TurnFilter, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
 
+    /// Lists the turns of all chats before one, from the greatest number down. Fewer than `limit`
+    /// mean that there are no more.
+    fn all_turns(&self, before: Option<TurnSeq>, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
+
     /// Gives the state of the fiber of a turn; `None` if there is no such fiber.
     fn turn_fiber(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<FiberState>>>;
 

@@ -122,6 +122,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     chat::ends_a_turn_once(&make().await).await;
     chat::refuses_writes_without_the_claim_of_the_turn(&make().await).await;
     chat::cancels_a_turn_that_waits_and_asks_one_that_runs(&make().await).await;
+    chat::lists_the_turns_of_all_chats(&make().await).await;
     chat::lets_a_parked_turn_see_that_it_was_cancelled(&make().await).await;
     chat::parks_no_turn_that_was_told_to_end(&make().await).await;
     chat::lets_others_take_the_place_of_a_turn(&make().await).await;

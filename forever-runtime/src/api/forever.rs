@@ -14,6 +14,8 @@ use crate::agent::{Agent, AgentHandle, Agents};
 use crate::api::admin;
 use crate::api::admin::{FiberFilter, Fibers, Page};
 use crate::api::builder::Builder;
+use crate::api::chat_views;
+use crate::api::chat_views::{ChatView, PendingView, TurnView};
 use crate::api::view;
 use crate::api::view::{AgentView, FiberView, FunctionView, PositionView, ScheduleView, Stored};
 use crate::api::workers;
@@ -503,6 +505,33 @@ impl Forever {
     /// When the store fails.
     pub async fn view_schedules(&self, after: Option<String>, limit: u32) -> Result<Vec<ScheduleView>> {
         Ok(self.runtime().store.all_schedules(after, limit).await?.into_iter().map(ScheduleView::of).collect())
+    }
+
+    /// Turns of all chats before the one with this number, the newest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_turns(&self, before: Option<i64>, limit: u32) -> Result<Vec<TurnView>> {
+        chat_views::turns(&*self.runtime().store, before, limit).await
+    }
+
+    /// A chat by class and name of its agent: its newest turns and last messages, up to `limit` of
+    /// each. One that was never used has none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_chat(&self, class: impl Into<String>, name: impl Into<String>, limit: u32) -> Result<ChatView> {
+        let chat = AgentId { class: class.into(), name: name.into() };
+        chat_views::chat(&*self.runtime().store, chat, limit).await
+    }
+
+    /// The newest messages of all chats with a call that waits for an answer of a person or of the
+    /// client.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_pending(&self, limit: u32) -> Result<Vec<PendingView>> {
+        chat_views::pending(&*self.runtime().store, limit).await
     }
 
     /// Ready when the runtime begins to close.

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod builder;
+pub(crate) mod chat_views;
 mod copies;
 pub(crate) mod edit;
 pub(crate) mod export;

@@ -12,7 +12,7 @@ use crate::api::redact::Redactor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact::hex;
 use crate::exec::executor::Executor;
-use crate::frame::machine::{CutKind, LocalRole, Machine};
+use crate::frame::machine::{CutKind, END, LocalRole, Machine};
 use crate::frame::snapshot::Snapshot;
 use crate::history::Stood;
 use crate::layout::rows::{machine_of, row_of};
@@ -164,6 +164,9 @@ pub struct FunctionView {
     pub arguments: Vec<String>,
     /// Its cut points, in the order of the source.
     pub cuts: Vec<CutView>,
+    /// The cut points that may come first, by their places in [`cuts`](Self::cuts); `None` is the
+    /// end of the function.
+    pub first: Vec<Option<u32>>,
     /// Where it stands in its file, if that was recorded.
     pub source: Option<SourceView>,
 }
@@ -186,6 +189,10 @@ pub struct CutView {
     pub end: Option<u32>,
     /// Topics that it receives on.
     pub topics: Vec<String>,
+    /// Stored names of the locals that are kept while it is the last checkpoint.
+    pub locals: Vec<String>,
+    /// The cut points that may come next, as [`first`](FunctionView::first).
+    pub next: Vec<Option<u32>>,
 }
 
 /// Source of a function.
@@ -604,6 +611,8 @@ fn function(machine: &'static Machine, is_registered: bool) -> FunctionView {
         column: place(n).map(|place| place.1),
         end: place(n).map(|place| place.2),
         topics: cut.topics.iter().map(|&topic| topic.to_owned()).collect(),
+        locals: cut.locals.iter().map(|local| local.name.to_owned()).collect(),
+        next: following(cut.next),
     });
     let source = machine.source.as_ref().map(|source| SourceView {
         file: source.file.to_owned(),
@@ -620,8 +629,14 @@ fn function(machine: &'static Machine, is_registered: bool) -> FunctionView {
         is_registered,
         arguments: machine.arguments.iter().map(|&name| name.to_owned()).collect(),
         cuts: cuts.collect(),
+        first: following(machine.first),
         source,
     }
+}
+
+/// Cut points that may come next, of which [`END`] is the end.
+fn following(cuts: &[u32]) -> Vec<Option<u32>> {
+    cuts.iter().map(|&cut| (cut != END).then_some(cut)).collect()
 }
 
 impl PositionView {

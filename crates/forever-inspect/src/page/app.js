@@ -1,4 +1,5 @@
 // The page: which view the address names, keys, and what keeps it up to date.
+import * as chats from "./chats.js";
 import { h, toast } from "./dom.js";
 import * as fiber from "./fiber.js";
 import { relative } from "./format.js";
@@ -10,6 +11,7 @@ const VIEWS = [
   ["ops", "Unknown", views.ops, "u"],
   ["functions", "Functions", views.functions, "c"],
   ["agents", "Agents", views.agents, "a"],
+  ["chats", "Chats", chats.chats, "m"],
   ["schedules", "Schedules", views.schedules, "s"],
 ];
 
@@ -21,9 +23,10 @@ function route() {
   const [path, text = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [first = "", ...rest] = path.split("/");
   const params = Object.fromEntries(new URLSearchParams(text));
-  const name = decodeURIComponent(rest.join("/"));
+  const name = rest.map(decodeURIComponent).join("/");
   if (first === "fiber") return { view: fiber, tab: "fibers", params: { ...params, id: name } };
   if (first === "function") return { view: views.fn, tab: "functions", params: { ...params, name } };
+  if (first === "chat") return { view: chats.chat, tab: "chats", params: { ...params, name } };
   const [tab, , view] = VIEWS.find(([tab]) => tab === first) ?? VIEWS[0];
   return { view, tab, params };
 }
@@ -167,7 +170,7 @@ const HELP = [
   ["/", "search"],
   ["j, k", "next and previous row"],
   ["Enter", "open it"],
-  ["g o, g f, g u, g c, g a, g s", "overview, fibers, unknown outcomes, functions, agents, schedules"],
+  ["g o, g f, g u, g c, g a, g m, g s", "overview, fibers, unknown outcomes, functions, agents, chats, schedules"],
   ["t", "light or dark"],
   ["?", "this list"],
 ];

@@ -1,12 +1,15 @@
 // Elements, without HTML in text: what a fiber holds is never read as markup.
 
 /** Makes an element: `h("a", { href: ".." }, "text", other)`. Children that are null or false are left out. */
-export function h(tag, props, ...children) {
-  const element = document.createElement(tag);
+export const h = (tag, props, ...children) => filled(document.createElement(tag), props, children);
+
+/** Makes an element of a drawing, as `h`. */
+export const svg = (tag, props, ...children) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
+
+function filled(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "class") element.className = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));

@@ -121,7 +121,7 @@ function timeline(id, history, shown) {
         h(
           "li",
           { "aria-current": entry.number === shown ? "true" : null },
-          h("span", { class: "n mono" }, h("a", { href: `${fiberHref(id)}?at=${entry.number}` }, entry.number)),
+          h("span", { class: "n mono" }, h("a", { href: `${fiberHref(id)}?at=${entry.number}`, "aria-label": `checkpoint ${entry.number}` }, entry.number)),
           h("b", null, entry.origin ? made(entry.origin) : plain(entry.at)),
           h("span", { class: "note mono", title: "new or changed locals" }, entry.origin ? "" : entry.changed.join(", ")),
           h("span", null, entry.is_resumed && h("em", null, "entered "), entry.failed_attempts > 0 && h("span", { class: "badge parked" }, `${plural(entry.failed_attempts, "failed attempt")}`)),
@@ -216,7 +216,7 @@ function family(status, children) {
     "section",
     { class: "card" },
     h("h2", null, "Children"),
-    h("ul", { class: "family" }, children.map((child) => h("li", null, badge(child.state), " ", h("a", { href: fiberHref(child.id) }, child.name), waitsFor.has(child.id) && h("em", null, " waited for")))),
+    h("ul", { class: "family" }, children.map((child) => h("li", null, badge(child.state), " ", h("a", { href: fiberHref(child.id) }, child.name, waitsFor.has(child.id) && h("em", null, " waited for"))))),
     children.length === 100 && h("a", { href: fibersHref({ parent: status.id }) }, "All children"),
   );
 }

@@ -115,6 +115,9 @@ export function remedy(fiber) {
   if (fiber.state === "parked" && reason.includes("may have executed")) {
     return "Look at the other side whether it was carried out, then say so below. The fiber goes on from there.";
   }
+  if (fiber.state === "parked" && reason.startsWith("a message to ")) {
+    return "Discard the message below and resume, then send what was meant. Or deploy a recv! that reads it.";
+  }
   if (fiber.state === "parked") return "Deploy code that fits what is stored (the reason says what does not), or resolve the fiber by hand. It is tried again at each open.";
   if (fiber.state === "failed") return "Resume goes on from the last checkpoint, with the values shown here. Restart begins again with the arguments.";
   if (fiber.state === "interrupted") return "Resume goes on from the last checkpoint. A closure can only be resolved.";

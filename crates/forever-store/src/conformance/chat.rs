@@ -259,6 +259,22 @@ pub(super) async fn cancels_a_turn_that_waits_and_asks_one_that_runs(store: &imp
     }
 }
 
+pub(super) async fn lists_the_turns_of_all_chats(store: &impl Store) {
+    let mut seqs = Vec::new();
+    for (name, id) in [("a", "1"), ("b", "1"), ("a", "2")] {
+        seqs.push(accept(store, new(name, id)).await.seq);
+    }
+    seqs.reverse();
+    for (before, limit, expected) in
+        [(None, 9, &seqs[..]), (None, 2, &seqs[..2]), (Some(seqs[0]), 9, &seqs[1..]), (Some(seqs[2]), 9, &[]), (None, 0, &[])]
+    {
+        let listed = store.all_turns(before, limit).await.unwrap();
+        assert_eq!(listed.iter().map(|row| row.seq).collect::<Vec<_>>(), expected, "{limit} before {before:?}");
+    }
+    let names: Vec<_> = store.all_turns(None, 9).await.unwrap().into_iter().map(|row| row.chat.name).collect();
+    assert_eq!(names, ["a", "b", "a"]);
+}
+
 /// The state of the fiber of a turn.
 async fn fiber_state(store: &impl Store, turn: &TurnRow) -> FiberState {
     store.turn_fiber(turn.seq).await.unwrap().unwrap()

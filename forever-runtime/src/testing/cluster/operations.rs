@@ -573,6 +573,7 @@ impl ChatStore for ModelStore {
         fn turn_by_key(&self, chat: AgentId, key: String) -> Option<TurnRow>;
         fn turn_by_seq(&self, turn: TurnSeq) -> Option<TurnRow>;
         fn turns(&self, chat: AgentId, filter: TurnFilter, after: TurnSeq, limit: u32) -> Vec<TurnRow>;
+        fn all_turns(&self, before: Option<TurnSeq>, limit: u32) -> Vec<TurnRow>;
         fn turn_fiber(&self, turn: TurnSeq) -> Option<FiberState>;
         fn turn_request(&self, turn: TurnSeq) -> TurnRequest;
         fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> Vec<StreamBatch>;

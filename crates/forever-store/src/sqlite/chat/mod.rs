@@ -18,7 +18,7 @@ use crate::{
 };
 use crate::{Claim, Runnable, Seq, Suspension};
 use messages::{chat_of, find_chat, hold, message_row, replace_all, update};
-use turns::{TURN, accept, begin, by, by_seq, clear, fold, listed, request, settle, under_way};
+use turns::{accept, begin, by, by_seq, clear, fold, request, settle, under_way};
 
 /// Fails unless the claim of a turn's fiber is in force; returns whether the turn is running.
 fn fence(conn: &Connection, claim: Claim, turn: TurnSeq) -> rusqlite::Result<bool> {
@@ -164,36 +164,11 @@ impl ChatStore for Sqlite {
     }
 
     fn turns(&self, chat: AgentId, which: TurnFilter, after: TurnSeq, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
-        Box::pin(self.read("list turns", move |c| {
-            // The words are ours, so they may stand in the text.
-            let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
-            let mut terms = String::new();
-            if !words.is_empty() {
-                terms = format!("AND t.state IN ({})", words.join(", "));
-            }
-            if !which.states.is_empty() && !which.states.iter().any(|s| s.is_settled()) {
-                terms.push_str(" AND t.settled_ms IS NULL");
-            }
-            let (behind, order) = if which.latest_first { ("t.seq < ?3", "t.seq DESC") } else { ("t.seq > ?3", "t.seq") };
-            let after = if which.latest_first && after == 0 { TurnSeq::MAX } else { after };
-            let sql = format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND {behind} {terms} ORDER BY {order} LIMIT ?4");
-            let mut select = c.prepare_cached(&sql)?;
-            let (mut found, mut after) = (Vec::new(), after);
-            // Rows that were left out are replaced by later ones: a short page is the last one.
-            loop {
-                let left = limit - u32::try_from(found.len()).unwrap_or(limit);
-                let page: Vec<(TurnSeq, Option<TurnRow>)> = select
-                    .query_map(params![chat.class, chat.name, after, left], |row| Ok((row.get("seq")?, listed(row))))?
-                    .collect::<Result<_, _>>()?;
-                let last = page.last().map(|(seq, _)| *seq);
-                let read = page.len();
-                found.extend(page.into_iter().filter_map(|(_, row)| row));
-                match last {
-                    Some(last) if read == left as usize && found.len() < limit as usize => after = last,
-                    _ => return Ok(found),
-                }
-            }
-        }))
+        Box::pin(self.read("list turns", move |c| turns::list(c, &chat, &which, after, limit)))
+    }
+
+    fn all_turns(&self, before: Option<TurnSeq>, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
+        Box::pin(self.read("list the turns of all chats", move |c| turns::all(c, before, limit)))
     }
 
     fn turn_fiber(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<FiberState>>> {

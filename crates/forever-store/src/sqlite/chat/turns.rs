@@ -4,14 +4,13 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::incidents::{self, incident};
 use super::messages::{chat_of, find_chat, insert_message, last_message, next_place, replace, update};
-use crate::AgentId;
 use crate::sqlite::{agents, rows, streams};
 use crate::{
-    AcceptTurnResult, Admission, MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnKind, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
-    TurnStart, TurnState, TurnWrite,
+    AcceptTurnResult, Admission, AgentId, MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow,
+    TurnSeq, TurnSettlement, TurnStart, TurnState, TurnWrite,
 };
 
-pub(super) const TURN: &str = "SELECT t.*, c.class, c.agent FROM chats c JOIN turns t ON t.chat = c.seq";
+const TURN: &str = "SELECT t.*, c.class, c.agent FROM chats c JOIN turns t ON t.chat = c.seq";
 
 fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
     let bad =
@@ -40,7 +39,7 @@ fn turn_row(row: &Row<'_>) -> rusqlite::Result<TurnRow> {
 
 /// A row as a list shows it. A damaged value hides neither the other rows nor the rest of its own.
 /// `None` if not even its state can be read.
-pub(super) fn listed(row: &Row<'_>) -> Option<TurnRow> {
+fn listed(row: &Row<'_>) -> Option<TurnRow> {
     let text = |column| match row.get_ref(column) {
         Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
@@ -83,6 +82,61 @@ fn is_full(conn: &Connection, chat: i64, max_queued: u32) -> rusqlite::Result<bo
         "SELECT count(*) >= ?2 FROM (SELECT 1 FROM turns WHERE chat = ?1 AND settled_ms IS NULL AND state = 'queued' LIMIT ?2)",
     )?
     .query_row(params![chat, max_queued], |r| r.get(0))
+}
+
+/// Turns of a chat behind `after`, or before it.
+pub(super) fn list(conn: &Connection, chat: &AgentId, which: &TurnFilter, after: TurnSeq, limit: u32) -> rusqlite::Result<Vec<TurnRow>> {
+    // The words are ours, so they may stand in the text.
+    let words: Vec<_> = which.states.iter().map(|s| format!("'{s}'")).collect();
+    let mut terms = String::new();
+    if !words.is_empty() {
+        terms = format!("AND t.state IN ({})", words.join(", "));
+    }
+    if !which.states.is_empty() && !which.states.iter().any(|s| s.is_settled()) {
+        terms.push_str(" AND t.settled_ms IS NULL");
+    }
+    let (behind, order) = if which.latest_first { ("t.seq < ?3", "t.seq DESC") } else { ("t.seq > ?3", "t.seq") };
+    let after = if which.latest_first && after == 0 { TurnSeq::MAX } else { after };
+    let sql = format!("{TURN} WHERE c.class = ?1 AND c.agent = ?2 AND {behind} {terms} ORDER BY {order} LIMIT ?4");
+    let mut select = conn.prepare_cached(&sql)?;
+    listed_page(after, limit, |after, limit| select.query_map(params![chat.class, chat.name, after, limit], listed_or_not)?.collect())
+}
+
+/// Turns of all chats before one, the newest first.
+pub(super) fn all(conn: &Connection, before: Option<TurnSeq>, limit: u32) -> rusqlite::Result<Vec<TurnRow>> {
+    let mut select = conn.prepare_cached(
+        "SELECT t.*, c.class, c.agent FROM turns t CROSS JOIN chats c ON c.seq = t.chat
+         WHERE t.seq < ?1 ORDER BY t.seq DESC LIMIT ?2",
+    )?;
+    let before = before.unwrap_or(TurnSeq::MAX);
+    listed_page(before, limit, |before, limit| select.query_map(params![before, limit], listed_or_not)?.collect())
+}
+
+/// Number of a row, and the row if it can be listed.
+type Listed = (TurnSeq, Option<TurnRow>);
+
+fn listed_or_not(row: &Row<'_>) -> rusqlite::Result<Listed> {
+    Ok((row.get("seq")?, listed(row)))
+}
+
+/// A page of turns. Rows that are left out are replaced by later ones: a short page is the last one.
+fn listed_page(
+    mut after: TurnSeq,
+    limit: u32,
+    mut select: impl FnMut(TurnSeq, u32) -> rusqlite::Result<Vec<Listed>>,
+) -> rusqlite::Result<Vec<TurnRow>> {
+    let mut found = Vec::new();
+    loop {
+        let left = limit - u32::try_from(found.len()).unwrap_or(limit);
+        let page = select(after, left)?;
+        let last = page.last().map(|(seq, _)| *seq);
+        let read = page.len();
+        found.extend(page.into_iter().filter_map(|(_, row)| row));
+        match last {
+            Some(last) if read == left as usize && found.len() < limit as usize => after = last,
+            _ => return Ok(found),
+        }
+    }
 }
 
 pub(super) fn under_way(conn: &Connection, chat: i64) -> rusqlite::Result<bool> {
