@@ -4,8 +4,8 @@
 //!     cargo run --example inspect -- 8080 shop.db  another port, and a file that is kept
 //!
 //! Ten faults are seeded, each for another remedy: a limit that is too low, a payment of unknown
-//! outcome, a report that was parked by a deploy, an order that waits for a person, a notice that is
-//! retried against a dead server, an approval that cannot be read, an invoice with a wrong rate,
+//! outcome, a report that was parked by a deploy, an order that waits for a person, a notice that
+//! is retried against a dead server, an approval that cannot be read, an invoice with a wrong rate,
 //! deliveries that failed while the warehouse was closed, a hiring that hangs on one of its checks,
 //! and a quote from an old catalogue. The page shows what is wrong, and repairs it. So does the
 //! command `forever`; the guide has both ways for each ("Inspector and command line").
@@ -99,24 +99,39 @@ async fn post(address: &str, body: &serde_json::Value) -> anyhow::Result<u16> {
 
 /// Reads sources one by one, and calls another function for each.
 #[fiber]
-async fn research(ctx: &FiberContext, topic: String) -> anyhow::Result<Vec<String>> {
-    let found = ctx.stream::<String>("sources");
+async fn research(topic: String) -> anyhow::Result<Vec<String>> {
     let questions = step!(plan(&topic).await?);
     let mut notes = Vec::new();
     for question in questions {
-        let hits = step!("search", {
-            let hits = search(&question).await?;
-            hits.iter().try_for_each(|hit| found.send(hit))?;
-            hits
-        });
+        let hits = step!("search", search(&question).await?);
         if hits.is_empty() {
             continue;
         }
         let note = call!(summarize(question, hits))?;
         notes.push(note);
-        ctx.set_progress(&format!("{} questions answered", notes.len()))?;
     }
     Ok(notes)
+}
+
+/// Reads a mailbox page by page: what it finds is a stream, and how far it is its progress.
+#[fiber]
+async fn digest(ctx: &FiberContext, pages: u32) -> anyhow::Result<u32> {
+    let found = ctx.stream::<String>("subjects");
+    let mut mails = 0;
+    for page in 1..=pages {
+        mails += step!("read page", {
+            let subjects = read_page(page).await?;
+            subjects.iter().try_for_each(|subject| found.send(subject))?;
+            u32::try_from(subjects.len())?
+        });
+        ctx.set_progress(&format!("{page} of {pages} pages"))?;
+    }
+    Ok(mails)
+}
+
+async fn read_page(page: u32) -> anyhow::Result<Vec<String>> {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok((1..4).map(|n| format!("mail {n} of page {page}")).collect())
 }
 
 /// Asks a model twice. A function that is called has its frame in the snapshot of its caller.
@@ -157,7 +172,7 @@ async fn hire(name: String) -> anyhow::Result<usize> {
     Ok(done.len())
 }
 
-/// Checks one thing. For the bank somebody has to call, and to send the answer.
+/// Checks one thing. Only a call tells about the bank: its answer is a message.
 #[fiber]
 async fn check(what: String) -> anyhow::Result<String> {
     if what.starts_with("bank") {
@@ -275,6 +290,7 @@ async fn main() -> anyhow::Result<()> {
         .fiber::<purchase>()
         .fiber::<notify>()
         .fiber::<research>()
+        .fiber::<digest>()
         .fiber::<hire>()
         .fiber::<check>()
         .fiber::<invoice>()
@@ -356,6 +372,7 @@ async fn today(forever: &Forever, limit: &Mutex<u64>) -> anyhow::Result<()> {
     drop(held);
     forever.spawn(notify("ada@example.com".into(), "Your printer is on its way.".into())).key("notice-77").await?;
     forever.spawn(research("durable execution".into())).key("research-12").await?;
+    forever.spawn(digest(40)).key("digest-4").await?;
     forever.spawn(hire("Grace".into())).key("hire-3").await?;
     for (customer, question) in [("ada", "Where is my printer?"), ("grace", "I want a refund.")] {
         forever.agent::<HelpDesk>(customer).submit("question-1", [UiMessage::user("1", question)]).await?;

@@ -21,7 +21,7 @@ const hashes = async (company) => ({
   ops: "#/ops",
   functions: "#/functions",
   function: "#/function/purchase",
-  research: `#/fiber/${(await company.find("research-12")).id}`,
+  streams: `#/fiber/${(await company.find("digest-4")).id}`,
   chats: "#/chats",
   chat: "#/chat/help-desk/ada",
   agents: "#/agents",
@@ -227,9 +227,9 @@ const cases = {
   },
 
   async "a stream has its newest items, and the progress is shown, while the fiber runs"(browser, company) {
-    const page = await open(browser, company, (await hashes(company)).research);
-    await page.locator("aside .card", { hasText: "source 3 on What is durable execution?" }).waitFor();
-    await page.locator("main", { hasText: "1 questions answered" }).waitFor({ timeout: 30_000 });
+    const page = await open(browser, company, (await hashes(company)).streams);
+    await page.locator("aside .card", { hasText: "subjects" }).filter({ hasText: "mail 3 of page 2" }).waitFor();
+    await page.locator("aside .card", { hasText: "Facts" }).filter({ hasText: /Progress.*of 40 pages/ }).waitFor();
     assert.deepEqual(page.complaints, []);
   },
 

@@ -29,24 +29,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(Arg::new("header").long("header").global(true).action(ArgAction::Append).value_name("NAME: VALUE").help("Header for a URL"))
         .subcommand_required(true)
-        .subcommands([
-            Command::new("status").about("Counts by state and function, and what needs a person"),
-            filter(Command::new("ls").about("Lists fibers, the newest first"))
-                .arg(Arg::new("oldest-first").long("oldest-first").action(ArgAction::SetTrue))
-                .arg(Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")),
-            Command::new("show").about("Shows one fiber: its source with an arrow, its values, its operations").arg(id()),
-            Command::new("watch").about("Prints what happens, until it is interrupted").arg(id().required(false)),
-            Command::new("ops").about("Lists the operations of a fiber, or all of unknown outcome").arg(id().required(false)),
-            Command::new("functions").about("Lists functions with their fibers"),
-            Command::new("agents").about("Lists agents"),
-            Command::new("schedules").about("Lists schedules"),
-            Command::new("chats")
-                .about("Lists the newest turns of all chats, and calls that wait for an answer")
-                .arg(Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")),
-            Command::new("chat")
-                .about("Shows what was said in a chat, and its turns")
-                .arg(Arg::new("chat").required(true).value_name("CLASS/NAME")),
-        ])
+        .subcommands(views())
         .subcommands([
             many("resume", "Lets fibers that stopped go on from their last checkpoint"),
             many("restart", "Lets fibers that stopped begin again with their arguments"),
@@ -111,6 +94,28 @@ pub(crate) fn command() -> Command {
             Command::new("doctor").about("Looks for what is wrong: integrity, stuck and stopped fibers, unknown outcomes, the log's size"),
             Command::new("backup").about("Copies the database").arg(Arg::new("path").required(true).value_name("FILE")),
         ])
+}
+
+/// Commands that only look.
+fn views() -> [Command; 10] {
+    [
+        Command::new("status").about("Counts by state and function, and what needs a person"),
+        filter(Command::new("ls").about("Lists fibers, the newest first"))
+            .arg(Arg::new("oldest-first").long("oldest-first").action(ArgAction::SetTrue))
+            .arg(Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")),
+        Command::new("show").about("Shows one fiber: its source with an arrow, its values, its operations").arg(id()),
+        Command::new("watch").about("Prints what happens, until it is interrupted").arg(id().required(false)),
+        Command::new("ops").about("Lists the operations of a fiber, or all of unknown outcome").arg(id().required(false)),
+        Command::new("functions").about("Lists functions with their fibers"),
+        Command::new("agents").about("Lists agents"),
+        Command::new("schedules").about("Lists schedules"),
+        Command::new("chats")
+            .about("Lists the newest turns of all chats, and calls that wait for an answer")
+            .arg(Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")),
+        Command::new("chat")
+            .about("Shows what was said in a chat, and its turns")
+            .arg(Arg::new("chat").required(true).value_name("CLASS/NAME")),
+    ]
 }
 
 fn id() -> Arg {

@@ -138,6 +138,12 @@ async fn a_file_without_an_owner_is_read_and_repaired() {
     let (code, out, _) = run(&file, &["doctor"]).await;
     assert_eq!(code, 5, "{out}");
     assert!(out.contains("1 failed of `failing`") && out.contains("may have been carried out"), "{out}");
+    assert!(out.contains("--state failed --name failing"), "the remedy is the command: {out}");
+    assert!(json(&file, &["chats"]).await["turns"].as_array().unwrap().is_empty());
+    assert_eq!(run(&file, &["chat", "ada"]).await.0, 2, "a chat is class and name");
+    assert!(json(&file, &["chat", "desk/ada"]).await["chat"]["messages"].as_array().unwrap().is_empty());
+    assert!(!done(&file, &["ls", "--parent", "waits"]).await.contains("waits"), "a key is a parent without children");
+    assert_eq!(run(&file, &["ls", "--parent", "nothing"]).await.0, 3);
 
     let op = json(&file, &["ops", "pays"]).await["ops"][0]["id"].as_str().unwrap().to_owned();
     done(&file, &["resolve-op", &op, "--completed", "\"paid\""]).await;

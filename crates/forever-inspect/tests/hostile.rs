@@ -107,6 +107,8 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
     for path in [
         "/api/fibers?limit=-1",
         "/api/fibers?limit=x",
+        "/api/chats?limit=x",
+        "/api/chats?before=x",
         "/api/fibers?after=x",
         "/api/fibers?after=1e99",
         "/api/fibers?state=sleepy",

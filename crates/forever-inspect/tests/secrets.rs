@@ -157,7 +157,7 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
     let check = async || {
         let mut seen = String::new();
         let mut paths: Vec<String> =
-            ["overview", "fibers", "functions", "ops", "agents", "schedules", "check", "functions/waits", "fibers?text=for"]
+            ["overview", "fibers", "functions", "ops", "agents", "chats", "schedules", "check", "functions/waits", "fibers?text=for"]
                 .iter()
                 .map(|p| format!("/api/{p}"))
                 .collect();

@@ -119,7 +119,8 @@ fn listed_or_not(row: &Row<'_>) -> rusqlite::Result<Listed> {
     Ok((row.get("seq")?, listed(row)))
 }
 
-/// A page of turns. Rows that are left out are replaced by later ones: a short page is the last one.
+/// A page of turns. Rows that are left out are replaced by later ones, so that a short page is the
+/// last one.
 fn listed_page(
     mut after: TurnSeq,
     limit: u32,
