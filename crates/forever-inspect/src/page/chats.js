@@ -37,7 +37,7 @@ function turnRows(turns, isOfOneChat) {
           { class: "row", href: isOfOneChat ? null : chatHref(turn), "data-row": isOfOneChat ? null : turn.number },
           turnBadge(turn.state),
           !isOfOneChat && h("b", null, `${turn.class}/${turn.agent}`),
-          h("span", { class: "key mono", title: turn.id }, turn.id),
+          h("span", { class: "key mono", title: turn.id }, turn.key ?? turn.id),
           h("span", { class: "note" }, noteOf(turn)),
           age(turn.settled_ms ?? turn.started_ms ?? turn.created_ms),
         ),
