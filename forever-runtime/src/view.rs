@@ -7,7 +7,7 @@
 //! [turns](TurnView), by [`Forever::view_chat`](crate::Forever::view_chat). [`WorkerStatus`] is a worker that shares the
 //! database, by [`Forever::workers`](crate::Forever::workers).
 
-pub use crate::api::chat_views::{ChatMessageView, ChatView, PendingView, TurnView};
+pub use crate::api::chat_views::{ChatMessageView, ChatView, PendingInteractionView, TurnView};
 pub use crate::api::view::{
     AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, MessageView, PositionView, ScheduleView, SourceView,
     StreamView, ValueView,

@@ -379,7 +379,7 @@ pub(crate) async fn chats(State(shared): State<Arc<Shared>>, Query(page): Query<
     let limit = page.limit.unwrap_or(100).clamp(1, 1000);
     let turns = shared.forever.view_turns(page.before, limit).await?;
     let next = turns.last().filter(|_| u32::try_from(turns.len()) == Ok(limit)).map(|last| last.number);
-    let pending = shared.forever.view_pending(GROUPED).await?;
+    let pending = shared.forever.view_pending_interactions(GROUPED).await?;
     Ok(Json(json!({ "now_ms": now_ms(), "turns": turns, "pending": pending, "next": next })))
 }
 

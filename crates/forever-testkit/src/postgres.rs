@@ -97,15 +97,25 @@ impl Cluster {
     /// Stops the server as a crash would.
     pub fn crash(&self) {
         if let Err(why) = self.try_run("pg_ctl", &["stop", "-m", "immediate"]) {
-            // The server waits for a process that waits for the disk, say.
+            // The server waits for a process that waits for the disk, say; or sleeps, for a minute.
             eprintln!("{why}\nof the server there are still:\n{}", self.processes());
-            self.run("pg_ctl", &["stop", "-m", "immediate", "-t", "600"]);
+            let stopped = self.try_run("pg_ctl", &["stop", "-m", "immediate", "-t", "600"]);
+            // It may have ended between the two.
+            if let Err(why) = stopped
+                && self.pid_file().exists()
+            {
+                panic!("{why}");
+            }
         }
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.folder.join("data/postmaster.pid")
     }
 
     /// The processes of the server, with what each waits for in the kernel.
     fn processes(&self) -> String {
-        let pid_file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
+        let pid_file = fs::read_to_string(self.pid_file()).unwrap_or_default();
         let server = pid_file.lines().next().unwrap_or_default().to_owned();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

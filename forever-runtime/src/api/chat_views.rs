@@ -76,7 +76,7 @@ pub struct ChatView {
 /// Message with a call that waits for an answer of a person or of the client.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct PendingView {
+pub struct PendingInteractionView {
     /// Class of the chat's agent.
     pub class: String,
     /// Name of the chat's agent.
@@ -122,10 +122,10 @@ impl ChatMessageView {
     }
 }
 
-impl PendingView {
+impl PendingInteractionView {
     fn of(row: InteractionRow) -> Self {
         let AgentId { class, name: agent } = row.chat;
-        PendingView { class, agent, message: ChatMessageView::of(row.message), since_ms: row.at.pending_ms }
+        PendingInteractionView { class, agent, message: ChatMessageView::of(row.message), since_ms: row.at.pending_ms }
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn chat(store: &dyn Store, chat: AgentId, limit: u32) -> Result
 }
 
 /// The newest messages with a call that waits for an answer.
-pub(crate) async fn pending(store: &dyn Store, limit: u32) -> Result<Vec<PendingView>> {
+pub(crate) async fn pending(store: &dyn Store, limit: u32) -> Result<Vec<PendingInteractionView>> {
     let rows = store.pending_interactions(InteractionQuery::default(), None, limit).await?;
-    Ok(rows.into_iter().map(PendingView::of).collect())
+    Ok(rows.into_iter().map(PendingInteractionView::of).collect())
 }

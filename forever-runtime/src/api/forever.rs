@@ -15,7 +15,7 @@ use crate::api::admin;
 use crate::api::admin::{FiberFilter, Fibers, Page};
 use crate::api::builder::Builder;
 use crate::api::chat_views;
-use crate::api::chat_views::{ChatView, PendingView, TurnView};
+use crate::api::chat_views::{ChatView, PendingInteractionView, TurnView};
 use crate::api::view;
 use crate::api::view::{AgentView, FiberView, FunctionView, PositionView, ScheduleView, Stored};
 use crate::api::workers;
@@ -530,7 +530,7 @@ impl Forever {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn view_pending(&self, limit: u32) -> Result<Vec<PendingView>> {
+    pub async fn view_pending_interactions(&self, limit: u32) -> Result<Vec<PendingInteractionView>> {
         chat_views::pending(&*self.runtime().store, limit).await
     }
 
