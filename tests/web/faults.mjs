@@ -7,8 +7,7 @@ import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { chromium } from "playwright-core";
-import { company, dialog, open, state } from "./support/inspector.mjs";
+import { dialog, launch, open, perform, state } from "./support/inspector.mjs";
 import { until } from "./support/until.mjs";
 
 const forever = process.env.FOREVER ?? join(import.meta.dirname, "../../target/debug/forever");
@@ -98,17 +97,7 @@ const cases = {
 };
 
 assert.equal(faults.length, 10, "faults of the guide");
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
-let failed = 0;
-for (const [sentence, perform] of Object.entries(cases)) {
-  const begun = Date.now();
-  const shop = await company();
-  let why;
-  await perform(browser, shop).catch((error) => (why = error));
-  for (const context of browser.contexts()) await context.close();
-  await shop.end();
-  if (why) failed += 1;
-  console.log(`${why ? "FAILED" : "ok"} ${sentence} (${((Date.now() - begun) / 1000).toFixed(1)} s)${why ? `\n${why.stack}` : ""}`);
-}
+const browser = await launch();
+const passed = await perform(browser, cases);
 await browser.close();
-process.exit(failed === 0 ? 0 : 1);
+process.exit(passed ? 0 : 1);

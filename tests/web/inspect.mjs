@@ -4,8 +4,7 @@
 //   node inspect.mjs --pictures FOLDER     how it looks
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
-import { button, company, dialog, open, state, widths } from "./support/inspector.mjs";
+import { button, company, dialog, launch, open, perform, state, widths } from "./support/inspector.mjs";
 import { until } from "./support/until.mjs";
 
 const hashes = async (company) => ({
@@ -296,21 +295,9 @@ async function pictures(browser, folder) {
   await shop.end();
 }
 
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
-let failed = 0;
+const browser = await launch();
+let passed = true;
 if (process.argv[2] === "--pictures") await pictures(browser, process.argv[3]);
-else {
-  for (const [sentence, perform] of Object.entries(cases)) {
-    if (process.argv[2] && !sentence.includes(process.argv[2])) continue;
-    const begun = Date.now();
-    const shop = await company();
-    let why;
-    await perform(browser, shop).catch((error) => (why = error));
-    for (const context of browser.contexts()) await context.close();
-    await shop.end();
-    if (why) failed += 1;
-    console.log(`${why ? "FAILED" : "ok"} ${sentence} (${((Date.now() - begun) / 1000).toFixed(1)} s)${why ? `\n${why.stack}` : ""}`);
-  }
-}
+else passed = await perform(browser, cases, process.argv[2]);
 await browser.close();
-process.exit(failed === 0 ? 0 : 1);
+process.exit(passed ? 0 : 1);

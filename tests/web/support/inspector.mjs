@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { chromium } from "playwright-core";
 import { until } from "./until.mjs";
 
 const program = process.env.INSPECT ?? join(import.meta.dirname, "../../../target/debug/examples/inspect");
@@ -56,3 +57,22 @@ export async function open(browser, company, hash, options = {}) {
 
 export const dialog = (page) => page.locator("dialog");
 export const button = (scope, name) => scope.getByRole("button", { name, exact: true });
+
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+
+/** Performs the cases whose sentences have a part in them, each with a company of its own; gives whether all passed. */
+export async function perform(browser, cases, part = "") {
+  let failed = 0;
+  for (const [sentence, of] of Object.entries(cases)) {
+    if (!sentence.includes(part)) continue;
+    const begun = Date.now();
+    const shop = await company();
+    let why;
+    await of(browser, shop).catch((error) => (why = error));
+    for (const context of browser.contexts()) await context.close();
+    await shop.end();
+    if (why) failed += 1;
+    console.log(`${why ? "FAILED" : "ok"} ${sentence} (${((Date.now() - begun) / 1000).toFixed(1)} s)${why ? `\n${why.stack}` : ""}`);
+  }
+  return failed === 0;
+}
