@@ -52,10 +52,7 @@ async function click(page, what) {
 
 /** Every fault is repaired, and nothing has become of another fiber. */
 async function isMended(shop, limits) {
-  for (const { key, wanted } of faults.filter(({ key }) => !key.startsWith("order-1042"))) {
-    const fiber = async () => (await shop.find(key)) ?? (await shop.api(`fibers/${key}`)).fiber?.status;
-    await until(`${key} is ${wanted}`, async () => (await fiber())?.state === wanted);
-  }
+  for (const { key, wanted } of faults.filter(({ key }) => key !== "order-1042")) await state(shop, key, wanted);
   for (const [key, wanted] of Object.entries(limits)) await state(shop, key, wanted);
   const { fiber } = await shop.api("fibers/invoice-5-b");
   assert.equal(fiber.result.value, "Konrad pays 238, with 19 % of tax");
@@ -78,7 +75,7 @@ const cases = {
         });
         assert.equal(await page.locator(".toast.error").count(), 0, `${fault}: ${what}`);
       }
-      await until(`${key} is ${wanted} (${fault})`, async () => ((await shop.find(key)) ?? (await shop.api(`fibers/${key}`)).fiber?.status)?.state === wanted);
+      await state(shop, key, wanted);
     }
     await isMended(shop, { "order-1042": "waiting", "order-1043": "failed" });
     // The search looks for an id first, and a key has none.

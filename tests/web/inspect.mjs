@@ -220,7 +220,7 @@ const cases = {
     assert.deepEqual((await drawn("skip")).sort(), [[1, 4], [2, 4]]);
     assert.match(await page.locator(".graph li", { hasText: "search" }).textContent(), /keeps .*notes/);
     await page.goto(`${company.address}#/function/purchase`);
-    await page.locator(".graph li", { hasText: "approval" }).filter({ hasText: "3 fibers" }).or(page.locator(".graph li", { hasText: "approved" }).filter({ hasText: "fibers" })).first().waitFor();
+    await page.locator(".graph li", { hasText: "approved" }).filter({ hasText: "4 fibers" }).waitFor();
     assert.equal(await page.locator(".graph circle.effect").count(), 1);
     assert.deepEqual(page.complaints, []);
   },

@@ -102,16 +102,14 @@ fn views() -> [Command; 10] {
         Command::new("status").about("Counts by state and function, and what needs a person"),
         filter(Command::new("ls").about("Lists fibers, the newest first"))
             .arg(Arg::new("oldest-first").long("oldest-first").action(ArgAction::SetTrue))
-            .arg(Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")),
+            .arg(limit()),
         Command::new("show").about("Shows one fiber: its source with an arrow, its values, its operations").arg(id()),
         Command::new("watch").about("Prints what happens, until it is interrupted").arg(id().required(false)),
         Command::new("ops").about("Lists the operations of a fiber, or all of unknown outcome").arg(id().required(false)),
         Command::new("functions").about("Lists functions with their fibers"),
         Command::new("agents").about("Lists agents"),
         Command::new("schedules").about("Lists schedules"),
-        Command::new("chats")
-            .about("Lists the newest turns of all chats, and calls that wait for an answer")
-            .arg(Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")),
+        Command::new("chats").about("Lists the newest turns of all chats, and calls that wait for an answer").arg(limit()),
         Command::new("chat")
             .about("Shows what was said in a chat, and its turns")
             .arg(Arg::new("chat").required(true).value_name("CLASS/NAME")),
@@ -120,6 +118,11 @@ fn views() -> [Command; 10] {
 
 fn id() -> Arg {
     Arg::new("id").value_name("FIBER").required(true).help("The fiber's id or key")
+}
+
+/// The most rows.
+fn limit() -> Arg {
+    Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")
 }
 
 /// New values of locals.

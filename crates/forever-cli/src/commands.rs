@@ -49,7 +49,7 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
         "functions" => client.get("functions").await?,
         "agents" => all(client, "agents", "agents").await?,
         "schedules" => all(client, "schedules", "schedules").await?,
-        "chats" => client.get(&format!("chats?limit={}", given.get_one::<u32>("limit").copied().unwrap_or(50))).await?,
+        "chats" => client.get(&format!("chats?limit={}", limit_of(given))).await?,
         "chat" => {
             let chat = text(given, "chat").unwrap_or_default();
             let (class, name) = chat.split_once('/').ok_or_else(|| Failure::usage("a chat is CLASS/NAME, as `chats` prints it"))?;
@@ -253,9 +253,13 @@ async fn fibers_behind(client: &mut Client, query: &str, after: &Value, limit: u
     Ok((fibers, answer["next"].take()))
 }
 
+fn limit_of(given: &ArgMatches) -> u32 {
+    given.get_one::<u32>("limit").copied().unwrap_or(50)
+}
+
 /// As many fibers as were asked for, page by page.
 async fn list(client: &mut Client, given: &ArgMatches) -> Result<Value, Failure> {
-    let limit = given.get_one::<u32>("limit").copied().unwrap_or(50) as usize;
+    let limit = limit_of(given) as usize;
     let mut query = query(&filter(client, given).await?);
     if given.get_flag("oldest-first") {
         query.push_str("oldest_first=true&");
@@ -459,11 +463,16 @@ fn agents(list: &Value, now: u64) {
     table.print();
 }
 
+/// The agent that a row belongs to.
+fn agent_of(row: &Value) -> String {
+    format!("{}/{}", string(&row["class"]), string(&row["agent"]))
+}
+
 fn schedules(list: &Value, now: u64) {
     let mut table = Table::new(&["agent", "name", "kind", "next", "failed", "error"]);
     for schedule in each(list) {
         let next = if schedule["next_ms"].is_null() { "set aside".to_owned() } else { age(&schedule["next_ms"], now) };
-        let agent = format!("{}/{}", string(&schedule["class"]), string(&schedule["agent"]));
+        let agent = agent_of(schedule);
         table.row(vec![
             agent,
             string(&schedule["name"]),
@@ -480,8 +489,7 @@ fn chats(answer: &Value, now: u64) {
     if each(&answer["pending"]).next().is_some() {
         let mut table = Table::new(&["waits for an answer", "message", "since"]);
         for pending in each(&answer["pending"]) {
-            let chat = format!("{}/{}", string(&pending["class"]), string(&pending["agent"]));
-            table.row(vec![chat, string(&pending["message"]["id"]), age(&pending["since_ms"], now)]);
+            table.row(vec![agent_of(pending), string(&pending["message"]["id"]), age(&pending["since_ms"], now)]);
         }
         table.print();
         say("");
@@ -492,9 +500,14 @@ fn chats(answer: &Value, now: u64) {
 fn turns(list: &Value, now: u64) {
     let mut table = Table::new(&["chat", "turn", "state", "began", "why"]);
     for turn in each(list) {
-        let chat = format!("{}/{}", string(&turn["class"]), string(&turn["agent"]));
         let why: Vec<&str> = ["reason", "error", "cancel"].iter().filter_map(|name| turn[name].as_str()).collect();
-        table.row(vec![chat, string(&turn["id"]), string(&turn["state"]), age(&turn["created_ms"], now), short(&why.join(": "), 80)]);
+        table.row(vec![
+            agent_of(turn),
+            string(&turn["id"]),
+            string(&turn["state"]),
+            age(&turn["created_ms"], now),
+            short(&why.join(": "), 80),
+        ]);
     }
     table.print();
 }

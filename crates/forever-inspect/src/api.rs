@@ -366,11 +366,15 @@ pub(crate) struct ListQuery {
     limit: Option<u32>,
 }
 
+/// The last one of a page that is full, so that there may be more behind it.
+fn last_of_full<T>(page: &[T], limit: u32) -> Option<&T> {
+    page.last().filter(|_| u32::try_from(page.len()) == Ok(limit))
+}
+
 pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query<ListQuery>) -> Answer {
     let limit = page.limit.unwrap_or(100).clamp(1, 1000);
     let agents = shared.forever.view_agents(page.class.zip(page.name), limit).await?;
-    let next =
-        agents.last().filter(|_| u32::try_from(agents.len()) == Ok(limit)).map(|last| json!({ "class": last.class, "name": last.name }));
+    let next = last_of_full(&agents, limit).map(|last| json!({ "class": last.class, "name": last.name }));
     Ok(Json(json!({ "agents": agents, "next": next })))
 }
 
@@ -378,7 +382,7 @@ pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query
 pub(crate) async fn chats(State(shared): State<Arc<Shared>>, Query(page): Query<TurnsQuery>) -> Answer {
     let limit = page.limit.unwrap_or(100).clamp(1, 1000);
     let turns = shared.forever.view_turns(page.before, limit).await?;
-    let next = turns.last().filter(|_| u32::try_from(turns.len()) == Ok(limit)).map(|last| last.number);
+    let next = last_of_full(&turns, limit).map(|last| last.number);
     let pending = shared.forever.view_pending_interactions(GROUPED).await?;
     Ok(Json(json!({ "now_ms": now_ms(), "turns": turns, "pending": pending, "next": next })))
 }
@@ -398,7 +402,7 @@ pub(crate) async fn chat(State(shared): State<Arc<Shared>>, Path((class, name)):
 pub(crate) async fn schedules(State(shared): State<Arc<Shared>>, Query(page): Query<ListQuery>) -> Answer {
     let limit = page.limit.unwrap_or(100).clamp(1, 1000);
     let schedules = shared.forever.view_schedules(page.after, limit).await?;
-    let next = schedules.last().filter(|_| u32::try_from(schedules.len()) == Ok(limit)).map(|last| last.id.clone());
+    let next = last_of_full(&schedules, limit).map(|last| last.id.clone());
     Ok(Json(json!({ "now_ms": now_ms(), "schedules": schedules, "next": next })))
 }
 

@@ -25,7 +25,8 @@ export async function company() {
     child.once("exit", (code) => reject(new Error(`the example ended with ${code}`)));
   });
   const api = async (path) => (await fetch(`${address}api/${path}`)).json();
-  const find = async (key) => (await api(`fibers?key=${key}`)).fibers[0];
+  // By key or id.
+  const find = async (name) => (await api(`fibers?key=${name}`)).fibers[0] ?? (await api(`fibers/${name}`)).fiber?.status;
   await until("the seeded faults", async () => {
     const { in_doubt, retrying, reasons } = await api("overview");
     return in_doubt.length === 1 && retrying.length === 1 && reasons.length === 6 && (await find("order-1044"))?.state === "waiting";
@@ -41,7 +42,7 @@ export async function company() {
   return { address, folder, api, find, end };
 }
 
-export const state = async (company, key, wanted) => until(`${key} is ${wanted}`, async () => (await company.find(key)).state === wanted);
+export const state = async (company, key, wanted) => until(`${key} is ${wanted}`, async () => (await company.find(key))?.state === wanted);
 
 /** Opens a view, and keeps what the page complains of. */
 export async function open(browser, company, hash, options = {}) {

@@ -1,5 +1,6 @@
 // Commands, each with what it will do before it is done.
 import { command, h, toast } from "./dom.js";
+import { plain } from "./format.js";
 
 /** Asks in a dialog; gives the values of its fields, or null. A field with `of` shows what stands in `values` for the choice of that other field. */
 export function ask(title, explanation, fields, label, isDangerous = false) {
@@ -137,7 +138,7 @@ export function actionsOf(fiber, refresh, isDoubtful = false) {
       label: "Resume",
       kind: isDoubtful ? "" : "primary",
       run: async () => {
-        const sure = await ask("Resume this fiber", `It goes on behind “${(fiber.at ?? "its start").replace(/ pending(?=#|$)/, "")}” with the stored values, in this code.`, [], "Resume");
+        const sure = await ask("Resume this fiber", `It goes on behind “${plain(fiber.at ?? "its start")}” with the stored values, in this code.`, [], "Resume");
         if (sure) await perform(`fibers/${id}/resume`, {}, "Resumed", refresh);
       },
     },

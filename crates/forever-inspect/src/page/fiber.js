@@ -1,7 +1,7 @@
 // One fiber: what it does or needs, where it stands in its source, and everything that is stored of it.
 import { actionsOf, changesOf, discard, resolveOp } from "./actions.js";
 import { api, copyable, h } from "./dom.js";
-import { age, badge, plural, preview, remedy, sentence, span, tree } from "./format.js";
+import { age, badge, plain, plural, preview, remedy, sentence, span, tree } from "./format.js";
 import { nameOf, sourceView } from "./source.js";
 import { fiberHref, fibersHref } from "./views.js";
 
@@ -66,9 +66,6 @@ function now({ fiber: { status, frames }, ops, past }, fn) {
   if ((frames.at(-1)?.function ?? status.name) !== fn.name || ["completed", "failed", "cancelled"].includes(status.state)) return undefined;
   return status.step?.name ?? status.retry?.step ?? ops.find((op) => op.state === "started" && op.function === fn.name)?.step;
 }
-
-/** The name of a cut point without what tells that it is not over. */
-const plain = (name) => name.replace(/ pending(?=#|$)/, "");
 
 const at = (chosen, frames) => (chosen === undefined ? frames.length - 1 : Math.min(Number(chosen), frames.length - 1));
 

@@ -87,10 +87,13 @@ function node(value, open) {
 
 export const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
+/** The name of a cut point without what tells that it is not over. */
+export const plain = (name) => name.replace(/ pending(?=#|$)/, "");
+
 /** What a fiber is doing or needs, in one sentence. */
 export function sentence(fiber, now = Date.now()) {
   const { state, wait, retry, step, reason } = fiber;
-  const at = fiber.at?.replace(/ pending(?=#|$)/, "");
+  const at = fiber.at && plain(fiber.at);
   if (state === "waiting" && wait) {
     const for_ = [];
     if (wait.topics.length) for_.push(`a message on ${wait.topics.map((topic) => `“${topic}”`).join(" or ")}`);

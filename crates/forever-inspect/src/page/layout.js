@@ -1,12 +1,12 @@
 // The layout of a function as a graph: its cut points in the order of the source, and which may come after which.
 import { h, svg } from "./dom.js";
-import { plural } from "./format.js";
+import { plain, plural } from "./format.js";
 
 /** Height of a row, as the style sheet has it. */
 const ROW = 30;
 
 /** Rows and edges between them: the beginning, the cut points, the end. Those that only store that a step waits are part of their step. */
-export function graph(fn) {
+function graph(fn) {
   const rows = fn.cuts.flatMap((cut, n) => (cut.kind === "pending" ? [] : [{ cut, n }]));
   const rowOf = new Map(rows.map(({ n }, row) => [n, row + 1]));
   const last = rows.length + 1;
@@ -33,15 +33,16 @@ function edge([from, to], center, room) {
   return svg("path", { class: isBack ? "edge back" : "edge skip", "data-from": from, "data-to": to, d: `M${center + side} ${start}C${center + side + wide} ${start} ${center + side + wide} ${end} ${center + side} ${end}` });
 }
 
-/** The graph of a function, with the number of fibers at each cut point. */
-export function layoutGraph(fn, positions, link) {
+/** The graph of a function as a card, with the number of fibers at each cut point. */
+export function layoutCard(fn, positions, link) {
   const { cuts, edges } = graph(fn);
   const [room, center] = [40, 40];
   const height = (cuts.length + 2) * ROW;
-  const fibersAt = (name) => positions.filter(({ at }) => at === name || at === `${name} pending` || at?.replace(/ pending(?=#)/, "") === name).reduce((sum, { fibers }) => sum + fibers, 0);
-  const begun = positions.filter(({ at }) => at === null).reduce((sum, { fibers }) => sum + fibers, 0);
-  const count = (fibers, at) => fibers > 0 && h("a", { class: "here", href: link(at) }, plural(fibers, "fiber"));
-  return h(
+  const count = (isHere) => {
+    const fibers = positions.filter(({ at }) => isHere(at)).reduce((sum, { fibers }) => sum + fibers, 0);
+    return fibers > 0 && h("a", { class: "here", href: link() }, plural(fibers, "fiber"));
+  };
+  const drawing = h(
     "div",
     { class: "graph" },
     svg(
@@ -53,18 +54,19 @@ export function layoutGraph(fn, positions, link) {
     h(
       "ol",
       null,
-      h("li", null, h("span", { class: "quiet" }, "begins"), count(begun, null)),
+      h("li", null, h("span", { class: "quiet" }, "begins"), count((at) => at === null)),
       cuts.map((cut) =>
         h(
           "li",
           null,
           h("span", { class: "kind" }, cut.is_effect ? "effect" : cut.kind),
           h("b", null, cut.name),
-          h("span", { class: "note quiet" }, cut.locals.length ? `keeps ${cut.locals.map((name) => name.replace(/ (left|position)(?=#|$)/, " $1")).join(", ")}` : "keeps nothing"),
-          count(fibersAt(cut.name), cut.name),
+          h("span", { class: "note quiet" }, cut.locals.length ? `keeps ${cut.locals.join(", ")}` : "keeps nothing"),
+          count((at) => at === cut.name || (at !== null && plain(at) === cut.name)),
         ),
       ),
       h("li", null, h("span", { class: "quiet" }, "ends")),
     ),
   );
+  return h("section", { class: "card" }, h("h2", null, "Layout", h("span", { class: "count" }, plural(cuts.length, "cut point"))), drawing);
 }

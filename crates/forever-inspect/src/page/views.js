@@ -2,7 +2,7 @@
 import { actionsOf, bulk, resolveOp } from "./actions.js";
 import { api, copyable, h } from "./dom.js";
 import { STATES, age, badge, plural, preview, relative, sentence, span } from "./format.js";
-import { layoutGraph } from "./layout.js";
+import { layoutCard } from "./layout.js";
 import { sourceView } from "./source.js";
 
 const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();
@@ -252,19 +252,18 @@ export const functions = {
   ],
 };
 
-const UNFINISHED = "running,waiting,pending,interrupted,parked";
-
 export const fn = {
   load: ({ name }) => api(`functions/${encodeURIComponent(name)}`),
   render(data, { name }) {
     const waiting = data.positions.reduce((sum, position) => sum + position.fibers, 0);
+    const unfinished = () => fibersHref({ name, state: "running,waiting,pending,interrupted,parked" });
     const names = new Set(data.function.cuts.map((cut) => cut.name));
     const elsewhere = data.positions.filter(({ at }) => at !== null && !names.has(at));
     return [
       h("h1", null, name),
       h("p", { class: "quiet" }, `${plural(waiting, "unfinished fiber")}. `, h("a", { href: fibersHref({ name }) }, "All its fibers"), ". Layout ", copyable(data.function.layout, data.function.layout.slice(0, 12))),
-      h("section", { class: "card flush" }, sourceView(data.function, { positions: data.positions, link: () => fibersHref({ name, state: UNFINISHED }) })),
-      h("section", { class: "card" }, h("h2", null, "Layout", h("span", { class: "count" }, plural(data.function.cuts.filter((cut) => cut.kind !== "pending").length, "cut point"))), layoutGraph(data.function, data.positions, () => fibersHref({ name, state: UNFINISHED }))),
+      h("section", { class: "card flush" }, sourceView(data.function, { positions: data.positions, link: unfinished })),
+      layoutCard(data.function, data.positions, unfinished),
       elsewhere.length > 0 && h("section", { class: "card" }, h("h2", null, "At steps of other code"), h("ul", null, elsewhere.map((position) => h("li", null, plural(position.fibers, "fiber"), " at ", h("b", null, position.at))))),
     ];
   },
