@@ -234,8 +234,8 @@ impl LocalsMut {
             let kept = machine.and_then(|machine| Some(machine.cuts[machine.find(&frame.at)? as usize].locals)).unwrap_or_default();
             // The result of a call is there when it has returned.
             let kept = kept.iter().filter(|local| !local.result || frame.call.is_none());
-            locals.wanted.extend(kept.map(|local| local_name(depth, local.name)));
-            locals.stored.extend(frame.locals.iter().map(|(name, text)| (local_name(depth, name), text.get().to_owned())));
+            locals.wanted.extend(kept.map(|local| local_name(depth, local.name).into_owned()));
+            locals.stored.extend(frame.locals.iter().map(|(name, text)| (local_name(depth, name).into_owned(), text.get().to_owned())));
             next = frame.call.as_deref();
             depth += 1;
         }

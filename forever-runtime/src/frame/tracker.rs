@@ -9,6 +9,7 @@
 //! [`SnapshotTracker`] knows which of these rows are stored, and computes the [`SnapshotDelta`] and
 //! [`StreamsDelta`] for a new main text, stored in the same transaction. [`SnapshotRows`] are the
 //! stored rows when they are read.
+use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -78,7 +79,7 @@ impl SnapshotTracker {
         if text.len() < self.part {
             return None;
         }
-        let name = local_name(depth as usize, name);
+        let name = local_name(depth as usize, name).into_owned();
         let placeholder = placeholder(&name);
         // An unchanged text is shared, not copied.
         let text = self.parts.get(&name).filter(|there| ***there == *text).map_or_else(|| text.into(), Arc::clone);
@@ -122,9 +123,9 @@ fn appended(items: Vec<LogItem>) -> Vec<StreamAppend> {
 
 /// Name of a local with the depth of its function on the call stack: `notes`, or `1:notes` in a
 /// called function. That of the row of a part, and that in a history.
-pub(crate) fn local_name(depth: usize, name: &str) -> String {
+pub(crate) fn local_name(depth: usize, name: &str) -> Cow<'_, str> {
     // Names at different depths never collide.
-    if depth == 0 && !name.starts_with(|c: char| c.is_ascii_digit()) { name.to_owned() } else { format!("{depth}:{name}") }
+    if depth == 0 && !name.starts_with(|c: char| c.is_ascii_digit()) { name.into() } else { format!("{depth}:{name}").into() }
 }
 
 /// The reverse of [`local_name`].

@@ -124,7 +124,7 @@ impl Stood {
         while let Some(frame) = next {
             for (name, text) in &frame.locals {
                 // What stands for a part is the same whatever the part is.
-                values.entry(local_name(depth, name)).or_insert_with(|| text.get().to_owned());
+                values.entry(local_name(depth, name).into_owned()).or_insert_with(|| text.get().to_owned());
             }
             next = frame.call.as_deref();
             depth += 1;

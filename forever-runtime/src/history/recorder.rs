@@ -1,5 +1,7 @@
 //! The recorder of one activation: from the main text of each snapshot to an item of the history.
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +10,13 @@ use crate::frame::snapshot::{json_string, push_json_string};
 use crate::frame::tracker::local_name;
 use crate::store::{Epoch, HISTORY, SnapshotDelta, SnapshotRows, StreamAppend};
 
+/// The most bytes of items in a row without all values, in those of all values: as much has to be
+/// read for one checkpoint.
+const MOST_TIMES: usize = 8;
+
+/// Room in the text of an item for what is not in the main text.
+const ROOM: usize = 192;
+
 /// Records the checkpoints of one activation.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -15,7 +24,10 @@ pub(crate) struct Recorder {
     keep: Option<u32>,
     /// Hash of the layout of the outermost function.
     layout: Arc<str>,
+    /// The main text of the last checkpoint, if it was in the format.
     last: Option<MainText>,
+    /// One of an earlier checkpoint, for its memory.
+    spare: MainText,
     parts: BTreeMap<String, Arc<str>>,
     /// Items since the last whole one, and their bytes.
     changes: u32,
@@ -28,7 +40,17 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(super) fn new(keep: Option<u32>, layout: &str, now_ms: i64) -> Self {
-        Recorder { keep, layout: layout.into(), last: None, parts: BTreeMap::new(), changes: 0, bytes: 0, since_ms: now_ms, failed: None }
+        Recorder {
+            keep,
+            layout: layout.into(),
+            last: None,
+            spare: MainText::default(),
+            parts: BTreeMap::new(),
+            changes: 0,
+            bytes: 0,
+            since_ms: now_ms,
+            failed: None,
+        }
     }
 
     /// Takes over the parts of the snapshot that the activation resumes from.
@@ -53,37 +75,38 @@ impl Recorder {
             .collect();
 
         let took = now_ms.saturating_sub(self.since_ms);
-        let mut item = format!("{{\"n\":{number},\"ms\":{now_ms},\"took\":{took},\"at\":");
+        let mut item = String::with_capacity(text.len() + ROOM);
+        let _ = write!(item, "{{\"n\":{number},\"ms\":{now_ms},\"took\":{took},\"at\":");
         push_json_string(&mut item, at);
         if let Some((failed, error)) = self.failed.take() {
-            for piece in [",\"failed\":", &failed.to_string(), ",\"error\":", &json_string(&error)] {
-                item.push_str(piece);
-            }
+            let _ = write!(item, ",\"failed\":{failed},\"error\":{}", json_string(&error));
         }
         self.since_ms = now_ms;
 
         // A text that is not in the format is stored as it is, for the reader to complain about.
-        let new = MainText::of(text);
+        let mut new = std::mem::take(&mut self.spare);
+        let new = new.read(text).then_some(new);
         let whole = text.len() + self.parts.values().map(|text| text.len()).sum::<usize>();
-        let changes = match (&self.last, &new) {
-            (Some(last), Some(new)) if self.changes < MOST_CHANGES && self.bytes <= 2 * whole => new.changes(last),
-            _ => None,
+        let begins = item.len();
+        let is_change = match (&self.last, &new) {
+            (Some(last), Some(new)) if self.changes < MOST_CHANGES && self.bytes <= MOST_TIMES * whole => {
+                new.push_changes(last, &mut item).is_some()
+            }
+            _ => false,
         };
-        if let Some(changes) = changes {
-            item.push_str(&changes);
+        if is_change {
             let parts: Vec<_> = parts.iter().map(|(name, text, before)| (*name, TextOf::since(before.as_deref(), text))).collect();
             push_texts(&mut item, "parts", &parts);
             self.changes += 1;
             self.bytes += item.len();
         } else {
-            for piece in [",\"epoch\":", &epoch.to_string()] {
-                item.push_str(piece);
-            }
+            item.truncate(begins);
+            let _ = write!(item, ",\"epoch\":{epoch}");
             push_whole(&mut item, Some(&self.layout), text, &self.parts);
             (self.changes, self.bytes) = (0, 0);
         }
         item.push('}');
-        self.last = new;
+        self.spare = std::mem::replace(&mut self.last, new).unwrap_or_default();
         // Those before the oldest whole item that is kept cannot be read.
         let keep = self.keep.map(|keep| u64::from(keep) + u64::from(MOST_CHANGES) + 1);
         StreamAppend { name: HISTORY.into(), first: None, count: 1, data: item, keep }
@@ -91,10 +114,12 @@ impl Recorder {
 }
 
 /// The main text of a snapshot, taken apart.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct MainText {
     text: String,
     frames: Vec<FrameText>,
+    /// Those of all frames.
+    locals: Vec<LocalText>,
 }
 
 /// One function on the call stack.
@@ -102,20 +127,30 @@ struct MainText {
 struct FrameText {
     /// Everything before `locals`: function, layout and cut point.
     head: Range<usize>,
-    /// Names, as they are written, with values.
-    locals: Vec<(Range<usize>, Range<usize>)>,
+    /// Which of the locals are its own.
+    locals: Range<usize>,
+}
+
+#[derive(Debug)]
+struct LocalText {
+    /// As it is written.
+    name: Range<usize>,
+    value: Range<usize>,
 }
 
 impl MainText {
-    /// Takes apart a text that this process has just written; `None` if it is not in that format.
-    fn of(text: &str) -> Option<Self> {
+    /// Takes apart a text that this process has just written; `false` if it is not in that format.
+    fn read(&mut self, text: &str) -> bool {
+        self.text.clear();
+        self.text.push_str(text);
+        self.frames.clear();
+        self.locals.clear();
         let mut scanner = Scanner { text: text.as_bytes(), at: 0 };
-        let mut frames = Vec::new();
         loop {
-            let (frame, calls) = scanner.frame()?;
-            frames.push(frame);
+            let Some((frame, calls)) = scanner.frame(&mut self.locals) else { return false };
+            self.frames.push(frame);
             if !calls {
-                return Some(MainText { text: text.to_owned(), frames });
+                return true;
             }
         }
     }
@@ -124,8 +159,13 @@ impl MainText {
         &self.text[range.clone()]
     }
 
-    /// What changed since another text, if both have the same calls under way.
-    fn changes(&self, since: &MainText) -> Option<String> {
+    /// Locals of a frame.
+    fn locals(&self, frame: &FrameText) -> &[LocalText] {
+        &self.locals[frame.locals.clone()]
+    }
+
+    /// Appends what changed since another text to an item, if both have the same calls under way.
+    fn push_changes(&self, since: &MainText, item: &mut String) -> Option<()> {
         let innermost = self.frames.len().checked_sub(1)?;
         if since.frames.len() != self.frames.len() {
             return None;
@@ -135,36 +175,38 @@ impl MainText {
             if depth < innermost && self.at(&new.head) != since.at(&old.head) {
                 return None;
             }
-            let before = |n: usize, name: &str| {
-                let is_it = |local: &&(Range<usize>, Range<usize>)| since.at(&local.0) == name;
-                old.locals.get(n).filter(is_it).or_else(|| old.locals.iter().find(is_it)).map(|(_, value)| since.at(value))
-            };
-            for (n, (name, value)) in new.locals.iter().enumerate() {
-                let (name, value) = (self.at(name), self.at(value));
-                let before = before(n, name);
+            let (now, before) = (self.locals(new), since.locals(old));
+            for (n, local) in now.iter().enumerate() {
+                let (name, value) = (self.at(&local.name), self.at(&local.value));
+                let is_it = |local: &&LocalText| since.at(&local.name) == name;
+                let before = before.get(n).filter(is_it).or_else(|| before.iter().find(is_it)).map(|local| since.at(&local.value));
                 if before != Some(value) {
-                    set.push((local_name(depth, &unquoted(name)?), TextOf::since(before, value)));
+                    set.push((name_in_history(depth, name)?, TextOf::since(before, value)));
                 }
             }
-            for (name, _) in &old.locals {
-                let name = since.at(name);
-                if !new.locals.iter().any(|(there, _)| self.at(there) == name) {
+            for local in before {
+                let name = since.at(&local.name);
+                if !now.iter().any(|local| self.at(&local.name) == name) {
                     gone.push_str(if gone.is_empty() { ",\"gone\":[" } else { "," });
-                    push_json_string(&mut gone, &local_name(depth, &unquoted(name)?));
+                    push_json_string(&mut gone, &name_in_history(depth, name)?);
                 }
             }
         }
+        push_texts(item, "set", &set);
         if !gone.is_empty() {
-            gone.push(']');
+            item.push_str(&gone);
+            item.push(']');
         }
-        let mut changes = String::new();
-        push_texts(&mut changes, "set", &set);
-        Some(changes + &gone)
+        Some(())
     }
 }
 
-fn unquoted(name: &str) -> Option<String> {
-    serde_json::from_str(name).ok()
+/// The name of a local in an item, from how it is written in a main text.
+fn name_in_history(depth: usize, written: &str) -> Option<Cow<'_, str>> {
+    match written.strip_prefix('"')?.strip_suffix('"')? {
+        escaped if escaped.contains('\\') => Some(local_name(depth, &serde_json::from_str::<String>(written).ok()?).into_owned().into()),
+        name => Some(local_name(depth, name)),
+    }
 }
 
 /// Finds the ends of values in a text that is known to be JSON without white space between values,
@@ -180,7 +222,7 @@ impl Scanner<'_> {
     }
 
     /// The function at the cursor, and whether the one that it calls follows.
-    fn frame(&mut self) -> Option<(FrameText, bool)> {
+    fn frame(&mut self, locals: &mut Vec<LocalText>) -> Option<(FrameText, bool)> {
         let begins = self.at;
         let mut frame = FrameText::default();
         self.eat(b'{')?;
@@ -190,7 +232,9 @@ impl Scanner<'_> {
             match &self.text[name] {
                 b"\"locals\"" => {
                     frame.head = begins..self.at;
-                    frame.locals = self.locals()?;
+                    let before = locals.len();
+                    self.locals(locals)?;
+                    frame.locals = before..locals.len();
                 }
                 b"\"call\"" if self.text.get(self.at) == Some(&b'{') => return Some((frame, true)),
                 _ => {
@@ -203,18 +247,17 @@ impl Scanner<'_> {
         }
     }
 
-    fn locals(&mut self) -> Option<Vec<(Range<usize>, Range<usize>)>> {
-        let mut all = Vec::new();
+    fn locals(&mut self, into: &mut Vec<LocalText>) -> Option<()> {
         self.eat(b'{')?;
         if self.eat(b'}').is_some() {
-            return Some(all);
+            return Some(());
         }
         loop {
             let name = self.string()?;
             self.eat(b':')?;
-            all.push((name, self.value()?));
+            into.push(LocalText { name, value: self.value()? });
             if self.eat(b',').is_none() {
-                return self.eat(b'}').map(|()| all);
+                return self.eat(b'}');
             }
         }
     }

@@ -241,6 +241,10 @@ pub(crate) fn in_memory(name: Option<&str>) -> Result<Connection> {
 /// Capacity of the statement cache: more than there are statements, so none is parsed twice.
 const STATEMENTS: usize = 256;
 
+/// Maximum size of the page cache: the items of a thousand streams that are not copied yet, and the
+/// pages that they are copied to. SQLite's own is 2 MiB.
+const CACHE_KIB: i64 = 8 << 10;
+
 /// Keeps statements as they were parsed. By default SQLite parses most of them again when they get
 /// other values, in search of a better plan (<https://sqlite.org/queryplanner-ng.html#qpstab>).
 fn keep_statements(conn: &Connection) -> rusqlite::Result<()> {
@@ -252,6 +256,7 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     keep_statements(conn)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     conn.pragma_update(None, "temp_store", "memory")?;
+    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
     let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
     schema::migrate(conn, version)?;
     // A file that cannot be opened for writing at this moment is opened for reading by SQLite. It

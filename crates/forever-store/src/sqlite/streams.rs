@@ -6,10 +6,10 @@
 //! stream are adjacent. The tail is deleted from its beginning, whole pages at a time, up to the
 //! first row that is not copied. A stream that blocks this for long is copied early.
 //!
-//! `stream_tail_open` lists the rows of the tail that are not copied yet, and `stream_next` has the
-//! number of the next stream: one that no row of the tail has. Both are temporary tables of the
-//! connection that writes, in memory, and part of the transactions that change the others. So
-//! streams are read on that connection.
+//! `stream_tail_open` has each stream with rows of the tail that are not copied yet, and which they
+//! are; `stream_next` has the number of the next stream: one that no row of the tail has. Both are
+//! temporary tables of the connection that writes, in memory, and part of the transactions that
+//! change the others. So streams are read on that connection.
 //!
 //! Streams that are read with their fiber, on any connection, have their items in `stream_chunks`
 //! alone: those of the logs of a snapshot and of operations. A checkpoint or an operation writes
@@ -34,6 +34,9 @@ const LOG: &str = "log";
 /// of which only the last is not full.
 const FULL: i64 = 8 << 10;
 
+/// Number of rows of the tail after which those of a stream are copied, however short they are.
+const MOST_ROWS: i64 = 256;
+
 /// Minimum number of rows to delete from the beginning of the tail. Each deletion writes the pages
 /// around it.
 const DELETED: i64 = 256;
@@ -44,6 +47,16 @@ const DELETED_AT_ONCE: i64 = 4 * DELETED;
 /// Maximum length of the tail from its first row that is not copied. These rows are read when the
 /// database is opened. Tests use a lower limit.
 const LONGEST: i64 = if cfg!(test) { 1 << 10 } else { 1 << 16 };
+
+/// Query for a stream, by a condition on its row `s`, with its end.
+macro_rules! stream_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT s.seq, o.behind, o.count, o.bytes FROM streams s LEFT JOIN temp.stream_tail_open o ON o.stream = s.seq WHERE ",
+            $condition
+        )
+    };
+}
 
 /// A row as it is stored: `first`, `count`, `data`, `stored_ms`.
 type Stored = (i64, i64, String, i64);
@@ -69,15 +82,17 @@ pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
         )?;
     }
     conn.execute_batch(
-        "-- `behind` is the number of the item behind the row; `bytes` is the length of the stream's rows up to this one.
+        "-- `seqs` lists the rows in their order, after commas, and `first` is the first of them; `count` is their number, and `bytes`
+         -- their length. `behind` is the number of the item behind them.
          CREATE TEMP TABLE stream_tail_open (
-             stream INTEGER NOT NULL,
-             seq    INTEGER NOT NULL,
-             behind INTEGER NOT NULL,
+             stream INTEGER PRIMARY KEY,
+             first  INTEGER NOT NULL,
+             seqs   TEXT NOT NULL,
+             count  INTEGER NOT NULL,
              bytes  INTEGER NOT NULL,
-             PRIMARY KEY (stream, seq)
-         ) STRICT, WITHOUT ROWID;
-         CREATE INDEX temp.stream_tail_open_seq ON stream_tail_open (seq, stream);
+             behind INTEGER NOT NULL
+         ) STRICT;
+         CREATE INDEX temp.stream_tail_open_first ON stream_tail_open (first);
          -- Deleted with its turn or its fiber, too.
          CREATE TEMP TRIGGER stream_deleted AFTER DELETE ON main.streams
          BEGIN DELETE FROM stream_tail_open WHERE stream = OLD.seq; END;
@@ -89,15 +104,28 @@ pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
                         coalesce((SELECT max(stream) FROM stream_chunks WHERE stream < 1 << 62), 0));",
     )?;
     if filled {
-        conn.execute_batch(
-            "INSERT INTO stream_tail_open (stream, seq, behind, bytes)
-             SELECT stream, seq,
-                    CASE WHEN first BETWEEN 0 AND 1 << 60 AND count BETWEEN 0 AND 1 << 60 THEN first + count ELSE -1 END,
-                    sum(length(CAST(data AS BLOB))) OVER (PARTITION BY stream ORDER BY seq)
-             FROM stream_tail_left;",
+        let mut left = conn.prepare(
+            "SELECT stream, seq, length(CAST(data AS BLOB)),
+                    CASE WHEN first BETWEEN 0 AND 1 << 60 AND count BETWEEN 0 AND 1 << 60 THEN first + count ELSE -1 END
+             FROM stream_tail_left ORDER BY seq",
         )?;
+        let mut rows = left.query(())?;
+        while let Some(row) = rows.next()? {
+            add_open(conn, row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)?;
+        }
     }
     Ok(())
+}
+
+/// Lists a row of the tail behind the others of its stream that are not copied yet.
+fn add_open(conn: &Connection, stream: StreamSeq, seq: i64, bytes: i64, behind: i64) -> rusqlite::Result<()> {
+    conn.prepare_cached(
+        "INSERT INTO stream_tail_open (stream, first, seqs, count, bytes, behind) VALUES (?1, ?2, ',' || ?2, 1, ?3, ?4)
+         ON CONFLICT (stream) DO UPDATE SET
+             seqs = seqs || excluded.seqs, count = count + 1, bytes = bytes + excluded.bytes, behind = excluded.behind",
+    )?
+    .execute([stream, seq, bytes, behind])
+    .map(drop)
 }
 
 fn found(conn: &Connection, sql: &str, by: impl rusqlite::Params) -> rusqlite::Result<Option<StreamSeq>> {
@@ -121,13 +149,10 @@ fn created(conn: &Connection, fiber: Option<Seq>, turn: Option<TurnSeq>, name: &
     Ok(stream)
 }
 
-fn of_fiber_or_new(conn: &Connection, fiber: Seq, name: &str) -> rusqlite::Result<StreamSeq> {
-    of_fiber(conn, fiber, name)?.map_or_else(|| created(conn, Some(fiber), None, name), Ok)
-}
-
 pub(super) fn append_of_turn(conn: &Connection, turn: TurnSeq, new: &StreamBatch) -> rusqlite::Result<()> {
-    let stream = of_turn(conn, turn)?.map_or_else(|| created(conn, None, Some(turn), LOG), Ok)?;
-    append(conn, stream, new)
+    let there = with_end(conn, stream_where!("s.turn = ?1"), [turn])?;
+    let (stream, end) = there.map_or_else(|| begun(conn, None, Some(turn), LOG), Ok)?;
+    append(conn, stream, &end, new)
 }
 
 /// Appends to a stream of a fiber, and deletes items that need not be kept. Items whose number the
@@ -151,7 +176,8 @@ pub(super) fn names_of_fiber(conn: &Connection, fiber: Seq) -> rusqlite::Result<
 
 /// Appends to a stream that is in `stream_chunks` alone.
 pub(super) fn put_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
-    let stream = of_fiber_or_new(conn, fiber, &new.name)?;
+    let there = of_fiber(conn, fiber, &new.name)?;
+    let stream = there.map_or_else(|| created(conn, Some(fiber), None, &new.name), Ok)?;
     let first = new.first.map_or_else(|| copied(conn, stream), |first| Ok(first.cast_signed()))?;
     // A row can be there already only if a person has written it.
     conn.prepare_cached(
@@ -200,7 +226,7 @@ pub(super) fn delete_logs(conn: &Connection, fiber: Seq) -> rusqlite::Result<()>
 /// As [`append_of_fiber`], with items that are long enough for a row of their own.
 pub(super) fn append_whole_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
     append_to(conn, fiber, new, now_ms, |conn, stream, end, batch| {
-        if !end.is_copied {
+        if end.rows > 0 {
             return append_at(conn, stream, end, batch);
         }
         // Old items are deleted some at a time: each deletion writes the pages around it.
@@ -216,8 +242,8 @@ fn append_to(
     // Returns whether this is the time to delete old items.
     append: impl Fn(&Connection, StreamSeq, &End, &StreamBatch) -> rusqlite::Result<bool>,
 ) -> rusqlite::Result<()> {
-    let stream = of_fiber_or_new(conn, fiber, &new.name)?;
-    let end = end(conn, stream)?;
+    let there = with_end(conn, stream_where!("s.fiber = ?1 AND s.name = ?2"), params![fiber, new.name])?;
+    let (stream, end) = there.map_or_else(|| begun(conn, Some(fiber), None, &new.name), Ok)?;
     if end.items < 0 {
         let why = format!("the last item of stream {} has no valid number", new.name);
         return Err(rusqlite::Error::ToSqlConversionFailure(why.into()));
@@ -237,7 +263,8 @@ pub(super) fn read_of_fiber(conn: &Connection, fiber: Seq, name: &str, from: u64
     let Some(stream) = of_fiber(conn, fiber, name)? else { return Ok((Vec::new(), 0)) };
     let kept: i64 = conn.prepare_cached("SELECT kept FROM streams WHERE seq = ?1")?.query_row([stream], |r| r.get(0))?;
     let log = read(conn, stream, from.max(u64::try_from(kept).unwrap_or(0)), limit)?;
-    Ok((log, end(conn, stream)?.items.max(0).cast_unsigned()))
+    let end = with_end(conn, stream_where!("s.seq = ?1"), [stream])?;
+    Ok((log, end.map_or(0, |(_, end)| end.items.max(0).cast_unsigned())))
 }
 
 /// Copies the streams of a fiber that has ended.
@@ -275,8 +302,9 @@ fn tail(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<Vec<StreamBatc
     let next = copied(conn, stream)?.cast_unsigned();
     let rows = conn
         .prepare_cached(
-            "SELECT t.first, t.count, t.data, t.stored_ms FROM stream_tail_open o CROSS JOIN stream_tail t ON t.seq = o.seq
-             WHERE o.stream = ?1 ORDER BY o.seq",
+            "SELECT t.first, t.count, t.data, t.stored_ms
+             FROM stream_tail_open o CROSS JOIN json_each('[' || substr(o.seqs, 2) || ']') e CROSS JOIN stream_tail t ON t.seq = e.value
+             WHERE o.stream = ?1 AND t.stream = ?1",
         )?
         .query_map([stream], stored)?
         .collect::<Result<_, _>>()?;
@@ -336,51 +364,53 @@ fn follows(next: &RangeInclusive<u64>, (first, count, data, stored_ms): Stored) 
 struct End {
     /// Number of its items.
     items: i64,
-    /// Bytes of those that are not copied.
+    /// Number of rows of the tail that are not copied.
+    rows: i64,
+    /// Their length.
     bytes: i64,
-    is_copied: bool,
 }
 
-fn end(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<End> {
-    let open = conn
-        .prepare_cached("SELECT behind, bytes FROM stream_tail_open WHERE stream = ?1 ORDER BY seq DESC LIMIT 1")?
-        .query_row([stream], |r| Ok(End { items: r.get(0)?, bytes: r.get(1)?, is_copied: false }))
-        .optional()?;
-    open.map_or_else(
-        || {
-            let items = copied(conn, stream)?;
-            // Streams that begin together would otherwise all be copied in one commit.
-            Ok(End { items, bytes: if items == 0 { stream.rem_euclid(64) * (FULL / 64) } else { 0 }, is_copied: true })
-        },
-        Ok,
-    )
+/// Where a stream ends all of whose items are copied.
+fn end_of_copied(stream: StreamSeq, items: i64) -> End {
+    // Streams that begin together would otherwise all be copied in one commit.
+    End { items, rows: 0, bytes: if items == 0 { stream.rem_euclid(64) * (FULL / 64) } else { 0 } }
 }
 
-fn append(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Result<()> {
-    let end = end(conn, stream)?;
+/// The stream that a [`stream_where`] finds, with its end, once it has an item.
+fn with_end(conn: &Connection, sql: &str, by: impl rusqlite::Params) -> rusqlite::Result<Option<(StreamSeq, End)>> {
+    let there = conn.prepare_cached(sql)?.query_row(by, |row| {
+        let end = |items| -> rusqlite::Result<End> { Ok(End { items, rows: row.get(2)?, bytes: row.get(3)? }) };
+        Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.map(end).transpose()?))
+    });
+    let Some((stream, end)) = there.optional()? else { return Ok(None) };
+    Ok(Some((stream, end.map_or_else(|| copied(conn, stream).map(|items| end_of_copied(stream, items)), Ok)?)))
+}
+
+/// A new stream, with its end.
+fn begun(conn: &Connection, fiber: Option<Seq>, turn: Option<TurnSeq>, name: &str) -> rusqlite::Result<(StreamSeq, End)> {
+    let stream = created(conn, fiber, turn, name)?;
+    Ok((stream, end_of_copied(stream, 0)))
+}
+
+fn append(conn: &Connection, stream: StreamSeq, end: &End, new: &StreamBatch) -> rusqlite::Result<()> {
     if end.items != new.first.cast_signed() {
         let why = format!("item {} does not follow the {} that are stored", new.first, end.items);
         return Err(rusqlite::Error::ToSqlConversionFailure(why.into()));
     }
-    append_at(conn, stream, &end, new).map(drop)
+    append_at(conn, stream, end, new).map(drop)
 }
 
 /// Appends at the end of a stream; returns whether items were copied.
 fn append_at(conn: &Connection, stream: StreamSeq, end: &End, new: &StreamBatch) -> rusqlite::Result<bool> {
     let long = i64::try_from(new.data.len()).unwrap_or(i64::MAX);
-    let bytes = end.bytes.saturating_add(long);
-    if end.is_copied && long >= FULL {
+    if end.rows == 0 && long >= FULL {
         return put(conn, stream, new).map(|()| true);
     }
     insert(conn, "INSERT INTO stream_tail (stream, first, count, data, stored_ms) VALUES (?1, ?2, ?3, ?4, ?5)", stream, new)?;
     let seq = conn.last_insert_rowid();
-    conn.prepare_cached("INSERT INTO stream_tail_open (stream, seq, behind, bytes) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-        stream,
-        seq,
-        (new.first + new.count).cast_signed(),
-        bytes
-    ])?;
-    if bytes >= FULL {
+    let bytes = if end.rows == 0 { end.bytes.saturating_add(long) } else { long };
+    add_open(conn, stream, seq, bytes, (new.first + new.count).cast_signed())?;
+    if end.bytes.saturating_add(long) >= FULL || end.rows + 1 >= MOST_ROWS {
         copy(conn, stream)?;
         shorten(conn)?;
         return Ok(true);
@@ -439,17 +469,26 @@ fn forget(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
 }
 
 fn move_to_the_end(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
-    let seqs: Vec<i64> = conn
-        .prepare_cached("SELECT seq FROM stream_tail_open WHERE stream = ?1 ORDER BY seq")?
+    let listed: Vec<i64> = conn
+        .prepare_cached(
+            "SELECT e.value FROM stream_tail_open o CROSS JOIN json_each('[' || substr(o.seqs, 2) || ']') e WHERE o.stream = ?1",
+        )?
         .query_map([stream], |r| r.get(0))?
         .collect::<Result<_, _>>()?;
-    for seq in seqs {
-        let moved: i64 = conn
+    let mut moved = Vec::with_capacity(listed.len());
+    for seq in listed {
+        let to: Option<i64> = conn
             .prepare_cached("UPDATE stream_tail SET seq = (SELECT max(seq) + 1 FROM stream_tail) WHERE seq = ?1 RETURNING seq")?
-            .query_row([seq], |r| r.get(0))?;
-        conn.prepare_cached("UPDATE stream_tail_open SET seq = ?3 WHERE stream = ?1 AND seq = ?2")?.execute([stream, seq, moved])?;
+            .query_row([seq], |r| r.get(0))
+            .optional()?;
+        moved.extend(to);
     }
-    Ok(())
+    let Some(first) = moved.first() else { return forget(conn, stream) };
+    let count = i64::try_from(moved.len()).unwrap_or(i64::MAX);
+    let seqs = moved.iter().fold(String::new(), |seqs, seq| format!("{seqs},{seq}"));
+    conn.prepare_cached("UPDATE stream_tail_open SET first = ?2, seqs = ?3, count = ?4 WHERE stream = ?1")?
+        .execute(params![stream, first, seqs, count])
+        .map(drop)
 }
 
 /// Deletes the beginning of the tail as far as it is copied, or copies the stream that blocks it.
@@ -459,7 +498,7 @@ fn shorten(conn: &Connection) -> rusqlite::Result<()> {
         .query_row((), |r| Ok((r.get(0)?, r.get(1)?)))?;
     let (Some(first), Some(last)) = ends else { return Ok(()) };
     let open: Option<(i64, StreamSeq)> = conn
-        .prepare_cached("SELECT seq, stream FROM stream_tail_open WHERE seq = (SELECT min(seq) FROM stream_tail_open)")?
+        .prepare_cached("SELECT first, stream FROM stream_tail_open WHERE first = (SELECT min(first) FROM stream_tail_open)")?
         .query_row((), |r| Ok((r.get(0)?, r.get(1)?)))
         .optional()?;
     let behind = open.map_or(last + 1, |(seq, _)| seq);
@@ -615,6 +654,23 @@ mod tests {
         );
         close_of_turn(&conn, 2).unwrap();
         assert!(number(&conn, "SELECT count(*) FROM stream_tail") < 2 * DELETED);
+    }
+
+    #[test]
+    fn many_short_items_are_copied_as_long_ones_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = turns(&folder.path().join("a.db"));
+        for n in 0..1000 {
+            append_of_turn(&conn, 1, &batch(n, &[String::new()], 0)).unwrap();
+            let (rows, listed) = conn
+                .query_row("SELECT coalesce(sum(count), 0), coalesce(sum(length(seqs)), 0) FROM stream_tail_open", (), |r| {
+                    Ok((r.get::<_, i64>(0)?, r.get::<_, i64>(1)?))
+                })
+                .unwrap();
+            assert!(rows <= MOST_ROWS && listed <= 8 * MOST_ROWS, "{rows} rows, {listed} bytes");
+        }
+        assert_eq!(number(&conn, "SELECT count(*) FROM stream_chunks"), 1000 / MOST_ROWS);
+        assert_eq!(told(&conn, 1), vec![String::new(); 1000]);
     }
 
     #[test]
