@@ -42,23 +42,35 @@ async fn written<J>(tx: &Tx, sql: &str, args: &[Arg<'_>], jobs: &[J], fiber: imp
 }
 
 /// Arguments of a statement, with the columns of its table of arguments `u`.
-#[derive(Default)]
 struct Table<'a> {
+    has_one_row: bool,
     args: Vec<Arg<'a>>,
-    columns: Vec<&'static str>,
-    parameters: Vec<String>,
+    /// Name and type of each.
+    columns: Vec<(&'static str, &'static str)>,
 }
 
 impl<'a> Table<'a> {
+    /// A table with a row for each job.
+    fn of<J>(jobs: &[J]) -> Self {
+        Table { has_one_row: jobs.len() == 1, args: Vec::new(), columns: Vec::new() }
+    }
+
     /// Adds a column of numbers, texts or flags.
     fn add(&mut self, name: &'static str, of: &'static str, values: impl Into<Arg<'a>>) {
         self.args.push(values.into());
-        self.columns.push(name);
-        self.parameters.push(format!("${}::{of}[]", self.args.len()));
+        self.columns.push((name, of));
     }
 
-    fn sql(&self) -> String {
-        format!("unnest({}) u ({})", self.parameters.join(", "), self.columns.join(", "))
+    /// The table, and its arguments. One row is no array: the server plans and runs that in less
+    /// time.
+    fn into_sql(self) -> (String, Vec<Arg<'a>>) {
+        let columns = self.columns.into_iter().enumerate().map(|(n, (name, of))| (n + 1, name, of));
+        if self.has_one_row {
+            let values: Vec<_> = columns.map(|(n, name, of)| format!("${n}::{of} AS {name}")).collect();
+            return (format!("(SELECT {}) u", values.join(", ")), self.args.into_iter().map(Arg::of_one).collect());
+        }
+        let (arrays, names): (Vec<_>, Vec<_>) = columns.map(|(n, name, of)| (format!("${n}::{of}[]"), name)).unzip();
+        (format!("unnest({}) u ({})", arrays.join(", "), names.join(", ")), self.args)
     }
 }
 
@@ -72,7 +84,7 @@ pub(crate) async fn checkpoints(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Option
         let called = job.new.layouts.iter().flat_map(|layouts| layouts.iter().skip(1));
         LayoutRow::hashes(called.map(|layout| &**layout)).unwrap_or_default()
     });
-    let mut table = Table::default();
+    let mut table = Table::of(jobs);
     table.add("fiber", "bigint", column(jobs, |job| job.claim.fiber));
     table.add("epoch", "bigint", column(jobs, |job| job.claim.epoch));
     table.add("number", "bigint", column(jobs, |job| number(job.new.number)));
@@ -95,8 +107,7 @@ pub(crate) async fn checkpoints(tx: &Tx, jobs: &[Checkpoint]) -> Done<Vec<Option
     if changes_ops {
         table.add("temporary", "bool", column(jobs, |job| job.new.ops.temporary));
     }
-    let u = table.sql();
-    let mut args = table.args;
+    let (u, mut args) = table.into_sql();
     let mut at_places = String::new();
     if jobs.iter().all(|job| job.place.is_some()) {
         args.push(Arg::from(column(jobs, |job| job.place.as_deref())));
@@ -160,7 +171,7 @@ fn settling(at: usize) -> String {
 
 /// Stores fibers; returns their claims. One whose id is taken is left out.
 pub(crate) async fn accept(tx: &Tx, jobs: &[NewFiber]) -> Done<Vec<Option<Claim>>> {
-    let mut table = Table::default();
+    let mut table = Table::of(jobs);
     table.add("id", "text", column(jobs, |new| new.id.as_str()));
     table.add("name", "text", column(jobs, |new| new.name.as_str()));
     table.add("state", "text", column(jobs, |new| if new.worker.is_some() { "running" } else { "pending" }));
@@ -172,8 +183,9 @@ pub(crate) async fn accept(tx: &Tx, jobs: &[NewFiber]) -> Done<Vec<Option<Claim>
     table.add("metadata", "text", column(jobs, |new| new.metadata.as_deref()));
     table.add("now_ms", "bigint", column(jobs, |new| new.now_ms));
     table.add("worker", "bigint", column(jobs, |new| new.worker));
+    let (table, args) = table.into_sql();
     let sql = format!(
-        "WITH u AS MATERIALIZED (SELECT * FROM {}),
+        "WITH u AS MATERIALIZED (SELECT * FROM {table}),
          made AS (
              INSERT INTO @fibers (id, name, state, closure, id_given, class, agent, parent, args, metadata, created_ms, changed_ms)
              SELECT id, name, state, closure, FALSE, class, agent, parent, args, metadata, now_ms, now_ms FROM u
@@ -181,10 +193,9 @@ pub(crate) async fn accept(tx: &Tx, jobs: &[NewFiber]) -> Done<Vec<Option<Claim>
          claimed AS (
              INSERT INTO @snapshots (fiber, epoch, worker)
              SELECT made.seq, CASE WHEN u.worker IS NULL THEN 0 ELSE 1 END, u.worker FROM made JOIN u USING (id))
-         SELECT seq, id FROM made",
-        table.sql()
+         SELECT seq, id FROM made"
     );
-    let rows = tx.rows(&sql, &table.args).await?;
+    let rows = tx.rows(&sql, &args).await?;
     let made: HashMap<String, Seq> = rows.iter().map(|row| Ok((row.text("id")?, row.int("seq")?))).collect::<Done<_>>()?;
     let claim = |new: &NewFiber| made.get(&new.id).map(|seq| Claim { fiber: *seq, epoch: i64::from(new.worker.is_some()) });
     Ok(jobs.iter().map(claim).collect())

@@ -94,6 +94,16 @@ pub(crate) enum Arg<'a> {
 }
 
 impl Arg<'_> {
+    /// The element of an array of one; anything else as it is.
+    pub(crate) fn of_one(self) -> Self {
+        match self {
+            Arg::Ints(ns) if ns.len() == 1 => Arg::Int(ns[0]),
+            Arg::Flags(flags) if flags.len() == 1 => Arg::Flag(flags[0]),
+            Arg::Texts(texts) if texts.len() == 1 => Arg::Text(texts[0]),
+            other => other,
+        }
+    }
+
     pub(crate) fn kind(&self) -> Type {
         match self {
             Arg::Int(_) => Type::INT8,
