@@ -62,8 +62,7 @@ impl Cluster {
         self.run("pg_ctl", &["promote", "-w"]);
     }
 
-    /// A file system of so many MiB for a tablespace; `None` where this process may not mount one, which
-    /// is said.
+    /// A file system of so many MiB; `None` where this process may not mount one, which is said.
     #[must_use]
     pub fn small_disk(&self, mebibytes: u32) -> Option<SmallDisk> {
         let disk = SmallDisk(self.folder.join(SMALL_DISK));
@@ -74,9 +73,26 @@ impl Cluster {
             let _ = writeln!(std::io::stderr(), "a test of a full disk of the server was left out: no file system could be mounted");
             return None;
         }
-        fs::create_dir(disk.tablespace()).unwrap();
-        user(&disk.tablespace());
+        fs::create_dir(disk.folder()).unwrap();
+        user(&disk.folder());
         Some(disk)
+    }
+
+    /// Moves the server's write-ahead log to a disk. The server is restarted for it.
+    pub fn move_log(&self, to: &SmallDisk) {
+        self.run("pg_ctl", &["stop", "-m", "fast"]);
+        let (log, there) = (self.folder.join("data/pg_wal"), to.folder().join("pg_wal"));
+        let moved = Command::new("mv").args([&log, &there]).status();
+        assert!(moved.is_ok_and(|status| status.success()), "the log could not be moved");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(&there, &log).unwrap();
+        self.start_again();
+    }
+
+    /// Whether it has stopped.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        !self.pid_file().exists()
     }
 
     /// The URL of its database.
@@ -178,10 +194,10 @@ const SMALL_DISK: &str = "small";
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// The folder for a tablespace.
+    /// A folder on it that belongs to the server.
     #[must_use]
-    pub fn tablespace(&self) -> PathBuf {
-        self.0.join("tablespace")
+    pub fn folder(&self) -> PathBuf {
+        self.0.join("folder")
     }
 
     fn filler(&self) -> PathBuf {

@@ -113,7 +113,7 @@ async fn fibers_wait_for_room_on_a_full_disk_of_the_server() {
     let Some(disk) = server.small_disk(24) else { return };
     let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
-    client.batch_execute(&format!("CREATE TABLESPACE small LOCATION '{}'", disk.tablespace().display())).await.unwrap();
+    client.batch_execute(&format!("CREATE TABLESPACE small LOCATION '{}'", disk.folder().display())).await.unwrap();
     let url = format!("{} options='-c default_tablespace=small'", server.url());
     let notes = Notes::default();
     let forever = open(&url, &notes).await;
@@ -144,5 +144,38 @@ async fn fibers_wait_for_room_on_a_full_disk_of_the_server() {
     let finished = notes.finished_once();
     assert_eq!(finished.iter().filter(|step| step.starts_with('f')).count() as u64, FIBERS * STEPS);
     big(n).await.unwrap().cancel("enough").await.unwrap();
+    forever.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fibers_wait_for_a_server_that_stops_without_room_for_its_log() {
+    let Some(server) = cluster::own() else { return };
+    let Some(disk) = server.small_disk(96) else { return };
+    server.move_log(&disk);
+    let notes = Notes::default();
+    let forever = open(&server.url(), &notes).await;
+    let mut handles = Vec::new();
+    for n in 0..FIBERS {
+        handles.push(forever.spawn(noted(format!("f{n}"))).await.unwrap());
+    }
+    until("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 4).await;
+    disk.fill();
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    // The segments of the log that are there already have room for some.
+    while client.batch_execute("SELECT pg_logical_emit_message(true, 'filler', repeat('x', 4000000))").await.is_ok() {}
+    until("the server has stopped", async || server.has_stopped()).await;
+    let before = notes.finished_once().len();
+    let error = forever.spawn(noted("late".to_owned())).await.unwrap_err();
+    assert!(error.is_retryable() && error.kind() == ErrorKind::Store, "{error:?}");
+    disk.free();
+    server.start_again();
+    for handle in &handles {
+        let result = tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap();
+        assert_eq!(result, STEPS * (STEPS - 1) / 2);
+    }
+    let finished = notes.finished_once();
+    assert_eq!(finished.len() as u64, FIBERS * STEPS);
+    assert!(before < finished.len(), "steps were left");
     forever.close().await.unwrap();
 }
