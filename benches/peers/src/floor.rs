@@ -3,20 +3,20 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::usage::{Usage, tell};
-use crate::work::{BEFORE, DATABASE, Done, Job, Task, add, body};
+use crate::usage::tell;
+use crate::work::{BEFORE, DATABASE, Done, Task, add, begin, body};
 
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS snapshots (workflow INTEGER PRIMARY KEY, step INTEGER, sum INTEGER, result TEXT) STRICT";
 
-pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
+pub(crate) async fn run(power: bool, task: Task, dir: &Path) -> anyhow::Result<()> {
     let conn = Connection::open(dir.join(DATABASE))?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
-    conn.pragma_update(None, "synchronous", if job.power { "FULL" } else { "NORMAL" })?;
+    conn.pragma_update(None, "synchronous", if power { "FULL" } else { "NORMAL" })?;
     conn.execute_batch(SCHEMA)?;
-    match job.task {
+    match task {
         Task::Finish { before, workflows, steps } => {
             chain(&conn, BEFORE, before).await?;
-            let begun = Usage::now();
+            let begun = begin();
             let mut sums = Vec::new();
             for workflow in 0..workflows {
                 sums.push(chain(&conn, workflow, steps).await?);

@@ -1,21 +1,28 @@
-//! Comparison of Forever, durare and duroxide on SQLite, and SQLite alone: the same work on the
-//! same disk in the same run.
+//! Comparison of Forever, durare and duroxide on SQLite, and SQLite alone, and of Forever, durare
+//! and DBOS on Postgres, and Postgres alone: the same work on the same disk or server in the same
+//! run.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml              # some minutes
 //! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick   # less than one, rough
 //! ```
 //!
-//! `--only steps`, `together` or `recovery` runs one part; `--dir PATH` puts the databases on
-//! another disk. Prints one `key=value` a line, then tables, and draws
+//! `--only steps`, `together`, `recovery` or `postgres` runs one part; `--dir PATH` puts the SQLite
+//! databases on another disk. Prints one `key=value` a line, then tables, and draws
 //! docs/guide/src/images/recovery.svg (not with `--quick`). docs/guide/src/internals/performance.md
 //! explains the figures.
 //!
+//! `steps`, `together` and `recovery` are of SQLite. `postgres` does all three, the last one up to
+//! 1 000 steps, on one server of its own, which it starts with default settings in the system's
+//! temporary folder (`TMPDIR`). Each run has a new database there. The part is left out where no
+//! Postgres is installed.
+//!
 //! Each run is a process of its own, and its output is checked: the sums of all results, how often
 //! the body of a step ran, at which step a process resumes, and, where syncs can be counted, that a
-//! step at `synchronous=FULL` is synced. A wrong run ends the comparison. durare and duroxide are
-//! in the program `sqlx`, which this one builds first; it needs what duroxide's TLS needs, which on
-//! Linux are OpenSSL's headers.
+//! step at `synchronous=FULL` is synced; on Postgres, that each step of one workflow is committed.
+//! A wrong run ends the comparison, except that a throughput run of another engine than Forever
+//! that fails is printed as `failed`. DBOS, durare and duroxide are in the program `sqlx`, which
+//! this one builds first; it needs what duroxide's TLS needs, which on Linux are OpenSSL's headers.
 #[expect(dead_code, reason = "other benchmarks measure more")]
 #[path = "../../support/numbers.rs"]
 mod numbers;
@@ -32,7 +39,9 @@ mod children;
 mod floor;
 mod ours;
 mod plot;
+mod postgres_floor;
 mod recovery;
+mod server;
 mod steps;
 mod table;
 mod work;
@@ -43,7 +52,11 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use children::{Children, build_others, target};
 use numbers::print_load;
-use work::Engine;
+use server::Server;
+use table::Table;
+use work::{Engine, Store};
+
+const PARTS: [&str; 4] = ["steps", "together", "recovery", "postgres"];
 
 /// Arguments of the comparison.
 struct Args {
@@ -62,11 +75,11 @@ impl Args {
                 "--quick" => read.quick = true,
                 "--only" => read.only = Some(value()?),
                 "--dir" => read.dir = value()?.into(),
-                other => bail!("`{other}` is not known: --quick, --only steps|together|recovery, --dir PATH"),
+                other => bail!("`{other}` is not known: --quick, --only {}, --dir PATH", PARTS.join("|")),
             }
         }
-        let known = read.only.as_ref().is_none_or(|part| ["steps", "together", "recovery"].contains(&part.as_str()));
-        ensure!(known, "the parts are steps, together and recovery");
+        let known = read.only.as_ref().is_none_or(|part| PARTS.contains(&part.as_str()));
+        ensure!(known, "the parts are {}", PARTS.join(", "));
         Ok(read)
     }
 
@@ -78,28 +91,29 @@ impl Args {
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().collect();
     match work::job(&args)? {
-        Some((job, dir)) => child(job, dir),
+        Some((job, place)) => child(job, place),
         None => parent(&Args::read(&args)?),
     }
 }
 
 #[tokio::main]
-async fn child(job: work::Job, dir: &Path) -> anyhow::Result<()> {
-    match job.engine {
-        Engine::Floor => floor::run(job, dir).await,
-        Engine::Forever => ours::run(job, dir).await,
-        other => bail!("{other:?} is not done here"),
+async fn child(job: work::Job, place: &str) -> anyhow::Result<()> {
+    match (job.engine, job.store) {
+        (Engine::Floor, Store::Sqlite { power }) => floor::run(power, job.task, place.as_ref()).await,
+        (Engine::Floor, Store::Postgres) => postgres_floor::run(job.task, place).await,
+        (Engine::Forever, _) => ours::run(job, place).await,
+        _ => bail!("{job:?} is not done here"),
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn parent(args: &Args) -> anyhow::Result<()> {
-    ensure!(!cfg!(debug_assertions), "durare and duroxide are built with --release, so this has to be as well");
+    ensure!(!cfg!(debug_assertions), "the other engines are built with --release, so this has to be as well");
     let others = build_others()?;
     let begun = Instant::now();
     std::fs::create_dir_all(&args.dir)?;
     let dir = tempfile::Builder::new().prefix("peers-").tempdir_in(&args.dir)?;
-    let children = Children::new(dir.path(), others);
+    let children = Children::new(dir.path(), others.clone(), None);
     print_versions();
     print_load("before");
     let mut tables = Vec::new();
@@ -110,12 +124,15 @@ fn parent(args: &Args) -> anyhow::Result<()> {
         tables.push(steps::together(&children, args.quick)?);
     }
     if args.wants("recovery") {
-        let lines = recovery::measure(&children, args.quick)?;
-        tables.push(recovery::table(&lines));
+        let lines = recovery::measure(&children, &recovery::ways(args.quick))?;
+        tables.push(recovery::table("SQLite", &lines));
         if !args.quick {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/src/images/recovery.svg");
             std::fs::write(path, plot::svg(&lines))?;
         }
+    }
+    if args.wants("postgres") {
+        tables.extend(postgres(dir.path(), others, args.quick)?);
     }
     print_load("after");
     println!("took_seconds={:.0}", begun.elapsed().as_secs_f64());
@@ -125,13 +142,29 @@ fn parent(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// All parts on one Postgres server.
+fn postgres(dir: &Path, others: PathBuf, quick: bool) -> anyhow::Result<Vec<Table>> {
+    let Some(server) = Server::start()? else {
+        println!("postgres=left out: no `initdb` in PATH or /usr/lib/postgresql");
+        return Ok(Vec::new());
+    };
+    let children = Children::new(dir, others, Some(&server));
+    let mut tables = Vec::from(steps::on_postgres(&children, quick)?);
+    let lines = recovery::measure(&children, &recovery::postgres_ways(quick))?;
+    tables.push(recovery::table("Postgres", &lines));
+    Ok(tables)
+}
+
 /// Prints the versions of the compared crates, from the lock files.
 fn print_versions() {
     let (here, others) = (include_str!("../Cargo.lock"), include_str!("../sqlx/Cargo.lock"));
-    for (name, lock) in [("forever-fiber", here), ("rusqlite", here), ("durare", others), ("duroxide", others), ("sqlx", others)] {
+    let ours = ["forever-fiber", "rusqlite", "tokio-postgres"].map(|name| (name, here));
+    let theirs = ["dbos", "durare", "duroxide", "sqlx"].map(|name| (name, others));
+    for (name, lock) in ours.into_iter().chain(theirs) {
         let entry = format!("name = \"{name}\"\nversion = \"");
-        let version = lock.split_once(&entry).and_then(|(_, rest)| rest.split('"').next()).unwrap_or("unknown");
-        println!("{name}_version={version}");
+        // sqlx is there twice: durare and duroxide use an older one than DBOS.
+        let versions: Vec<&str> = lock.split(&entry).skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        println!("{name}_version={}", versions.join(" and "));
     }
     println!("cores={}", std::thread::available_parallelism().map_or(0, usize::from));
 }

@@ -5,8 +5,8 @@ use forever::Durability;
 use forever::fiber::History;
 use forever::prelude::*;
 
-use crate::usage::{Usage, tell};
-use crate::work::{BEFORE, DATABASE, Done, Job, Task, add, body};
+use crate::usage::tell;
+use crate::work::{BEFORE, DATABASE, Done, Job, Store, Task, add, begin, body};
 
 #[fiber]
 async fn chain(workflow: u64, steps: u64) -> anyhow::Result<u64> {
@@ -18,14 +18,23 @@ async fn chain(workflow: u64, steps: u64) -> anyhow::Result<u64> {
     Ok(sum)
 }
 
-pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
-    let durability = if job.power { Durability::Power } else { Durability::Process };
-    let forever =
-        Forever::builder().sqlite(dir.join(DATABASE)).durability(durability).history(History::off()).fiber::<chain>().open().await?;
+pub(crate) async fn run(job: Job, place: &str) -> anyhow::Result<()> {
+    let builder = Forever::builder().history(History::off()).fiber::<chain>();
+    let (builder, settings) = match job.store {
+        Store::Sqlite { power } => {
+            let durability = if power { Durability::Power } else { Durability::Process };
+            // Forever refuses to open a database whose `synchronous` does not read back as it was
+            // set.
+            let settings = format!("SQLite {}, Durability::{durability:?}", rusqlite::version());
+            (builder.sqlite(Path::new(place).join(DATABASE)).durability(durability), settings)
+        }
+        Store::Postgres => (builder.postgres(place), "Builder::postgres with its defaults (pool of 8)".to_owned()),
+    };
+    let forever = builder.open().await?;
     match job.task {
         Task::Finish { before, workflows, steps } => {
             forever.run(chain(BEFORE, before)).await?;
-            let begun = Usage::now();
+            let begun = begin();
             let mut handles = Vec::new();
             for workflow in 0..workflows {
                 handles.push(forever.spawn(chain(workflow, steps)).await?);
@@ -36,9 +45,7 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
             }
             let spent = begun.spent();
             forever.close().await?;
-            // Forever refuses to open a database whose `synchronous` does not read back as it was
-            // set.
-            tell(&Done::new(spent, sums, format!("SQLite {}, Durability::{durability:?}", rusqlite::version())));
+            tell(&Done::new(spent, sums, settings));
             Ok(())
         }
         Task::Endless { .. } => {

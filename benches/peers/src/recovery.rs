@@ -2,15 +2,16 @@
 //! that step.
 use std::time::Duration;
 
-use crate::children::Children;
+use crate::children::{Children, Place};
 use crate::numbers::median;
 use crate::table::{Table, short};
-use crate::work::{Duroxide, Engine};
+use crate::work::{Duroxide, Engine, Store};
 
 /// A way to be killed and restarted.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+pub(crate) struct Way {
     engine: Engine,
+    store: Store,
     /// Name in the output.
     name: &'static str,
     /// Label in the plot and the table.
@@ -38,8 +39,12 @@ pub(crate) struct Point {
     pub(crate) next: f64,
 }
 
-fn ways(quick: bool) -> Vec<Way> {
-    let way = |engine, name, label, rest, rounds, up_to| Way { engine, name, label, rest, rounds, up_to };
+/// The ways over SQLite.
+pub(crate) fn ways(quick: bool) -> Vec<Way> {
+    let way = |engine: Engine, name, label, rest, rounds, up_to| {
+        let store = Store::Sqlite { power: engine.can_sync() };
+        Way { engine, store, name, label, rest, rounds, up_to }
+    };
     let duroxide = Engine::Duroxide(Duroxide::Renewed);
     let (at_once, later) = (Some(Duration::ZERO), Some(Duration::from_millis(1_200)));
     let (rounds, few) = if quick { (1, 1) } else { (7, 3) };
@@ -58,29 +63,41 @@ fn ways(quick: bool) -> Vec<Way> {
     ways
 }
 
+/// The ways over Postgres.
+pub(crate) fn postgres_ways(quick: bool) -> Vec<Way> {
+    let (rounds, up_to) = if quick { (1, 100) } else { (7, 1_000) };
+    let way = |engine, name, label| Way { engine, store: Store::Postgres, name, label, rest: None, rounds, up_to };
+    vec![
+        way(Engine::Floor, "postgres_floor", "Postgres alone"),
+        way(Engine::Forever, "postgres_forever", "Forever"),
+        way(Engine::Durare, "postgres_durare", "durare"),
+        way(Engine::Dbos, "postgres_dbos", "DBOS"),
+    ]
+}
+
 /// A killed process of a way, at some number of finished steps.
 struct Killed<'a> {
     children: &'a Children<'a>,
     way: Way,
-    dir: tempfile::TempDir,
+    place: Place<'a>,
     finished: u64,
     times: Vec<[f64; 2]>,
 }
 
 impl<'a> Killed<'a> {
     fn new(children: &'a Children, way: Way, finished: u64) -> anyhow::Result<Self> {
-        let dir = children.folder()?;
-        // The earlier steps are not measured, and are faster at this durability.
-        children.killed_after(way.engine, false, dir.path(), 0, finished)?;
-        Ok(Killed { children, way, dir, finished, times: Vec::new() })
+        let place = children.place(way.store)?;
+        // The earlier steps are not measured, and SQLite is faster at this durability.
+        let store = if way.store == Store::Postgres { Store::Postgres } else { Store::Sqlite { power: false } };
+        children.killed_after(way.engine, store, &place, 0, finished)?;
+        Ok(Killed { children, way, place, finished, times: Vec::new() })
     }
 
     /// Measures once more, which finishes one more step.
     fn again(&mut self) -> anyhow::Result<()> {
         std::thread::sleep(self.way.rest.unwrap_or_default());
         let from = self.finished + self.times.len() as u64;
-        let power = self.way.engine.can_sync();
-        self.times.push(self.children.killed_after(self.way.engine, power, self.dir.path(), from, 1)?);
+        self.times.push(self.children.killed_after(self.way.engine, self.way.store, &self.place, from, 1)?);
         Ok(())
     }
 
@@ -93,8 +110,7 @@ impl<'a> Killed<'a> {
     }
 }
 
-pub(crate) fn measure(children: &Children, quick: bool) -> anyhow::Result<Vec<Line>> {
-    let ways = ways(quick);
+pub(crate) fn measure(children: &Children, ways: &[Way]) -> anyhow::Result<Vec<Line>> {
     let mut lines: Vec<Line> = ways.iter().map(|way| Line { label: way.label, points: Vec::new() }).collect();
     for finished in [10, 100, 1_000, 10_000] {
         let mut in_turn = Vec::new();
@@ -118,7 +134,7 @@ pub(crate) fn measure(children: &Children, quick: bool) -> anyhow::Result<Vec<Li
 }
 
 /// A row for each way, a column for each number of steps.
-pub(crate) fn table(lines: &[Line]) -> Table {
+pub(crate) fn table(store: &str, lines: &[Line]) -> Table {
     let counts: Vec<u64> = lines.first().map(|line| line.points.iter().map(|point| point.finished).collect()).unwrap_or_default();
     let cell = |line: &Line, count: &u64| {
         let point = line.points.iter().find(|point| point.finished == *count);
@@ -129,5 +145,6 @@ pub(crate) fn table(lines: &[Line]) -> Table {
         .iter()
         .map(|line| std::iter::once(line.label.to_owned()).chain(counts.iter().map(|count| cell(line, count))).collect())
         .collect();
-    Table { title: "From the start of a process to the interrupted step, and to the one after it, in ms".to_owned(), head, rows }
+    let title = format!("From the start of a process to the interrupted step, and to the one after it, in ms, on {store}");
+    Table { title, head, rows }
 }

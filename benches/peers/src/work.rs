@@ -3,28 +3,30 @@
 //! A workflow is a chain: each step gets the sum of all earlier results and returns 192 characters
 //! that depend on it. So a result that was lost, repeated or mixed up changes every later sum. No
 //! two results are equal.
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::hex;
-use crate::usage::{Spent, say};
+use crate::usage::{Spent, Usage, say};
 
-/// File name of a run's database, in its folder.
+/// File name of a run's SQLite database, in its folder.
 pub(crate) const DATABASE: &str = "peers.db";
 
-/// Arguments that give a child process its job and its folder.
+/// Arguments that give a child process its job, and the folder of its SQLite database or the URL of
+/// its Postgres database.
 pub(crate) const JOB: &str = "--job";
-pub(crate) const DIR: &str = "--dir";
+pub(crate) const PLACE: &str = "--place";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Engine {
-    /// SQLite alone.
+    /// SQLite or Postgres alone.
     Floor,
     Forever,
     Durare,
+    /// DBOS's own library for Rust.
+    Dbos,
     Duroxide(Duroxide),
 }
 
@@ -40,15 +42,25 @@ pub(crate) enum Duroxide {
     Defaults,
 }
 
-/// Task of a child process in its folder.
+/// The database of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Store {
+    /// SQLite, durable against power loss (`synchronous=FULL`), or against the death of the process
+    /// (`NORMAL`).
+    Sqlite { power: bool },
+    /// Postgres with its default settings.
+    Postgres,
+}
+
+/// Task of a child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Runs one workflow of `before` steps, which is not measured; then starts `workflows`
     /// workflows at once, of `steps` steps each, and waits for their results.
     Finish { before: u64, workflows: u64, steps: u64 },
-    /// Starts or resumes one workflow without end. Prints which step it runs first; after `steps`
-    /// steps it prints the current one, and waits there to be killed.
-    Endless { steps: u64 },
+    /// Starts one workflow without end, or resumes it unless `new`. Prints which step it runs
+    /// first; after `steps` steps it prints the current one, and waits there to be killed.
+    Endless { new: bool, steps: u64 },
 }
 
 /// Number of the workflow that runs before the others.
@@ -57,10 +69,19 @@ pub(crate) const BEFORE: u64 = 1_000_000;
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) engine: Engine,
-    /// Durable against power loss (`synchronous=FULL`), or against the death of the process
-    /// (`NORMAL`).
-    pub(crate) power: bool,
+    pub(crate) store: Store,
     pub(crate) task: Task,
+}
+
+/// What a child prints after the workflow that is not measured. It then waits for a line.
+pub(crate) const READY: &str = "ready";
+
+/// Begins the measurement, when the parent has read what the server did so far.
+pub(crate) fn begin() -> Usage {
+    say(READY);
+    // Without a parent there is no line, and no need of one.
+    let _ = std::io::stdin().read_line(&mut String::new());
+    Usage::now()
 }
 
 /// Output of a child after [`Task::Finish`].
@@ -113,13 +134,13 @@ pub(crate) async fn body(workflow: u64, step: u64, sum: u64) -> String {
     result(workflow, step, sum)
 }
 
-/// The job of this process and its folder, if it is a child. A child that has not ended after some
+/// The job of this process and its place, if it is a child. A child that has not ended after some
 /// minutes is stuck.
-pub(crate) fn job(args: &[String]) -> anyhow::Result<Option<(Job, &Path)>> {
+pub(crate) fn job(args: &[String]) -> anyhow::Result<Option<(Job, &str)>> {
     let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
-    let (Some(job), Some(dir)) = (value(JOB), value(DIR)) else { return Ok(None) };
+    let (Some(job), Some(place)) = (value(JOB), value(PLACE)) else { return Ok(None) };
     let job: Job = serde_json::from_str(job)?;
-    if let Task::Endless { steps } = job.task {
+    if let Task::Endless { steps, .. } = job.task {
         LAST.store(steps, Ordering::Relaxed);
     }
     std::thread::spawn(move || {
@@ -127,5 +148,5 @@ pub(crate) fn job(args: &[String]) -> anyhow::Result<Option<(Job, &Path)>> {
         eprintln!("{job:?} has not come to its end");
         std::process::exit(1);
     });
-    Ok(Some((job, Path::new(dir))))
+    Ok(Some((job, place)))
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use crate::api::redact::Redactor;
 use crate::api::view::ValueView;
 use crate::error::Result;
-use crate::layout::rows::machines;
+use crate::layout::rows::any_has_secrets;
 use crate::store::{AgentId, InteractionQuery, InteractionRow, MessageRow, Store, TurnFilter, TurnKind, TurnRow, TurnSeq};
 
 /// What stands in place of an error whose text may repeat a secret.
@@ -110,7 +110,7 @@ impl TurnView {
     }
 
     fn all(rows: Vec<TurnRow>) -> Vec<Self> {
-        let hides_errors = machines().into_iter().any(|machine| !machine.secrets.is_empty());
+        let hides_errors = any_has_secrets();
         rows.into_iter().map(|row| TurnView::of(row, hides_errors)).collect()
     }
 }

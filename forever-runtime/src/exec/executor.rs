@@ -9,7 +9,7 @@ use crate::exec::compatibility::Compatibility;
 use crate::exec::registry::Registry;
 use crate::frame::machine::{COMPUTED_TOPIC, Machine, PENDING};
 use crate::frame::resources::Resources;
-use crate::layout::rows::machines;
+use crate::layout::rows::{any_has_secrets, machines};
 use crate::runtime::exits::AgentFiberExit;
 use crate::runtime::link::Link;
 use crate::runtime::state::{Functions, Runtime};
@@ -55,9 +55,8 @@ struct Registered(BTreeMap<&'static str, &'static Machine>);
 
 impl Functions for Registered {
     fn hides_texts(&self, name: &str) -> bool {
-        let has_secrets = |machine: &Machine| !machine.secrets.is_empty();
         // Which functions it calls is known once they were called.
-        self.0.get(name).is_some_and(|machine| has_secrets(machine) || machine.calls() && machines().into_iter().any(has_secrets))
+        self.0.get(name).is_some_and(|machine| !machine.secrets.is_empty() || machine.calls() && any_has_secrets())
     }
 
     fn check_topic(&self, name: &str, topic: &str) -> Result<(), String> {

@@ -29,6 +29,11 @@ pub(crate) fn machines() -> Vec<&'static Machine> {
     ROWS.read().unwrap_or_else(PoisonError::into_inner).values().map(|(machine, _)| *machine).collect()
 }
 
+/// Whether one of [`machines`] has values marked `#[secret]`.
+pub(crate) fn any_has_secrets() -> bool {
+    ROWS.read().unwrap_or_else(PoisonError::into_inner).values().any(|(machine, _)| !machine.secrets.is_empty())
+}
+
 /// One of [`machines`] by its stored name, that with a layout if there are several.
 pub(crate) fn machine_of(name: &str, layout: Option<&str>) -> Option<&'static Machine> {
     let rows = ROWS.read().unwrap_or_else(PoisonError::into_inner);

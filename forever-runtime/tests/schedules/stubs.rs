@@ -205,6 +205,10 @@ pub(crate) mod layout {
         pub(crate) fn machines() -> Vec<&'static Machine> {
             Vec::new()
         }
+
+        pub(crate) fn any_has_secrets() -> bool {
+            false
+        }
     }
 }
 

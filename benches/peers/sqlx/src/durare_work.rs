@@ -1,14 +1,14 @@
-//! durare, as in its README: `#[durare::workflow]`, `#[durare::step]`, an engine over SQLite,
-//! `recover()` at the start.
+//! durare, as in its README: `#[durare::workflow]`, `#[durare::step]`, an engine over SQLite or
+//! Postgres, `recover()` at the start.
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use durare::{DurableContext, DurableEngine, SqliteProvider, WorkflowOptions};
+use durare::{DurableContext, DurableEngine, PostgresProvider, SqliteProvider, StateProvider, WorkflowOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 
-use crate::usage::{Usage, tell};
-use crate::work::{BEFORE, DATABASE, Done, Job, Task, add, body};
+use crate::usage::tell;
+use crate::work::{BEFORE, DATABASE, Done, Job, Store, Task, add, begin, body};
 
 #[durare::step]
 async fn work(ctx: &DurableContext, workflow: u64, step: u64, sum: u64) -> durare::Result<String> {
@@ -25,11 +25,15 @@ async fn chain(ctx: DurableContext, input: (u64, u64)) -> durare::Result<u64> {
     Ok(sum)
 }
 
-pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
-    let path = dir.join(DATABASE);
-    let new = !path.exists();
-    let pool = pool(&path, job.power).await?;
-    let mut builder = DurableEngine::builder(Arc::new(SqliteProvider::from_pool(pool.clone())));
+pub(crate) async fn run(job: Job, place: &str) -> anyhow::Result<()> {
+    let (provider, pool): (Arc<dyn StateProvider>, _) = match job.store {
+        Store::Sqlite { power } => {
+            let pool = pool(&Path::new(place).join(DATABASE), power).await?;
+            (Arc::new(SqliteProvider::from_pool(pool.clone())), Some(pool))
+        }
+        Store::Postgres => (Arc::new(PostgresProvider::connect(place).await?), None),
+    };
+    let mut builder = DurableEngine::builder(provider);
     // The default is the hash of the program's file, which takes time at each start.
     builder.app_version("1");
     let engine = builder.build().await?;
@@ -40,7 +44,7 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
                 engine.start_with(Chain, (workflow, steps), WorkflowOptions::with_id(format!("chain-{workflow}")))
             };
             start(BEFORE, before).await?.await?;
-            let begun = Usage::now();
+            let begun = begin();
             let mut handles = Vec::new();
             for workflow in 0..workflows {
                 handles.push(start(workflow, steps).await?);
@@ -50,13 +54,18 @@ pub(crate) async fn run(job: Job, dir: &Path) -> anyhow::Result<()> {
                 sums.push(handle.await?);
             }
             let spent = begun.spent();
-            let settings = settings(&pool).await?;
+            let settings = match &pool {
+                Some(pool) => settings(pool).await?,
+                None => "PostgresProvider::connect with its pool of 8".to_owned(),
+            };
             engine.shutdown(Duration::from_secs(1)).await?;
-            pool.close().await;
+            if let Some(pool) = pool {
+                pool.close().await;
+            }
             tell(&Done::new(spent, sums, settings));
             Ok(())
         }
-        Task::Endless { .. } => {
+        Task::Endless { new, .. } => {
             if new {
                 engine.start_with(Chain, (0, u64::MAX), WorkflowOptions::with_id("chain-0")).await?;
             }

@@ -10,8 +10,8 @@ use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 
-use crate::usage::{Usage, tell};
-use crate::work::{BEFORE, DATABASE, Done, Duroxide, Job, Task, add, body};
+use crate::usage::tell;
+use crate::work::{BEFORE, DATABASE, Done, Duroxide, Task, add, begin, body};
 
 /// Steps after which an execution continues as a new one, as the guide recommends ("Minimize
 /// History Size").
@@ -32,9 +32,8 @@ async fn chain(ctx: OrchestrationContext, input: Input, batch: u64) -> Result<u6
     Ok(sum)
 }
 
-pub(crate) async fn run(how: Duroxide, job: Job, dir: &Path) -> anyhow::Result<()> {
+pub(crate) async fn run(how: Duroxide, task: Task, dir: &Path) -> anyhow::Result<()> {
     let path = dir.join(DATABASE);
-    let new = !path.exists();
     let store = Arc::new(SqliteProvider::new(&format!("sqlite:{}?mode=rwc", path.display()), None).await?);
     let work = |_: ActivityContext, (workflow, step, sum): (u64, u64, u64)| async move { Ok(body(workflow, step, sum).await) };
     let activities = ActivityRegistry::builder().register_typed("work", work).build();
@@ -52,11 +51,11 @@ pub(crate) async fn run(how: Duroxide, job: Job, dir: &Path) -> anyhow::Result<(
     );
     let runtime = Runtime::start_with_options(store.clone(), activities, orchestrations, options).await;
     let client = Client::new(store);
-    match job.task {
+    match task {
         Task::Finish { before, workflows, steps } => {
             start(&client, BEFORE, before).await?;
             end(&client, BEFORE).await?;
-            let begun = Usage::now();
+            let begun = begin();
             for workflow in 0..workflows {
                 start(&client, workflow, steps).await?;
             }
@@ -69,7 +68,7 @@ pub(crate) async fn run(how: Duroxide, job: Job, dir: &Path) -> anyhow::Result<(
             tell(&Done::new(spent, sums, settings));
             Ok(())
         }
-        Task::Endless { .. } => {
+        Task::Endless { new, .. } => {
             if new {
                 start(&client, 0, u64::MAX).await?;
             }
