@@ -112,7 +112,8 @@ fn views() -> [Command; 10] {
         Command::new("chats").about("Lists the newest turns of all chats, and calls that wait for an answer").arg(limit()),
         Command::new("chat")
             .about("Shows what was said in a chat, and its turns")
-            .arg(Arg::new("chat").required(true).value_name("CLASS/NAME")),
+            .arg(Arg::new("chat").required(true).value_name("CLASS/NAME"))
+            .arg(limit().help("How many of the newest messages and turns")),
     ]
 }
 
@@ -122,7 +123,7 @@ fn id() -> Arg {
 
 /// The most rows.
 fn limit() -> Arg {
-    Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32)).default_value("50")
+    Arg::new("limit").long("limit").value_parser(clap::value_parser!(u32).range(1..)).default_value("50")
 }
 
 /// New values of locals.
@@ -164,7 +165,9 @@ pub(crate) fn completions(shell: Option<&OsString>) -> ExitCode {
         eprintln!("forever: completions are for bash, zsh, fish, elvish or powershell");
         return ExitCode::from(2);
     };
-    clap_complete::generate(shell, &mut command(), "forever", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "forever", &mut script);
+    crate::table::print(script.trim_ascii_end());
     ExitCode::SUCCESS
 }
 

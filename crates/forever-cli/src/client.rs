@@ -117,7 +117,12 @@ async fn read(answer: Response<Incoming>) -> Result<Value, Failure> {
         return Ok(value);
     }
     let error = value["error"].as_str().map_or_else(|| format!("the inspector answered {status}"), str::to_owned);
-    Err(if status == StatusCode::NOT_FOUND { Failure::not_found(error) } else { Failure::refused(error) })
+    Err(match status {
+        StatusCode::NOT_FOUND if value["kind"] == "no_such_path" => Failure::unreachable(format!("this is no inspector: {error}")),
+        StatusCode::NOT_FOUND => Failure::not_found(error),
+        StatusCode::BAD_REQUEST => Failure::usage(error),
+        _ => Failure::refused(error),
+    })
 }
 
 fn lost(why: &hyper::Error) -> Failure {

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::args::CONDITIONS;
 use crate::client::Client;
-use crate::failure::{ATTENTION, Failure};
-use crate::table::{Table, say};
+use crate::failure::{ATTENTION, Failure, warn};
+use crate::table::{Table, is_closed, say, say_json, say_lines, say_title};
 use crate::target::Target;
-use crate::text::{age, at, clean, escaped, note, short, value};
+use crate::text::{age, at, escaped, note, short, value};
 use crate::{doctor, watch};
 
 /// Commands that change something.
@@ -20,6 +20,9 @@ const CHANGES: [&str; 10] = ["resume", "restart", "cancel", "resolve", "resolve-
 /// Carries out a command line.
 pub(crate) async fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let Some((name, given)) = matches.subcommand() else { return Err(Failure::usage("a command is missing")) };
+    if name == "doctor" {
+        return doctor::run(matches).await;
+    }
     let mut target = Target::reach(matches, CHANGES.contains(&name)).await?;
     let code = carried_out(name, given, &mut target, matches.get_flag("json")).await;
     let closed = target.close().await;
@@ -49,11 +52,11 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
         "functions" => client.get("functions").await?,
         "agents" => all(client, "agents", "agents").await?,
         "schedules" => all(client, "schedules", "schedules").await?,
-        "chats" => client.get(&format!("chats?limit={}", limit_of(given))).await?,
+        "chats" => newest_turns(client, limit_of(given) as usize).await?,
         "chat" => {
             let chat = text(given, "chat").unwrap_or_default();
             let (class, name) = chat.split_once('/').ok_or_else(|| Failure::usage("a chat is CLASS/NAME, as `chats` prints it"))?;
-            client.get(&format!("chats/{}/{}", escaped(class), escaped(name))).await?
+            client.get(&format!("chats/{}/{}?limit={}", escaped(class), escaped(name), limit_of(given))).await?
         }
         "check" => client.get("check").await?,
         "resume" | "restart" | "cancel" => many(client, name, given).await?,
@@ -100,7 +103,7 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
         "timeline" => {
             let id = id_of(client, given).await?;
             let answer = client.get(&format!("fibers/{}", escaped(&id))).await?;
-            json!({ "history": answer["history"], "now_ms": answer["now_ms"] })
+            json!({ "history": answer["history"], "history_problem": answer["history_problem"], "now_ms": answer["now_ms"] })
         }
         "locals" => {
             let id = id_of(client, given).await?;
@@ -113,16 +116,16 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
             let path = std::path::absolute(text(given, "path").unwrap_or_default()).map_err(|why| Failure::usage(why.to_string()))?;
             client.post("backup", &json!({ "path": path })).await?
         }
-        "doctor" => return doctor::run(target, json).await,
         other => return Err(Failure::usage(format!("there is no command `{other}`"))),
     };
     if json {
-        say(&serde_json::to_string_pretty(&answer).unwrap_or_default());
+        say_json(&serde_json::to_string_pretty(&answer).unwrap_or_default());
     } else {
         print(name, &answer);
     }
     let attention = name == "check" && answer["is_ok"] == false;
-    let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
+    let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty())
+        || name == "timeline" && answer["history_problem"].is_string();
     Ok(if attention { ExitCode::from(ATTENTION) } else { ExitCode::from(u8::from(refused)) })
 }
 
@@ -140,6 +143,9 @@ async fn id_of(client: &mut Client, given: &ArgMatches) -> Result<String, Failur
 }
 
 async fn id_of_named(client: &mut Client, name: &str) -> Result<String, Failure> {
+    if name.trim().is_empty() {
+        return Err(Failure::usage("a fiber is named by its id or key, and neither is empty"));
+    }
     let by_key = client.get(&format!("fibers?key={}", escaped(name))).await?;
     if let Some(id) = by_key["fibers"][0]["id"].as_str() {
         return Ok(id.to_owned());
@@ -167,7 +173,7 @@ fn settings(given: &ArgMatches) -> Result<String, Failure> {
 async fn export(client: &mut Client, given: &ArgMatches) -> Result<ExitCode, Failure> {
     if given.contains_id("id") {
         let id = id_of(client, given).await?;
-        say(&client.get_text(&format!("fibers/{}/export", escaped(&id))).await?);
+        say_json(&client.get_text(&format!("fibers/{}/export", escaped(&id))).await?);
         return Ok(ExitCode::SUCCESS);
     }
     let query = format!("{}oldest_first=true&", query(&filter(client, given).await?));
@@ -178,14 +184,14 @@ async fn export(client: &mut Client, given: &ArgMatches) -> Result<ExitCode, Fai
         for fiber in &page {
             let id = string(&fiber["id"]);
             match client.get_text(&format!("fibers/{}/export", escaped(&id))).await {
-                Ok(export) => say(&export),
+                Ok(export) => say_json(&export),
                 Err(why) => {
                     refused += 1;
-                    eprintln!("forever: {}", why.text());
+                    warn(why.text());
                 }
             }
         }
-        if after.is_null() {
+        if after.is_null() || is_closed() {
             return Ok(ExitCode::from(u8::from(refused > 0)));
         }
     }
@@ -215,16 +221,10 @@ async fn import(client: &mut Client, given: &ArgMatches) -> Result<Value, Failur
 /// The conditions that were given, as the API names them. A parent may be given by its key.
 async fn filter(client: &mut Client, given: &ArgMatches) -> Result<Map<String, Value>, Failure> {
     let mut filter = Map::new();
-    let several = |name: &str, between: &str| {
-        given
-            .get_many::<String>(name)
-            .map(|values| values.map(String::as_str).collect::<Vec<_>>().join(between))
-            .filter(|text| !text.is_empty())
-    };
-    for (name, value) in [("state", several("state", ",")), ("metadata", several("metadata", "&"))] {
-        if let Some(value) = value {
-            filter.insert(name.to_owned(), value.into());
-        }
+    for (name, between) in [("state", ","), ("metadata", "&")] {
+        let Some(values) = given.get_many::<String>(name) else { continue };
+        let values = values.map(|value| condition(name, value)).collect::<Result<Vec<_>, _>>()?;
+        filter.insert(name.to_owned(), values.join(between).into());
     }
     for name in CONDITIONS {
         if name == "in-doubt" {
@@ -232,11 +232,16 @@ async fn filter(client: &mut Client, given: &ArgMatches) -> Result<Map<String, V
                 filter.insert("in_doubt".to_owned(), true.into());
             }
         } else if let Some(value) = text(given, name) {
-            let value = if name == "parent" { id_of_named(client, value).await? } else { value.to_owned() };
+            let value = if name == "parent" { id_of_named(client, value).await? } else { condition(name, value)?.to_owned() };
             filter.insert(name.to_owned(), value.into());
         }
     }
     Ok(filter)
+}
+
+/// The value of a condition. One without a value would let every fiber through.
+fn condition<'a>(name: &str, value: &'a str) -> Result<&'a str, Failure> {
+    if value.trim().is_empty() { Err(Failure::usage(format!("--{name} has no value"))) } else { Ok(value) }
 }
 
 fn query(filter: &Map<String, Value>) -> String {
@@ -276,7 +281,7 @@ async fn list(client: &mut Client, given: &ArgMatches) -> Result<Value, Failure>
 }
 
 /// All agents or schedules, page by page.
-async fn all(client: &mut Client, path: &str, field: &str) -> Result<Value, Failure> {
+pub(crate) async fn all(client: &mut Client, path: &str, field: &str) -> Result<Value, Failure> {
     let (mut found, mut page) = (Vec::new(), String::new());
     loop {
         let mut answer = client.get(&format!("{path}?limit=1000{page}")).await?;
@@ -290,6 +295,20 @@ async fn all(client: &mut Client, path: &str, field: &str) -> Result<Value, Fail
             _ => return Ok(json!({ field: found, "now_ms": answer["now_ms"] })),
         };
     }
+}
+
+/// As many turns as were asked for, page by page, and the calls that wait for an answer.
+async fn newest_turns(client: &mut Client, limit: usize) -> Result<Value, Failure> {
+    let mut answer = client.get(&format!("chats?limit={}", limit.min(1000))).await?;
+    while let (Some(turns), Some(before)) = (answer["turns"].as_array().map(Vec::len), answer["next"].as_i64())
+        && turns < limit
+    {
+        let mut page = client.get(&format!("chats?before={before}&limit={}", (limit - turns).min(1000))).await?;
+        let more = page["turns"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        answer["turns"].as_array_mut().into_iter().for_each(|turns| turns.extend(more.iter().cloned()));
+        answer["next"] = page["next"].take();
+    }
+    Ok(answer)
 }
 
 /// One command for one fiber, or for all of a filter.
@@ -328,9 +347,9 @@ fn print(name: &str, answer: &Value) {
         "schedules" => schedules(&answer["schedules"], now),
         "chats" => chats(answer, now),
         "chat" => chat(&answer["chat"], now),
-        "timeline" => timeline(&answer["history"], now),
+        "timeline" => timeline(answer, now),
         "locals" => locals(answer),
-        "check" => say(&clean(answer["summary"].as_str().unwrap_or_default())),
+        "check" => say_lines("", answer["summary"].as_str().unwrap_or_default()),
         _ => done(answer),
     }
 }
@@ -346,7 +365,7 @@ fn done(answer: &Value) {
         (Value::Number(done), Some(refused)) => {
             say(&format!("{done} done, {} refused", refused.len()));
             for one in refused {
-                say(&format!("  {}: {}", one["id"].as_str().unwrap_or_default(), clean(one["error"].as_str().unwrap_or_default())));
+                say(&format!("  {}: {}", string(&one["id"]), string(&one["error"])));
             }
         }
         _ => match answer["status"]["state"].as_str() {
@@ -359,7 +378,7 @@ fn done(answer: &Value) {
     }
 }
 
-fn each(list: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn each(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
@@ -404,11 +423,11 @@ fn status(answer: &Value, now: u64) {
         stopped.print();
     }
     if each(&answer["in_doubt"]).next().is_some() {
-        say("\noutcome unknown:");
+        say_title("outcome unknown:");
         operations(&answer["in_doubt"], now);
     }
     if each(&answer["retrying"]).next().is_some() {
-        say("\nretrying:");
+        say_title("retrying:");
         fibers(&answer["retrying"], now);
     }
 }
@@ -492,9 +511,19 @@ fn chats(answer: &Value, now: u64) {
             table.row(vec![agent_of(pending), string(&pending["message"]["id"]), age(&pending["since_ms"], now)]);
         }
         table.print();
+        if answer["pending_more"] == true {
+            say("and more");
+        }
         say("");
     }
     turns(&answer["turns"], now);
+    more_turns(answer);
+}
+
+fn more_turns(answer: &Value) {
+    if !answer["next"].is_null() {
+        say("there are older ones: --limit N");
+    }
 }
 
 fn turns(list: &Value, now: u64) {
@@ -514,14 +543,16 @@ fn turns(list: &Value, now: u64) {
 
 /// What was said, and the turns.
 fn chat(chat: &Value, now: u64) {
+    if let Some(earlier) = chat["earlier"].as_u64().filter(|earlier| *earlier > 0) {
+        say(&format!("{earlier} earlier messages: --limit N"));
+    }
     for message in each(&chat["messages"]) {
         let waits = if message["is_pending"] == true { ", waits for an answer" } else { "" };
-        say(&clean(&format!("{} {}{waits}", string(&message["role"]), string(&message["id"]))));
+        say(&format!("{} {}{waits}", string(&message["role"]), string(&message["id"])));
         let parts = &message["message"]["value"]["parts"];
         if parts.is_array() {
             for part in each(parts) {
-                let words = part["text"].as_str().map_or_else(|| short(&part.to_string(), 200), clean);
-                say(&format!("  {}", words.replace('\n', "\n  ")));
+                say_lines("  ", &part["text"].as_str().map_or_else(|| short(&part.to_string(), 200), str::to_owned));
             }
         } else {
             say(&format!("  {}", value(&message["message"], 200)));
@@ -531,9 +562,13 @@ fn chat(chat: &Value, now: u64) {
     turns(&chat["turns"], now);
 }
 
-fn timeline(history: &Value, now: u64) {
+fn timeline(answer: &Value, now: u64) {
+    if let Some(problem) = answer["history_problem"].as_str() {
+        say(problem);
+        return;
+    }
     let mut table = Table::new(&["number", "at", "stored", "took", "failed", "changed"]);
-    for entry in each(history) {
+    for entry in each(&answer["history"]) {
         let what = match entry["origin"].as_object().and_then(|origin| origin.iter().next()) {
             None => at(&entry["at"]),
             Some((kind, of)) => match (kind.as_str(), of["by"].as_str()) {
@@ -546,7 +581,7 @@ fn timeline(history: &Value, now: u64) {
         let names = each(&entry["changed"]).map(string).collect::<Vec<_>>().join(", ");
         let failed = entry["failed_attempts"].as_u64().filter(|n| *n > 0).map(|n| n.to_string()).unwrap_or_default();
         let took = format!("{} ms", entry["took_ms"]);
-        table.row(vec![entry["number"].to_string(), clean(&what), age(&entry["stored_ms"], now), took, failed, short(&names, 80)]);
+        table.row(vec![entry["number"].to_string(), what, age(&entry["stored_ms"], now), took, failed, short(&names, 80)]);
     }
     if table.is_empty() { say("no checkpoint is kept: see `Builder::history`") } else { table.print() }
 }
@@ -580,17 +615,17 @@ fn locals(answer: &Value) {
 fn show(answer: &Value, now: u64) {
     let (fiber, status) = (&answer["fiber"], &answer["fiber"]["status"]);
     say(format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end());
-    let what = clean(&note(status, now));
+    let what = note(status, now);
     say(format!("{}: {what}", string(&status["state"])).trim_end_matches(": "));
     if !status["progress"].is_null() {
-        say(&format!("progress: {}", clean(&status["progress"].to_string())));
+        say(&format!("progress: {}", status["progress"]));
     }
     if let Some(problem) = fiber["problem"].as_str() {
-        say(&format!("problem: {}", clean(problem)));
+        say(&format!("problem: {problem}"));
     }
     for frame in each(&fiber["frames"]) {
-        say(&format!(
-            "\nin {} at `{}`{}",
+        say_title(&format!(
+            "in {} at `{}`{}",
             string(&frame["function"]),
             at(&frame["at"]),
             if frame["is_current"] == true { "" } else { " (not the layout of this code)" }
@@ -602,12 +637,12 @@ fn show(answer: &Value, now: u64) {
     }
     for (title, list) in [("arguments", &fiber["arguments"]), ("branches", &fiber["branches"])] {
         if each(list).next().is_some() {
-            say(&format!("\n{title}"));
+            say_title(title);
             each(list).for_each(|local| say(&format!("    {} = {}", string(&local["name"]), value(local, 160))));
         }
     }
     if each(&fiber["messages"]).next().is_some() {
-        say("\nmessages that it has not received");
+        say_title("messages that it has not received");
         let mut table = Table::new(&["number", "topic", "sent", "value"]);
         for message in each(&fiber["messages"]) {
             let number = message["number"].to_string();
@@ -618,22 +653,22 @@ fn show(answer: &Value, now: u64) {
     for stream in each(&fiber["streams"]) {
         let newest: Vec<&Value> = each(&stream["newest"]).collect();
         let items = stream["items"].as_u64().unwrap_or_default();
-        say(&format!("\nstream {} ({items} items)", string(&stream["name"])));
+        say_title(&format!("stream {} ({items} items)", string(&stream["name"])));
         for (number, item) in (items.saturating_sub(newest.len() as u64)..).zip(newest) {
             say(&format!("    {number}: {}", value(item, 160)));
         }
     }
     for (title, view) in [("result", &fiber["result"]), ("stash", &fiber["stash"])] {
         if view.is_object() {
-            say(&format!("\n{title}: {}", value(view, 400)));
+            say_title(&format!("{title}: {}", value(view, 400)));
         }
     }
     if each(&answer["ops"]).next().is_some() {
-        say("\noperations");
+        say_title("operations");
         operations(&answer["ops"], now);
     }
     if each(&answer["children"]["fibers"]).next().is_some() {
-        say("\nchildren");
+        say_title("children");
         fibers(&answer["children"]["fibers"], now);
     }
 }
@@ -648,6 +683,6 @@ fn source(answer: &Value, frame: &Value) {
     let name = Path::new(function["source"]["file"].as_str().unwrap_or_default());
     say(&format!("  {}:{}", name.display(), first + line));
     for (n, text) in (0_u64..).zip(text.lines()).filter(|(n, _)| n.abs_diff(line) <= 3) {
-        say(&format!("  {} {:>5}  {}", if n == line { "→" } else { " " }, first + n, clean(text)));
+        say(&format!("  {} {:>5}  {}", if n == line { "→" } else { " " }, first + n, text.replace('\t', "    ")));
     }
 }

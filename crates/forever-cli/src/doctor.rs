@@ -2,19 +2,24 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::ArgMatches;
+use forever_store::rusqlite::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::commands::{now_ms, string};
+use crate::commands::{all, each, now_ms, string};
 use crate::failure::{ATTENTION, Failure};
-use crate::table::say;
-use crate::target::{Target, read_only};
-use crate::text::{age, clean, note, short};
+use crate::table::{say, say_json};
+use crate::target::{Target, named_file, read_only};
+use crate::text::{age, note, short};
 
 /// A log that is longer than this is not copied into the database, because a reader keeps it.
 const LONG_LOG: u64 = 64 << 20;
 
 /// A fiber that is ready for longer than this has no worker that takes it.
 const STUCK_MS: u64 = 60_000;
+
+/// How a finding about the file as a whole begins.
+const DAMAGED: &str = "the file is damaged";
 
 /// One finding.
 #[derive(Debug)]
@@ -29,39 +34,66 @@ impl Finding {
     }
 }
 
-pub(crate) async fn run(target: &mut Target, json: bool) -> Result<ExitCode, Failure> {
-    let mut found = Vec::new();
-    if let Some(file) = &target.file {
-        found.extend(of_file(file)?);
+pub(crate) async fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    // The file first: one that is damaged may not be opened, or read as a whole.
+    let mut found = match named_file(matches) {
+        Some(file) => of_file(&file)?,
+        None => Vec::new(),
+    };
+    let is_damaged = found.iter().any(|finding| finding.what.starts_with(DAMAGED));
+    match examine(matches).await {
+        Ok(more) => found.extend(more),
+        Err(why) if is_damaged => found.push(Finding::new(format!("its fibers cannot be read: {}", why.text()), "restore a backup")),
+        Err(why) => return Err(why),
     }
-    let overview = target.client.get("overview").await?;
-    let check = target.client.get("check").await?;
-    found.extend(of_fibers(&overview, target.is_live));
-    if check["is_ok"] == false {
-        let what = format!("layouts have drifted: {}", short(&string(&check["summary"]), 200));
-        found.push(Finding::new(what, "deploy code that fits, or resolve the parked fibers"));
-    }
-    if json {
+    if matches.get_flag("json") {
         let findings: Vec<Value> = found.iter().map(|finding| json!({ "what": finding.what, "remedy": finding.remedy })).collect();
-        say(&serde_json::to_string_pretty(&json!({ "is_ok": found.is_empty(), "findings": findings })).unwrap_or_default());
+        say_json(&serde_json::to_string_pretty(&json!({ "is_ok": found.is_empty(), "findings": findings })).unwrap_or_default());
     } else if found.is_empty() {
         say("all is well");
     } else {
         for finding in &found {
-            say(&format!("- {}\n    {}", clean(&finding.what), finding.remedy));
+            say(&format!("- {}", finding.what));
+            say(&format!("    {}", finding.remedy));
         }
     }
     Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ATTENTION) })
 }
 
+/// What is wrong with the fibers.
+async fn examine(matches: &ArgMatches) -> Result<Vec<Finding>, Failure> {
+    let mut target = Target::reach(matches, false).await?;
+    let looked = look(&mut target).await;
+    let closed = target.close().await;
+    let found = looked?;
+    closed.map(|()| found)
+}
+
+async fn look(target: &mut Target) -> Result<Vec<Finding>, Failure> {
+    let client = &mut target.client;
+    let (overview, in_doubt, check) = (client.get("overview").await?, client.get("ops").await?, client.get("check").await?);
+    let schedules = all(client, "schedules", "schedules").await?;
+    let mut found = of_ops(&in_doubt);
+    found.extend(of_fibers(&overview, target.is_live));
+    found.extend(of_schedules(&schedules));
+    if check["is_ok"] == false {
+        let what = format!("layouts have drifted: {}", short(&string(&check["summary"]), 200));
+        found.push(Finding::new(what, "deploy code that fits, or resolve the parked fibers"));
+    }
+    Ok(found)
+}
+
 /// What is wrong with the file itself.
 fn of_file(file: &Path) -> Result<Vec<Finding>, Failure> {
     let mut found = Vec::new();
-    let failed = |why: forever_store::rusqlite::Error| Failure::unreachable(format!("`{}` cannot be read: {why}", file.display()));
-    let damage: String =
-        read_only(file).and_then(|conn| conn.query_row("PRAGMA integrity_check(5)", (), |row| row.get(0))).map_err(failed)?;
+    let checked = read_only(file).and_then(|conn| conn.query_row("PRAGMA integrity_check(5)", (), |row| row.get(0)));
+    let damage: String = match checked {
+        Ok(damage) => damage,
+        Err(why) if why.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => why.to_string(),
+        Err(why) => return Err(Failure::unreachable(format!("`{}` cannot be read: {why}", file.display()))),
+    };
     if damage != "ok" {
-        found.push(Finding::new(format!("the file is damaged: {}", short(&damage, 300)), "stop the program and restore a backup"));
+        found.push(Finding::new(format!("{DAMAGED}: {}", short(&damage, 300)), "stop the program and restore a backup"));
     }
     let mut log = file.as_os_str().to_owned();
     log.push("-wal");
@@ -73,28 +105,48 @@ fn of_file(file: &Path) -> Result<Vec<Finding>, Failure> {
     Ok(found)
 }
 
+/// Operations of unknown outcome.
+fn of_ops(ops: &Value) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for item in each(&ops["ops"]) {
+        let (op, fiber) = (&item["op"], &item["fiber"]);
+        let id = string(&op["id"]);
+        let (step, name, key) = (string(&op["step"]), string(&fiber["name"]), string(&fiber["key"]));
+        found.push(Finding::new(
+            format!("`{step}` of {name} {key} may have been carried out, id {id}"),
+            format!("look at the other side, then: forever FILE resolve-op {id} --completed JSON | --not-executed | --failed ERROR"),
+        ));
+    }
+    if ops["more"] == true {
+        found.push(Finding::new("there are more operations of unknown outcome", "forever FILE ls --in-doubt lists their fibers"));
+    }
+    found
+}
+
+/// Schedules that failed, or are set aside.
+fn of_schedules(schedules: &Value) -> Vec<Finding> {
+    let failed = |schedule: &&Value| schedule["next_ms"].is_null() || schedule["attempts"].as_u64() > Some(0);
+    let finding = |schedule: &Value| {
+        let what = format!(
+            "schedule `{}` of {}/{}: {}",
+            string(&schedule["name"]),
+            string(&schedule["class"]),
+            string(&schedule["agent"]),
+            short(&string(&schedule["error"]), 160)
+        );
+        Finding::new(what, "mend its cause; one that is set aside runs when it is asked for again")
+    };
+    each(&schedules["schedules"]).filter(failed).map(finding).collect()
+}
+
 fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
     let now = overview["now_ms"].as_u64().unwrap_or_else(now_ms);
     let list = |name: &str| overview[name].as_array().cloned().unwrap_or_default();
     let mut found = Vec::new();
-    for item in list("in_doubt") {
-        let (op, fiber) = (&item["op"], &item["fiber"]);
-        let what = format!(
-            "`{}` of {} {} may have been carried out, id {}",
-            string(&op["step"]),
-            string(&fiber["name"]),
-            string(&fiber["key"]),
-            string(&op["id"])
-        );
-        let id = string(&op["id"]);
-        found.push(Finding::new(
-            what,
-            format!("look at the other side, then: forever FILE resolve-op {id} --completed JSON | --not-executed | --failed ERROR"),
-        ));
-    }
     for group in list("reasons") {
         let what = format!(
-            "{} {} of `{}`: {}",
+            "{}{} {} of `{}`: {}",
+            if group["at_least"] == true { "at least " } else { "" },
             group["fibers"],
             string(&group["state"]),
             string(&group["name"]),
@@ -119,16 +171,6 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
     let running: u64 = list("counts").iter().filter(|count| count["state"] == "running").filter_map(|count| count["fibers"].as_u64()).sum();
     if running > 0 && !is_live {
         found.push(Finding::new(format!("{running} fibers ran when their process ended"), "start the program: it resumes them"));
-    }
-    for schedule in list("schedules") {
-        let what = format!(
-            "schedule `{}` of {}/{}: {}",
-            string(&schedule["name"]),
-            string(&schedule["class"]),
-            string(&schedule["agent"]),
-            short(&string(&schedule["error"]), 160)
-        );
-        found.push(Finding::new(what, "mend its cause; one that is set aside runs when it is asked for again"));
     }
     found
 }

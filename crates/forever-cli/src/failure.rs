@@ -1,6 +1,13 @@
 //! Errors with the exit code that each has.
 use std::process::ExitCode;
 
+use crate::text::in_line;
+
+/// Prints a line beside what was asked for.
+pub(crate) fn warn(text: &str) {
+    eprintln!("forever: {}", in_line(text));
+}
+
 /// Something needs a person: of `doctor` and `check`.
 pub(crate) const ATTENTION: u8 = 5;
 
@@ -41,8 +48,13 @@ impl Failure {
         &self.text
     }
 
+    /// Prints it; gives its exit code.
+    pub(crate) fn say(&self) -> u8 {
+        warn(&self.text);
+        self.code
+    }
+
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("forever: {}", self.text);
-        ExitCode::from(self.code)
+        ExitCode::from(self.say())
     }
 }

@@ -1,7 +1,9 @@
 //! Tables for people.
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::text::clean;
+use crate::failure::Failure;
+use crate::text::{in_line, json_for_terminal};
 
 /// A table of text.
 #[derive(Debug)]
@@ -15,7 +17,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.into_iter().map(|cell| clean(&cell).replace('\n', " ")).collect());
+        self.rows.push(cells.iter().map(|cell| in_line(cell)).collect());
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -51,9 +53,44 @@ fn edge() -> usize {
     if std::io::stdout().is_terminal() { columns.unwrap_or(200) } else { usize::MAX }
 }
 
-/// Prints a line; a reader that has gone away, as `head` does, ends the command.
+/// Whether the reader of what is printed has gone away, as `head` does.
+static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_closed() -> bool {
+    IS_CLOSED.load(Ordering::Relaxed)
+}
+
+/// Prints a line. What is stored makes no line of its own, and is not obeyed by a terminal.
 pub(crate) fn say(line: &str) {
-    if writeln!(std::io::stdout(), "{line}").is_err() {
-        std::process::exit(0);
+    print(in_line(line).as_bytes());
+}
+
+/// Prints a text of several lines, each behind `indent`.
+pub(crate) fn say_lines(indent: &str, text: &str) {
+    text.lines().for_each(|line| say(&format!("{indent}{line}")));
+}
+
+/// Prints a title, behind an empty line.
+pub(crate) fn say_title(line: &str) {
+    say("");
+    say(line);
+}
+
+/// Prints JSON.
+pub(crate) fn say_json(json: &str) {
+    print(json_for_terminal(json).as_bytes());
+}
+
+/// Prints bytes and the end of a line. Where they cannot be written, the command has failed; where
+/// the reader has gone away, it goes on in silence, and its exit code says what it has found.
+pub(crate) fn print(bytes: &[u8]) {
+    if is_closed() {
+        return;
+    }
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(why) if why.kind() == ErrorKind::BrokenPipe => IS_CLOSED.store(true, Ordering::Relaxed),
+        Err(why) => std::process::exit(Failure::refused(format!("what is printed cannot be written: {why}")).say().into()),
     }
 }

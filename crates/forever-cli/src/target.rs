@@ -12,14 +12,12 @@ use forever_store::sqlite::schema_version;
 use tokio::net::TcpStream;
 
 use crate::client::{Client, Way};
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
 
 /// A reached target.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) client: Client,
-    /// The file, if it is one.
-    pub(crate) file: Option<PathBuf>,
     /// Whether a live process owns the database.
     pub(crate) is_live: bool,
     /// What was opened here.
@@ -39,14 +37,15 @@ impl Target {
             return Err(Failure::usage("https is not spoken here: reach the inspector through a tunnel, or its host's socket"));
         }
         if target.starts_with("postgres://") || target.starts_with("postgresql://") {
-            return opened(postgres(target).await?, None, None).await;
+            return opened(postgres(target).await?, None).await;
         }
         let file = PathBuf::from(target);
-        if !file.exists() {
-            return Err(Failure::unreachable(format!("there is no file `{target}`")));
+        let length = std::fs::metadata(&file).map_err(|_| Failure::unreachable(format!("there is no file `{target}`")))?.len();
+        if length == 0 {
+            return Err(Failure::unreachable(format!("`{target}` is empty: it is no database, or was cut off")));
         }
         if let Some(client) = over_socket(&file).await? {
-            return Ok(Target { client, file: Some(file), is_live: true, opened: None, _copy: None });
+            return Ok(Target { client, is_live: true, opened: None, _copy: None });
         }
         by_file(file, changes, matches.get_flag("upgrade")).await
     }
@@ -58,6 +57,13 @@ impl Target {
             None => Ok(()),
         }
     }
+}
+
+/// The file that the arguments name, if it is one and is there.
+pub(crate) fn named_file(matches: &ArgMatches) -> Option<PathBuf> {
+    let target = matches.get_one::<String>("target")?;
+    let is_url = ["http://", "https://", "postgres://", "postgresql://"].iter().any(|scheme| target.starts_with(scheme));
+    Some(PathBuf::from(target)).filter(|file| !is_url && std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() > 0))
 }
 
 fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, Failure> {
@@ -73,7 +79,7 @@ async fn by_url(rest: &str, headers: Vec<(String, String)>) -> Result<Target, Fa
     let stream = TcpStream::connect(&address).await.map_err(|why| Failure::unreachable(format!("`{address}` cannot be reached: {why}")))?;
     let base = if path.is_empty() { String::new() } else { format!("/{path}") };
     let client = Client::over(Way::Address(address), stream, host, &base, headers).await?;
-    Ok(Target { client, file: None, is_live: true, opened: None, _copy: None })
+    Ok(Target { client, is_live: true, opened: None, _copy: None })
 }
 
 /// A client of the live owner of a file; `None` if nothing listens.
@@ -108,17 +114,28 @@ async fn by_file(file: PathBuf, changes: bool, upgrade: bool) -> Result<Target, 
     let copied = is_older && !changes;
     if !copied {
         match idle(&file).await {
-            Ok(forever) => return opened(forever, Some(file), None).await,
-            Err(why) if !why.is_busy() => return Err(Failure::unreachable(why.to_string())),
+            Ok(forever) => return opened(forever, None).await,
+            Err(why) if !why.is_busy() => return Err(failed(&why)),
             Err(why) if changes => {
                 return Err(Failure::unreachable(format!("{why}; it answers commands if it calls `Inspector::listen_beside`")));
             }
-            Err(_) => eprintln!("forever: the owner of this file has no socket; this is a copy of this moment"),
+            Err(_) => warn("the owner of this file has no socket; this is a copy of this moment"),
         }
     }
-    let copy = Copied::of(&file).await.map_err(|why| Failure::unreachable(why.to_string()))?;
-    let forever = idle(&copy.path()).await.map_err(|why| Failure::unreachable(why.to_string()))?;
-    opened(forever, Some(file), Some(copy)).await
+    let copy = Copied::of(&file).await.map_err(|why| failed(&why))?;
+    let forever = idle(&copy.path()).await.map_err(|why| failed(&why))?;
+    opened(forever, Some(copy)).await
+}
+
+/// The failure to open a database, with its causes.
+fn failed(why: &forever_runtime::Error) -> Failure {
+    let mut text = why.to_string();
+    let mut source = std::error::Error::source(why);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    Failure::unreachable(text)
 }
 
 async fn idle(file: &Path) -> forever_runtime::Result<Forever> {
@@ -137,9 +154,8 @@ pub(crate) fn read_only(file: &Path) -> forever_store::rusqlite::Result<Connecti
 
 #[cfg(feature = "postgres")]
 async fn postgres(url: &str) -> Result<Forever, Failure> {
-    let failed = |why: forever_runtime::Error| Failure::unreachable(why.to_string());
-    let store = forever_postgres::PostgresStore::builder(url).connect().await.map_err(failed)?;
-    Forever::builder().store(store).open_idle().await.map_err(failed)
+    let store = forever_postgres::PostgresStore::builder(url).connect().await.map_err(|why| failed(&why))?;
+    Forever::builder().store(store).open_idle().await.map_err(|why| failed(&why))
 }
 
 #[cfg(not(feature = "postgres"))]
@@ -148,9 +164,9 @@ async fn postgres(_: &str) -> Result<Forever, Failure> {
 }
 
 /// A target that is served in this process.
-async fn opened(forever: Forever, file: Option<PathBuf>, copy: Option<Copied>) -> Result<Target, Failure> {
+async fn opened(forever: Forever, copy: Option<Copied>) -> Result<Target, Failure> {
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     Inspector::new(&forever).serve_caller(theirs);
     let client = Client::over(Way::Here, ours, "localhost", "", Vec::new()).await?;
-    Ok(Target { client, file, is_live: false, opened: Some(forever), _copy: copy })
+    Ok(Target { client, is_live: false, opened: Some(forever), _copy: copy })
 }

@@ -1,4 +1,5 @@
 //! Texts: parts of URLs, ages, and values in one line.
+use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::Value;
@@ -37,13 +38,37 @@ pub(crate) fn age(ms: &Value, now: u64) -> String {
 
 /// A text in one line, cut off at a length.
 pub(crate) fn short(text: &str, length: usize) -> String {
-    let line = clean(text).replace('\n', " ");
+    let line = in_line(text);
     if line.chars().count() <= length { line } else { line.chars().take(length.saturating_sub(1)).chain(['…']).collect() }
 }
 
-/// A text without what a terminal would obey: a fiber's error may come from anywhere.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+/// Whether a terminal would obey it: a control character, or one that changes the direction of
+/// writing.
+pub(crate) fn is_obeyed(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text in one line, without what a terminal would obey: a fiber's error may come from anywhere.
+pub(crate) fn in_line(text: &str) -> String {
+    let shown = |c| match c {
+        '\n' | '\t' => ' ',
+        c if is_obeyed(c) => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
+/// JSON with what a terminal would obey as escapes, which mean the same.
+pub(crate) fn json_for_terminal(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_obeyed(c) && c != '\n' {
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 /// A stored value in one line.
@@ -106,7 +131,11 @@ mod tests {
 
     #[test]
     fn texts_of_fibers_cannot_drive_the_terminal() {
-        assert_eq!(short("a\u{1b}[2Jb\nc", 20), "a\u{fffd}[2Jb c");
+        assert_eq!(short("a\u{1b}[2Jb\nc\td\u{202e}", 20), "a\u{fffd}[2Jb c d\u{fffd}");
+        let text = serde_json::json!({ "a": "\u{1b}\u{9b}\u{202e}é" });
+        let shown = json_for_terminal(&serde_json::to_string_pretty(&text).unwrap());
+        assert!(!shown.chars().any(|c| is_obeyed(c) && c != '\n'), "{shown}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), text);
         assert_eq!(short("abcdef", 4), "abc…");
         assert_eq!(escaped("a/b?c d%é"), "a%2Fb%3Fc%20d%25%C3%A9");
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::commands::{now_ms, string};
 use crate::failure::Failure;
-use crate::table::say;
+use crate::table::{is_closed, say, say_json};
 use crate::text::{escaped, note, short};
 
 /// The longest line of events that is kept, in bytes.
@@ -24,6 +24,9 @@ pub(crate) async fn watch(client: &mut Client, only: Option<String>, json: bool)
     }
     let mut text = String::new();
     while let Some(frame) = events.frame().await {
+        if is_closed() {
+            return Ok(ExitCode::SUCCESS);
+        }
         let frame = frame.map_err(|why| Failure::unreachable(format!("the owner has gone: {why}")))?;
         let Ok(data) = frame.into_data() else { continue };
         text.push_str(&String::from_utf8_lossy(&data));
@@ -61,7 +64,7 @@ async fn show(client: &mut Client, id: &str, json: bool) -> Result<String, Failu
     };
     let status = &answer["fiber"]["status"];
     if json {
-        say(&status.to_string());
+        say_json(&status.to_string());
     } else {
         let which = status["key"].as_str().map_or_else(|| string(&status["id"]), str::to_owned);
         say(&format!("{:<11} {} {which}  {}", string(&status["state"]), string(&status["name"]), short(&note(status, now_ms()), 120)));
@@ -70,5 +73,5 @@ async fn show(client: &mut Client, id: &str, json: bool) -> Result<String, Failu
 }
 
 fn is_over(state: &str) -> bool {
-    ["completed", "failed", "cancelled", "parked", "deleted"].contains(&state)
+    ["completed", "failed", "cancelled", "parked", "interrupted", "deleted"].contains(&state)
 }

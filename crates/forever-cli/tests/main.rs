@@ -141,7 +141,7 @@ async fn a_file_without_an_owner_is_read_and_repaired() {
     assert!(out.contains("--state failed --name failing"), "the remedy is the command: {out}");
     assert!(json(&file, &["chats"]).await["turns"].as_array().unwrap().is_empty());
     assert_eq!(run(&file, &["chat", "ada"]).await.0, 2, "a chat is class and name");
-    assert!(json(&file, &["chat", "desk/ada"]).await["chat"]["messages"].as_array().unwrap().is_empty());
+    assert_eq!(run(&file, &["chat", "desk/ada"]).await.0, 3, "there is none");
     assert!(!done(&file, &["ls", "--parent", "waits"]).await.contains("waits"), "a key is a parent without children");
     assert_eq!(run(&file, &["ls", "--parent", "nothing"]).await.0, 3);
 
@@ -312,7 +312,8 @@ async fn exit_codes_tell_what_went_wrong() {
         (&file, &["show", "nobody"][..], 3),
         (&file, &["resume", "nobody"], 3),
         (&file, &["resume", "waits"], 1),
-        (&file, &["ls", "--state", "sleepy"], 1),
+        (&file, &["ls", "--state", "sleepy"], 2),
+        (&file, &["ls", "--limit", "0"], 2),
         (&file, &["send", "waits", "approval", "no json"], 2),
         (&file, &["discard", "waits", "first"], 2),
         (&file, &["resume", "--all"], 2),
@@ -340,4 +341,212 @@ async fn what_is_no_database_is_an_error_and_stays_as_it_is() {
         assert_eq!(run(&file, arguments).await.0, 4, "{arguments:?}");
     }
     assert_eq!(std::fs::read(&file).unwrap(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_cannot_be_shown_says_why_and_not_that_there_is_none() {
+    let shop = Shop::seeded().await;
+    let file = shop.file();
+    assert!(done(&file, &["timeline", "fails"]).await.contains("first"));
+    let of_fails = "(SELECT seq FROM fibers WHERE key = 'fails')";
+    let stream = format!("(SELECT seq FROM streams WHERE name = 'history' AND fiber = {of_fails})");
+    change(&file, &format!("UPDATE snapshots SET number = 5001 WHERE fiber = {of_fails}"));
+    let (code, out, _) = run(&file, &["timeline", "fails"]).await;
+    assert_eq!((code, out.contains("too many")), (1, true), "{out}");
+    change(
+        &file,
+        &format!(
+            "UPDATE snapshots SET number = 1 WHERE fiber = {of_fails}; UPDATE stream_chunks SET data = '{{bad' WHERE stream = {stream}"
+        ),
+    );
+    let (code, out, _) = run(&file, &["timeline", "fails"]).await;
+    assert_eq!((code, out.contains("item 0 of its history cannot be read")), (1, true), "{out}");
+    assert!(done(&file, &["show", "fails"]).await.contains("failed: "), "everything else is shown");
+}
+
+/// Changes a file without an owner.
+fn change(file: &Path, sql: &str) {
+    forever_store::rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_or_a_condition_without_a_value_is_refused_and_touches_no_fiber() {
+    let shop = Shop::seeded().await;
+    let file = shop.file();
+    let before = json(&file, &["ls"]).await;
+    for name in ["", " "] {
+        for arguments in [
+            &["show", name][..],
+            &["ops", name],
+            &["timeline", name],
+            &["export", name],
+            &["cancel", name],
+            &["resume", name],
+            &["restart", name],
+            &["send", name, "approval", "6"],
+            &["resolve", name, "--fail", "no"],
+            &["discard", name, "1"],
+            &["edit", name, "amount=1"],
+            &["fork", name],
+            &["ls", "--parent", name],
+            &["ls", "--key", name],
+            &["ls", "--name", name],
+            &["ls", "--text", name],
+            &["ls", "--state", name],
+            &["ls", "--metadata", name],
+            &["cancel", "--all", "--state", name],
+            &["cancel", "--all", "--state", ","],
+            &["cancel", "--all", "--state", "waiting", "--key", name],
+            &["cancel", "--all", "--metadata", "&"],
+            &["cancel", "--all", "--agent", name],
+        ] {
+            let (code, out, err) = run(&file, arguments).await;
+            assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}: {err}");
+        }
+    }
+    assert_eq!(json(&file, &["ls"]).await, before);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_printed_is_a_failure_and_a_reader_that_goes_is_none() {
+    let shop = Shop::seeded().await;
+    let file = shop.file();
+    let printed_to = |out: std::process::Stdio, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forever"));
+        let target = if arguments[0] == "completions" { None } else { Some(&file) };
+        let output = command.args(target).args(arguments).stdout(out).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for arguments in [&["export", "--all"][..], &["ls"], &["show", "waits"], &["status", "--json"], &["doctor"], &["completions", "bash"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (code, err) = printed_to(full.into(), arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {err}");
+        assert!(err.contains("cannot be written: No space left on device"), "{arguments:?}: {err}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let found = if arguments == ["doctor"] { 5 } else { 0 };
+        assert_eq!(printed_to(writer.into(), arguments), (Some(found), String::new()), "{arguments:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_makes_no_line_of_its_own_and_drives_no_terminal() {
+    let shop = Shop::new();
+    let file = shop.file();
+    let (id, key) = ("f\u{1b}]0;pwned\u{7}\u{9b}x", "k\nall is well\n\u{202e}\t\u{1b}[2J");
+    let forever = shop.open().await;
+    forever.spawn(failing("x".into())).id(id).key(key).await.unwrap().wait().await.unwrap_err();
+    forever.close().await.unwrap();
+    let changed = "UPDATE fibers SET name = name || char(27) || '[2J', reason = char(10) || 'all is well' || char(10) || char(27) || '[2J'";
+    change(&file, changed);
+    for arguments in [
+        &["ls"][..],
+        &["show", id],
+        &["show", key],
+        &["status"],
+        &["doctor"],
+        &["timeline", id],
+        &["locals", id, "7"],
+        &["export", id],
+        &["ls", "--json"],
+        &["cancel", id],
+        &["cancel", "--all", "--key", key],
+        &["fork", id, "--id", "g\u{1b}[2J\nall is well"],
+        &["show", "nothing\u{1b}[2J"],
+    ] {
+        let (_, out, err) = run(&file, arguments).await;
+        let obeyed = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!out.contains(obeyed) && !err.contains(obeyed), "{arguments:?}: {out:?} {err:?}");
+        assert!(out.lines().chain(err.lines()).all(|line| line != "all is well"), "{arguments:?}: {out} {err}");
+    }
+    assert_eq!(json(&file, &["ls", "--limit", "9"]).await["fibers"].as_array().unwrap().last().unwrap()["id"], id, "JSON has it as it is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_names_everything_that_stopped_however_much_there_is() {
+    let shop = Shop::seeded().await;
+    let file = shop.file();
+    change(
+        &file,
+        "INSERT INTO fibers (id, name, state, reason, args, created_ms, changed_ms, finished_ms)
+         WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1500)
+         SELECT 'many ' || n, 'newer', 'failed', 'the server is down', '[]', 1, 1, 1 FROM n;
+         INSERT INTO agents (class, name, changed_ms) VALUES ('Clock', 'one', 1);
+         INSERT INTO schedules (id, class, agent, name, payload, kind, due_ms, next_ms, created_ms)
+         WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
+         SELECT printf('a%05d', n), 'Clock', 'one', 'tick', 'null', 'every', 1, 9000000000000, 1 FROM n;
+         INSERT INTO schedules (id, class, agent, name, payload, kind, due_ms, created_ms, error)
+         VALUES ('z', 'Clock', 'one', 'late', 'null', 'every', 1, 1, 'gone');",
+    );
+    let (code, out, _) = run(&file, &["doctor"]).await;
+    assert_eq!(code, 5);
+    for part in [
+        "1 failed of `failing`",
+        "at least ",
+        "of `newer`: the server is down",
+        "may have been carried out",
+        "schedule `late` of Clock/one: gone",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(!out.contains("`tick`"), "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_names_damage_also_where_the_file_cannot_be_read_as_a_whole() {
+    use std::os::unix::fs::FileExt;
+
+    for what in ["fibers_function", "ops", "stream_chunks", "fibers", "layouts"] {
+        let shop = Shop::seeded().await;
+        let file = shop.file();
+        let sql = "SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_schema WHERE name = ?1";
+        let conn = forever_store::rusqlite::Connection::open(&file).unwrap();
+        let (root, size): (i64, i64) = conn.query_row(sql, [what], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        drop(conn);
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .write_all_at(&[0xa5; 400], u64::try_from((root - 1) * size).unwrap())
+            .unwrap();
+        let (code, out, err) = run(&file, &["doctor"]).await;
+        assert_eq!(code, 5, "{what}: {out}{err}");
+        assert!(out.contains("the file is damaged") && out.contains("restore a backup"), "{what}: {out}");
+    }
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    for arguments in [&["doctor"][..], &["status"], &["ls"]] {
+        let (code, _, err) = run(empty.path(), arguments).await;
+        assert_eq!((code, err.contains("is empty")), (4, true), "{arguments:?}: {err}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chats_are_read_as_far_as_they_are_asked_for_and_keep_errors_to_themselves() {
+    let shop = Shop::new();
+    let file = shop.file();
+    shop.open().await.close().await.unwrap();
+    change(
+        &file,
+        &format!(
+            "INSERT INTO chats (seq, class, agent) VALUES (1, 'Desk', 'ada');
+             INSERT INTO turns (chat, id, kind, policy, state, message, place, origins, created_ms, settled_ms, error)
+             WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1100)
+             SELECT 1, 't' || n, 'answer', 'queue', 'error', n, n, '[]', n, n, 'refused for {SECRET}' FROM n;
+             INSERT INTO chat_messages (chat, id, place, role, changed_ms, data)
+             WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 130)
+             SELECT 1, 'm' || n, n, 'user', 1, json_object('id', 'm' || n, 'role', 'user', 'parts', json_array(json_object('type', 'text', 'text', 'word ' || n))) FROM n;"
+        ),
+    );
+    // This process has no function, so it cannot know what is secret.
+    let shown = done(&file, &["chats", "--limit", "1050"]).await;
+    assert_eq!(shown.lines().filter(|line| line.contains("hidden: ")).count(), 1050);
+    assert!(shown.ends_with("--limit N\n"), "{shown:.200}");
+    assert_eq!(done(&file, &["chats", "--limit", "2000"]).await.lines().count(), 1101);
+    let shown = done(&file, &["chat", "Desk/ada"]).await;
+    assert!(shown.starts_with("80 earlier messages") && !shown.contains("word 80\n") && shown.contains("word 81\n"), "{shown}");
+    assert!(done(&file, &["chat", "Desk/ada", "--limit", "500"]).await.contains("word 1\n"));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use forever_runtime::fiber::{Cursor, FiberExport, LocalsMut, Resolution};
 use forever_runtime::ops::OpResolution;
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use tracing::info;
 use crate::Shared;
 use crate::api::{Answer, Filter};
 use crate::failure::Failure;
+use crate::read::Path;
 
 /// How many fibers one bulk command changes; the answer says where the next begins.
 const BULK: u32 = 500;
@@ -185,6 +186,9 @@ pub(crate) async fn bulk(State(shared): State<Arc<Shared>>, body: Bytes) -> Answ
     if bulk.filter.is_empty() {
         return Err(Failure::bad("a bulk command needs a filter"));
     }
+    if !["resume", "restart", "cancel"].contains(&&*bulk.action) {
+        return Err(Failure::bad(format!("there is no bulk command `{}`: `resume`, `restart` or `cancel`", bulk.action)));
+    }
     let forever = &shared.forever;
     let mut page = forever.fibers().filter(bulk.filter.read()?).limit(BULK);
     if let Some(after) = bulk.after {
@@ -197,8 +201,7 @@ pub(crate) async fn bulk(State(shared): State<Arc<Shared>>, body: Bytes) -> Answ
         let result = match &*bulk.action {
             "resume" => forever.resume(&fiber.id).await,
             "restart" => forever.restart(&fiber.id).await,
-            "cancel" => forever.cancel(&fiber.id, reason).await,
-            other => return Err(Failure::bad(format!("there is no bulk command `{other}`: `resume`, `restart` or `cancel`"))),
+            _ => forever.cancel(&fiber.id, reason).await,
         };
         match result {
             Ok(()) => done += 1,

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
-use forever_runtime::fiber::{Cursor, FiberExport, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry};
+use axum::extract::State;
+use forever_runtime::fiber::{Cursor, FiberCount, FiberExport, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry};
 use forever_runtime::ops::OpState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Shared;
-use crate::failure::Failure;
+use crate::failure::{Failure, causes};
+use crate::read::{Path, Query};
 
 /// How many fibers a search without an index looks at for one page.
 const SEARCHED: u32 = 20_000;
@@ -19,8 +20,11 @@ const SEARCHED: u32 = 20_000;
 /// How many of each kind the overview shows.
 const SHOWN: u32 = 8;
 
-/// How many of those that need a person are grouped by reason.
+/// How many of those that need a person are grouped by reason, of one function in one state.
 const GROUPED: u32 = 200;
+
+/// How many of them are looked at together, unless there are many functions.
+const LOOKED_AT: u32 = 1_000;
 
 /// How many turns and messages of a chat are shown.
 const MESSAGES: u32 = 100;
@@ -28,7 +32,7 @@ const MESSAGES: u32 = 100;
 /// How many checkpoints a timeline has.
 const TIMELINE: usize = 100;
 
-/// The history of a fiber with more checkpoints is not read for a page, which asks again and again.
+/// A history with more checkpoints is not read for a page, which asks again and again.
 const LONG_HISTORY: u64 = 5_000;
 
 /// The states that need a person.
@@ -41,15 +45,15 @@ pub(crate) type Answer = Result<Json<Value>, Failure>;
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Filter {
     /// States, with commas between them.
-    state: String,
-    name: String,
+    state: Option<String>,
+    name: Option<String>,
     /// Class and name of an agent, with `/` between them.
-    agent: String,
-    parent: String,
-    key: String,
-    text: String,
+    agent: Option<String>,
+    parent: Option<String>,
+    key: Option<String>,
+    text: Option<String>,
     /// Fields of the metadata, `name=json` each, with `&` between them.
-    metadata: String,
+    metadata: Option<String>,
     created_from_ms: Option<i64>,
     created_before_ms: Option<i64>,
     in_doubt: bool,
@@ -68,36 +72,36 @@ impl Filter {
     /// Whether it lets every fiber through.
     pub(crate) fn is_empty(&self) -> bool {
         let texts = [&self.state, &self.name, &self.agent, &self.parent, &self.key, &self.text, &self.metadata];
-        texts.iter().all(|text| text.is_empty()) && self.created_from_ms.is_none() && self.created_before_ms.is_none() && !self.in_doubt
+        texts.iter().all(|text| text.is_none()) && self.created_from_ms.is_none() && self.created_before_ms.is_none() && !self.in_doubt
     }
 
     /// Whether it has a condition without an index.
     fn is_searched(&self) -> bool {
-        !self.text.is_empty() || !self.metadata.is_empty() || self.created_from_ms.is_some() || self.created_before_ms.is_some()
+        self.text.is_some() || self.metadata.is_some() || self.created_from_ms.is_some() || self.created_before_ms.is_some()
     }
 
     pub(crate) fn read(&self) -> Result<FiberFilter, Failure> {
         let mut filter = FiberFilter::new();
-        for state in self.state.split(',').filter(|state| !state.is_empty()) {
+        for state in parts("state", self.state.as_deref(), ',')? {
             filter = filter.state(state.parse().map_err(|why: String| Failure::bad(why))?);
         }
-        if !self.name.is_empty() {
-            filter = filter.name(&*self.name);
+        if let Some(name) = given("name", self.name.as_deref())? {
+            filter = filter.name(name);
         }
-        if !self.agent.is_empty() {
-            let (class, name) = self.agent.split_once('/').ok_or_else(|| Failure::bad("`agent` is a class and a name: `Class/name`"))?;
+        if let Some(agent) = given("agent", self.agent.as_deref())? {
+            let (class, name) = agent.split_once('/').ok_or_else(|| Failure::bad("`agent` is a class and a name: `Class/name`"))?;
             filter = filter.agent(class, name);
         }
-        if !self.parent.is_empty() {
-            filter = filter.parent(&*self.parent);
+        if let Some(parent) = given("parent", self.parent.as_deref())? {
+            filter = filter.parent(parent);
         }
-        if !self.key.is_empty() {
-            filter = filter.key(&*self.key);
+        if let Some(key) = given("key", self.key.as_deref())? {
+            filter = filter.key(key);
         }
-        if !self.text.is_empty() {
-            filter = filter.text(&*self.text);
+        if let Some(text) = given("text", self.text.as_deref())? {
+            filter = filter.text(text);
         }
-        for field in self.metadata.split('&').filter(|field| !field.is_empty()) {
+        for field in parts("metadata", self.metadata.as_deref(), '&')? {
             let (field, value) =
                 field.split_once('=').ok_or_else(|| Failure::bad("`metadata` is `name=value`, with `&` between several"))?;
             filter = filter.metadata(field, serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)));
@@ -113,6 +117,23 @@ impl Filter {
         }
         Ok(filter)
     }
+}
+
+/// A condition as it was given. An empty one is refused: it would let every fiber through.
+fn given<'a>(name: &str, value: Option<&'a str>) -> Result<Option<&'a str>, Failure> {
+    match value {
+        Some(value) if value.trim().is_empty() => Err(Failure::bad(format!("condition `{name}` has no value"))),
+        value => Ok(value),
+    }
+}
+
+/// The parts of a condition, at least one if it was given.
+fn parts<'a>(name: &str, value: Option<&'a str>, between: char) -> Result<Vec<&'a str>, Failure> {
+    given(name, value)?
+        .into_iter()
+        .flat_map(|value| value.split(between))
+        .map(|part| given(name, Some(part)).map(Option::unwrap_or_default))
+        .collect()
 }
 
 fn time(ms: i64) -> SystemTime {
@@ -139,6 +160,8 @@ struct StopGroup {
     name: String,
     reason: String,
     fibers: u64,
+    /// Whether there are more, which were not looked at.
+    at_least: bool,
     /// Id of the newest.
     example: String,
 }
@@ -149,7 +172,7 @@ pub(crate) async fn overview(State(shared): State<Arc<Shared>>) -> Answer {
     let of = |states: &[FiberState]| states.iter().fold(FiberFilter::new(), |filter, state| filter.state(*state));
     let page = |filter: FiberFilter, limit| forever.view_fibers(forever.fibers().filter(filter).limit(limit));
     let newest = |states: &[FiberState], limit| forever.view_fibers(forever.fibers().filter(of(states)).limit(limit).newest_first());
-    let stopped = newest(&STOPPED, GROUPED).await?;
+    let stopped = stop_groups(&shared, &counts).await?;
     let in_doubt = newest_in_doubt(&shared, SHOWN).await?;
     let waiting = page(of(&[FiberState::Waiting]), SHOWN).await?;
     let pending = page(of(&[FiberState::Pending]), SHOWN).await?;
@@ -160,8 +183,9 @@ pub(crate) async fn overview(State(shared): State<Arc<Shared>>) -> Answer {
         "now_ms": now_ms(),
         "actions": shared.has_actions,
         "counts": counts.iter().map(|count| json!({ "name": count.name, "state": count.state, "fibers": count.fibers })).collect::<Vec<_>>(),
-        "reasons": reasons(&stopped.fibers),
-        "in_doubt": in_doubt,
+        "reasons": stopped,
+        "in_doubt": in_doubt.0,
+        "in_doubt_more": in_doubt.1,
         "retrying": retrying,
         "oldest_waiting": waiting.fibers,
         "oldest_pending": pending.fibers,
@@ -178,19 +202,35 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Groups fibers by state, function and reason, the largest group first. Numbers and ids in reasons
-/// are taken for the same.
+/// The stopped fibers of every function, in groups by their reason, the largest group first.
+async fn stop_groups(shared: &Shared, counts: &[FiberCount]) -> Result<Vec<StopGroup>, Failure> {
+    let stopped: Vec<&FiberCount> = counts.iter().filter(|count| STOPPED.contains(&count.state) && count.fibers > 0).collect();
+    let limit = LOOKED_AT.checked_div(u32::try_from(stopped.len()).unwrap_or(LOOKED_AT)).unwrap_or(LOOKED_AT).clamp(10, GROUPED);
+    let mut groups = Vec::new();
+    for count in stopped {
+        let filter = FiberFilter::new().name(&*count.name).state(count.state);
+        let page = shared.forever.view_fibers(shared.forever.fibers().filter(filter).limit(limit).newest_first()).await?;
+        let mut of_these = reasons(&page.fibers);
+        if page.next.is_some() {
+            of_these.iter_mut().for_each(|group| group.at_least = true);
+        }
+        groups.append(&mut of_these);
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.fibers));
+    Ok(groups)
+}
+
+/// Groups fibers by state, function and reason. Numbers and ids in reasons are taken for the same.
 fn reasons(fibers: &[FiberStatus]) -> Vec<StopGroup> {
     let mut groups: BTreeMap<(String, &str, String), StopGroup> = BTreeMap::new();
     for fiber in fibers {
         let reason = fiber.reason.clone().unwrap_or_default();
         let key = (fiber.state.to_string(), &*fiber.name, shape(&reason));
-        let new = || StopGroup { state: fiber.state, name: fiber.name.clone(), reason, fibers: 0, example: fiber.id.clone() };
+        let new =
+            || StopGroup { state: fiber.state, name: fiber.name.clone(), reason, fibers: 0, at_least: false, example: fiber.id.clone() };
         groups.entry(key).or_insert_with(new).fibers += 1;
     }
-    let mut groups: Vec<StopGroup> = groups.into_values().collect();
-    groups.sort_by_key(|group| std::cmp::Reverse(group.fibers));
-    groups
+    groups.into_values().collect()
 }
 
 /// A text without what differs from fiber to fiber: `#` stands for each word with a digit in it.
@@ -207,7 +247,7 @@ fn shape(reason: &str) -> String {
 }
 
 async fn failed_schedules(shared: &Shared) -> Result<Vec<Value>, Failure> {
-    let schedules = shared.forever.view_schedules(None, 200).await?;
+    let schedules = shared.forever.view_schedules(None, 1_000).await?;
     let failed = schedules.into_iter().filter(|schedule| schedule.next_ms.is_none() || schedule.attempts > 0);
     Ok(failed.take(20).filter_map(|schedule| serde_json::to_value(schedule).ok()).collect())
 }
@@ -229,13 +269,13 @@ fn split(query: BTreeMap<String, String>) -> Result<(Filter, PageOf), Failure> {
         let number = || value.parse::<i64>().map_err(|_| Failure::bad(format!("`{name}` is a number")));
         let flag = || value.parse::<bool>().map_err(|_| Failure::bad(format!("`{name}` is true or false")));
         match &*name {
-            "state" => filter.state = value,
-            "name" => filter.name = value,
-            "agent" => filter.agent = value,
-            "parent" => filter.parent = value,
-            "key" => filter.key = value,
-            "text" => filter.text = value,
-            "metadata" => filter.metadata = value,
+            "state" => filter.state = Some(value),
+            "name" => filter.name = Some(value),
+            "agent" => filter.agent = Some(value),
+            "parent" => filter.parent = Some(value),
+            "key" => filter.key = Some(value),
+            "text" => filter.text = Some(value),
+            "metadata" => filter.metadata = Some(value),
             "created_from_ms" => filter.created_from_ms = Some(number()?),
             "created_before_ms" => filter.created_before_ms = Some(number()?),
             "in_doubt" => filter.in_doubt = flag()?,
@@ -261,6 +301,10 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
         next.clone_from(&status.parent);
         parents.push(status);
     }
+    let (history, history_problem) = match timeline(&shared, &view.status).await {
+        Ok(history) => (history, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
     let positions = shared.positions.get(forever.positions()).await?;
     let names: Vec<&str> = view.frames.iter().map(|frame| &*frame.function).chain([&*view.status.name]).collect();
     let here: Vec<_> = positions.into_iter().filter(|position| names.contains(&&*position.name)).collect();
@@ -274,25 +318,29 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
         "parents": parents,
         "positions": here,
         "functions": functions,
-        "history": timeline(&shared, &view.status).await,
+        "history": history,
+        "history_problem": history_problem,
     })))
 }
 
-/// The newest kept checkpoints of a fiber, oldest first. Texts of errors are left out: they may
-/// repeat a secret that the fiber no longer keeps.
-async fn timeline(shared: &Shared, status: &FiberStatus) -> Vec<Value> {
-    if status.checkpoints > LONG_HISTORY {
-        return Vec::new();
-    }
+/// The newest kept checkpoints of a fiber, oldest first; `Err` says why they are not shown. Texts
+/// of errors are left out: they may repeat a secret that the fiber no longer keeps.
+async fn timeline(shared: &Shared, status: &FiberStatus) -> Result<Vec<Value>, String> {
     // A damaged history keeps nothing else from being shown.
-    let entries = shared.forever.history(&status.id).await.unwrap_or_default();
+    let kept = shared.forever.kept_checkpoints(&status.id).await.map_err(|why| causes(&why))?;
+    if kept > LONG_HISTORY {
+        return Err(format!(
+            "some {kept} checkpoints are kept, which are too many to be read for this view: those of one can be looked at by its number"
+        ));
+    }
+    let entries = shared.forever.history(&status.id).await.map_err(|why| causes(&why))?;
     let shown = entries.len().saturating_sub(TIMELINE);
     let entry = |entry: &HistoryEntry| {
         let took_ms = u64::try_from(entry.took.as_millis()).unwrap_or(u64::MAX);
         json!({ "number": entry.number, "at": entry.at, "stored_ms": entry.stored_ms, "took_ms": took_ms,
                 "failed_attempts": entry.failed_attempts, "is_resumed": entry.is_resumed, "changed": entry.changed, "origin": entry.origin })
     };
-    entries[shown..].iter().map(entry).collect()
+    Ok(entries[shown..].iter().map(entry).collect())
 }
 
 pub(crate) async fn fiber_ops(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
@@ -339,26 +387,29 @@ pub(crate) async fn function(State(shared): State<Arc<Shared>>, Path(name): Path
 
 /// Operations in doubt with their fibers, the newest fibers first.
 pub(crate) async fn in_doubt(State(shared): State<Arc<Shared>>) -> Answer {
-    Ok(Json(json!({ "now_ms": now_ms(), "actions": shared.has_actions, "ops": newest_in_doubt(&shared, GROUPED).await? })))
+    let (ops, more) = newest_in_doubt(&shared, GROUPED).await?;
+    Ok(Json(json!({ "now_ms": now_ms(), "actions": shared.has_actions, "ops": ops, "more": more })))
 }
 
-async fn newest_in_doubt(shared: &Shared, limit: u32) -> Result<Vec<Value>, Failure> {
+/// Also says whether there are more.
+async fn newest_in_doubt(shared: &Shared, limit: u32) -> Result<(Vec<Value>, bool), Failure> {
     let forever = &shared.forever;
     // Running fibers have begun theirs a moment ago, and will know.
     let states = [FiberState::Parked, FiberState::Interrupted, FiberState::Failed, FiberState::Cancelled];
     let filter = states.iter().fold(FiberFilter::new().in_doubt(), |filter, state| filter.state(*state));
     let page = forever.view_fibers(forever.fibers().filter(filter).limit(limit).newest_first()).await?;
+    let more = page.next.is_some();
     let mut found = Vec::new();
     for fiber in page.fibers {
         for op in forever.view_ops(&fiber.id).await?.into_iter().filter(|op| op.state == OpState::Started) {
             found.push(json!({ "fiber": fiber, "op": op }));
         }
     }
-    Ok(found)
+    Ok((found, more))
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct ListQuery {
     class: Option<String>,
     name: Option<String>,
@@ -384,18 +435,33 @@ pub(crate) async fn chats(State(shared): State<Arc<Shared>>, Query(page): Query<
     let turns = shared.forever.view_turns(page.before, limit).await?;
     let next = last_of_full(&turns, limit).map(|last| last.number);
     let pending = shared.forever.view_pending_interactions(GROUPED).await?;
-    Ok(Json(json!({ "now_ms": now_ms(), "turns": turns, "pending": pending, "next": next })))
+    let pending_more = last_of_full(&pending, GROUPED).is_some();
+    Ok(Json(json!({ "now_ms": now_ms(), "turns": turns, "pending": pending, "pending_more": pending_more, "next": next })))
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ChatQuery {
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct TurnsQuery {
     before: Option<i64>,
     limit: Option<u32>,
 }
 
-pub(crate) async fn chat(State(shared): State<Arc<Shared>>, Path((class, name)): Path<(String, String)>) -> Answer {
-    let chat = shared.forever.view_chat(class, name, MESSAGES).await?;
+pub(crate) async fn chat(
+    State(shared): State<Arc<Shared>>,
+    Path((class, name)): Path<(String, String)>,
+    Query(page): Query<ChatQuery>,
+) -> Answer {
+    let none = format!("there is no chat `{class}/{name}`, or nothing was said in it");
+    let chat = shared.forever.view_chat(class, name, page.limit.unwrap_or(MESSAGES).clamp(1, 1000)).await?;
+    if chat.messages.is_empty() && chat.turns.is_empty() {
+        return Err(Failure::not_found(none));
+    }
     Ok(Json(json!({ "now_ms": now_ms(), "chat": chat })))
 }
 

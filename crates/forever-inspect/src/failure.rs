@@ -63,18 +63,26 @@ impl From<Error> for Failure {
             ErrorKind::OutcomeUnknown => (StatusCode::INTERNAL_SERVER_ERROR, "outcome_unknown"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "store"),
         };
-        let mut why = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(cause) = source {
-            why = format!("{why}: {cause}");
-            source = cause.source();
-        }
-        Failure { status, kind, why }
+        Failure { status, kind, why: causes(&error) }
     }
 }
 
+/// An error with its causes. One that repeats the text of its cause says it once.
+pub(crate) fn causes(error: &Error) -> String {
+    let mut why = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !why.ends_with(&cause_text) {
+            why = format!("{why}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    why
+}
+
 pub(crate) async fn not_found() -> Failure {
-    Failure::not_found("there is nothing at this path")
+    Failure { kind: "no_such_path", ..Failure::not_found("there is nothing at this path") }
 }
 
 pub(crate) async fn wrong_method() -> Failure {

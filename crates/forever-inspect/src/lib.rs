@@ -42,6 +42,7 @@ mod failure;
 mod listen;
 mod live;
 mod page;
+mod read;
 
 use std::io;
 use std::net::SocketAddr;

@@ -109,6 +109,14 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
         "/api/fibers?limit=x",
         "/api/chats?limit=x",
         "/api/chats?before=x",
+        "/api/chats?other=1",
+        "/api/chats/%FF/x",
+        "/api/chats/Desk/nobody",
+        "/api/agents?limit=-1",
+        "/api/fibers?key=",
+        "/api/fibers?name=%20",
+        "/api/fibers?state=,",
+        "/api/fibers?metadata=%26",
         "/api/fibers?after=x",
         "/api/fibers?after=1e99",
         "/api/fibers?state=sleepy",
@@ -133,6 +141,7 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
     ] {
         let answer = get(at, path).await;
         assert!((400..500).contains(&answer.status), "{path}: {} {}", answer.status, answer.body);
+        assert!(!path.starts_with("/api/") || answer.json()["error"].is_string(), "{path}: {}", answer.body);
     }
     // Odd, and right.
     for path in [
@@ -180,6 +189,10 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
         ("/api/ops/nothing/resolve", r#"{"how":"guessed"}"#),
         ("/api/bulk", r#"{"action":"cancel","filter":{}}"#),
         ("/api/bulk", r#"{"action":"cancel"}"#),
+        ("/api/bulk", r#"{"action":"cancel","filter":{"state":","}}"#),
+        ("/api/bulk", r#"{"action":"cancel","filter":{"state":"waiting","key":""}}"#),
+        ("/api/bulk", r#"{"action":"cancel","filter":{"metadata":"&"}}"#),
+        ("/api/bulk", r#"{"action":"fly","filter":{"state":"failed"}}"#),
         ("/api/bulk", r#"{"action":"fly","filter":{"state":"waiting"}}"#),
         ("/api/bulk", r#"{"action":"cancel","filter":{"all":true}}"#),
         ("/api/backup", "{}"),

@@ -4,11 +4,11 @@ use serde::Serialize;
 use crate::api::redact::Redactor;
 use crate::api::view::ValueView;
 use crate::error::Result;
-use crate::layout::rows::any_has_secrets;
+use crate::layout::rows::may_have_secrets;
 use crate::store::{AgentId, InteractionQuery, InteractionRow, MessageRow, Store, TurnFilter, TurnKind, TurnRow, TurnSeq};
 
 /// What stands in place of an error whose text may repeat a secret.
-const HIDDEN: &str = "hidden: a function of this program has values marked `#[secret]`";
+const HIDDEN: &str = "hidden: it may repeat a value that a function marks `#[secret]`";
 
 /// Turn of a chat in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -110,7 +110,7 @@ impl TurnView {
     }
 
     fn all(rows: Vec<TurnRow>) -> Vec<Self> {
-        let hides_errors = any_has_secrets();
+        let hides_errors = may_have_secrets();
         rows.into_iter().map(|row| TurnView::of(row, hides_errors)).collect()
     }
 }

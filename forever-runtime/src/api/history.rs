@@ -36,6 +36,18 @@ impl Forever {
         Ok(entries)
     }
 
+    /// About how many checkpoints of a fiber are kept, without reading them.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound).
+    #[doc(hidden)]
+    pub async fn kept_checkpoints(&self, id: &str) -> Result<u64> {
+        let stored = Stored::read(&self.exec, id).await?;
+        let first = self.exec.runtime.store.stream(stored.seq(), HISTORY.to_owned(), 0, 1).await?;
+        let deleted = first.first().map_or(stored.row().checkpoints, |batch| batch.first);
+        Ok(stored.row().checkpoints.saturating_sub(deleted))
+    }
+
     /// The locals of a fiber behind checkpoint `number` of its [history](Self::history): those of
     /// each function on its call stack, outermost first.
     ///

@@ -9,7 +9,7 @@ use crate::exec::compatibility::Compatibility;
 use crate::exec::registry::Registry;
 use crate::frame::machine::{COMPUTED_TOPIC, Machine, PENDING};
 use crate::frame::resources::Resources;
-use crate::layout::rows::{any_has_secrets, machines};
+use crate::layout::rows::{machines, may_have_secrets};
 use crate::runtime::exits::AgentFiberExit;
 use crate::runtime::link::Link;
 use crate::runtime::state::{Functions, Runtime};
@@ -56,7 +56,7 @@ struct Registered(BTreeMap<&'static str, &'static Machine>);
 impl Functions for Registered {
     fn hides_texts(&self, name: &str) -> bool {
         // Which functions it calls is known once they were called.
-        self.0.get(name).is_some_and(|machine| !machine.secrets.is_empty() || machine.calls() && any_has_secrets())
+        self.0.get(name).is_some_and(|machine| !machine.secrets.is_empty() || machine.calls() && may_have_secrets())
     }
 
     fn check_topic(&self, name: &str, topic: &str) -> Result<(), String> {

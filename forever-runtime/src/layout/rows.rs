@@ -29,9 +29,11 @@ pub(crate) fn machines() -> Vec<&'static Machine> {
     ROWS.read().unwrap_or_else(PoisonError::into_inner).values().map(|(machine, _)| *machine).collect()
 }
 
-/// Whether one of [`machines`] has values marked `#[secret]`.
-pub(crate) fn any_has_secrets() -> bool {
-    ROWS.read().unwrap_or_else(PoisonError::into_inner).values().any(|(machine, _)| !machine.secrets.is_empty())
+/// Whether one of [`machines`] has values marked `#[secret]`. A process without functions cannot
+/// know what those of others have.
+pub(crate) fn may_have_secrets() -> bool {
+    let rows = ROWS.read().unwrap_or_else(PoisonError::into_inner);
+    rows.is_empty() || rows.values().any(|(machine, _)| !machine.secrets.is_empty())
 }
 
 /// One of [`machines`] by its stored name, that with a layout if there are several.

@@ -206,7 +206,7 @@ pub(crate) mod layout {
             Vec::new()
         }
 
-        pub(crate) fn any_has_secrets() -> bool {
+        pub(crate) fn may_have_secrets() -> bool {
             false
         }
     }

@@ -18,15 +18,25 @@ const VIEWS = [
 const main = document.querySelector("main");
 const search = document.querySelector("header input");
 
+/** A part of the address; one that was written by hand may have no valid escapes. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** What the address names: a view and its parameters. */
 function route() {
   const [path, text = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [first = "", ...rest] = path.split("/");
   const params = Object.fromEntries(new URLSearchParams(text));
-  const name = rest.map(decodeURIComponent).join("/");
+  const parts = rest.map(decoded);
+  const name = parts.join("/");
   if (first === "fiber") return { view: fiber, tab: "fibers", params: { ...params, id: name } };
   if (first === "function") return { view: views.fn, tab: "functions", params: { ...params, name } };
-  if (first === "chat") return { view: chats.chat, tab: "chats", params: { ...params, name } };
+  if (first === "chat") return { view: chats.chat, tab: "chats", params: { ...params, name, parts } };
   const [tab, , view] = VIEWS.find(([tab]) => tab === first) ?? VIEWS[0];
   return { view, tab, params };
 }

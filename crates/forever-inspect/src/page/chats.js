@@ -71,7 +71,7 @@ export const chats = {
         h(
           "section",
           { class: "card" },
-          h("h2", null, "Waits for an answer", h("span", { class: "count" }, data.pending.length)),
+          h("h2", null, "Waits for an answer", h("span", { class: "count" }, `${data.pending.length}${data.pending_more ? " or more" : ""}`)),
           h(
             "ul",
             { class: "fibers" },
@@ -85,10 +85,7 @@ export const chats = {
 };
 
 export const chat = {
-  load: ({ name }) => {
-    const [kind, ...agent] = name.split("/");
-    return api(`chats/${encodeURIComponent(kind)}/${encodeURIComponent(agent.join("/"))}`);
-  },
+  load: ({ parts: [kind, ...agent] }) => api(`chats/${encodeURIComponent(kind)}/${encodeURIComponent(agent.join("/"))}`),
   render({ chat: { turns, messages, earlier } }, { name }) {
     return [
       h("h1", null, name),

@@ -36,7 +36,7 @@ export function render(data, { id, frame: chosen }, { refresh, go }) {
     h(
       "div",
       { class: "columns" },
-      h("div", null, scrubber(id, data.history, past, go), stack({ ...data, fiber }, id, chosen), timeline(id, data.history, past?.number)),
+      h("div", null, scrubber(id, data.history, past, go), stack({ ...data, fiber }, id, chosen), data.history_problem ? h("section", { class: "card" }, h("h2", null, "Timeline"), h("p", { class: "quiet" }, data.history_problem)) : timeline(id, data.history, past?.number)),
       h("aside", null, values(fiber, chosen, past), messages(fiber, data.actions, refresh), streams(fiber), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
     ),
   ];

@@ -38,6 +38,8 @@ export function span(ms) {
 /** A time as an age, with the time itself as its title. It stays true while the page is open. */
 export function age(ms, now = Date.now()) {
   if (ms === null || ms === undefined) return null;
+  // A time that is damaged has no date.
+  if (Number.isNaN(new Date(ms).getTime())) return h("span", null, String(ms));
   return h("time", { datetime: new Date(ms).toISOString(), title: new Date(ms).toLocaleString(), "data-ms": ms }, relative(ms, now));
 }
 

@@ -6,6 +6,9 @@ import { layoutCard } from "./layout.js";
 import { sourceView } from "./source.js";
 
 const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value)).toString();
+/** A number of which there may be more. */
+const atLeast = (number, isMore) => (isMore ? `${number} or more` : number);
+
 export const fiberHref = (id) => `#/fiber/${encodeURIComponent(id)}`;
 export const fibersHref = ({ at, ...filter }) => `#/fibers?${query(filter)}`;
 
@@ -47,7 +50,7 @@ export const overview = {
     const late = data.oldest_pending.filter((fiber) => Date.now() - fiber.changed_ms > 30_000);
     const worst = stopped > 0 || data.in_doubt.length > 0 ? "bad" : data.retrying.length > 0 || late.length > 0 || data.schedules.length > 0 ? "warn" : "good";
     const parts = [
-      data.in_doubt.length > 0 && plural(data.in_doubt.length, "operation of unknown outcome", "operations of unknown outcome"),
+      data.in_doubt.length > 0 && `${data.in_doubt_more ? "at least " : ""}${plural(data.in_doubt.length, "operation of unknown outcome", "operations of unknown outcome")}`,
       total.failed > 0 && `${plural(total.failed, "fiber")} failed`,
       total.parked > 0 && `${plural(total.parked, "fiber")} parked`,
       total.interrupted > 0 && `${plural(total.interrupted, "fiber")} interrupted`,
@@ -66,7 +69,7 @@ export const overview = {
         ),
       ),
       data.in_doubt.length > 0 &&
-        card("Unknown outcomes", data.in_doubt.length, "#/ops", inbox(data.in_doubt, data.actions, refresh)),
+        card("Unknown outcomes", atLeast(data.in_doubt.length, data.in_doubt_more), "#/ops", inbox(data.in_doubt, data.actions, refresh)),
       data.reasons.length > 0 &&
         card(
           "Stopped, by reason",
@@ -85,7 +88,7 @@ export const overview = {
                   badge(group.state),
                   h("b", null, group.name),
                   h("span", { class: "note" }, group.reason),
-                  h("span", { class: "count" }, group.fibers === 1 ? "1 fiber" : `${group.fibers} fibers`),
+                  h("span", { class: "count" }, group.fibers === 1 ? "1 fiber" : `${atLeast(group.fibers, group.at_least)} fibers`),
                 ),
               ),
             ),
