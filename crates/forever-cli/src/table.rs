@@ -16,8 +16,8 @@ impl Table {
         Table { rows: vec![head.iter().map(|&name| name.to_uppercase()).collect()] }
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.iter().map(|cell| in_line(cell)).collect());
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| in_line(&cell)).collect());
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -210,11 +210,7 @@ async fn stop_groups(shared: &Shared, counts: &[FiberCount]) -> Result<Vec<StopG
     for count in stopped {
         let filter = FiberFilter::new().name(&*count.name).state(count.state);
         let page = shared.forever.view_fibers(shared.forever.fibers().filter(filter).limit(limit).newest_first()).await?;
-        let mut of_these = reasons(&page.fibers);
-        if page.next.is_some() {
-            of_these.iter_mut().for_each(|group| group.at_least = true);
-        }
-        groups.append(&mut of_these);
+        groups.extend(reasons(&page.fibers).into_iter().map(|group| StopGroup { at_least: page.next.is_some(), ..group }));
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.fibers));
     Ok(groups)
