@@ -190,8 +190,9 @@ const cases = {
   async "a tool that the page answers, and the answer goes on in the same message"(on) {
     const { browser, tabs } = await open(on, [on.server.host], { n: 2, mode: "tool" });
     await say(tabs[0], "where am I?");
+    // The words before the call are the same as those behind it.
+    await tabs[0].locator(".tool", { hasText: /Your browser answered.*language: \w+/ }).waitFor();
     await until("goes on", async () => (await last(tabs[0])).endsWith(words(2)) && (await idle(tabs[0])));
-    assert.match(await tabs[0].locator(".tool").textContent(), /Your browser answered.*language: \w+/);
     assert.equal((await shown(tabs[0])).length, 2);
     browser.quiet();
   },
