@@ -10,7 +10,7 @@ use crate::commands::{all, each, now_ms, string};
 use crate::failure::{ATTENTION, Failure};
 use crate::table::{say, say_json};
 use crate::target::{Target, named_file, read_only};
-use crate::text::{age, note, short};
+use crate::text::{age, note, short, word};
 
 /// A log that is longer than this is not copied into the database, because a reader keeps it.
 const LONG_LOG: u64 = 64 << 20;
@@ -114,7 +114,10 @@ fn of_ops(ops: &Value) -> Vec<Finding> {
         let (step, name, key) = (string(&op["step"]), string(&fiber["name"]), string(&fiber["key"]));
         found.push(Finding::new(
             format!("`{step}` of {name} {key} may have been carried out, id {id}"),
-            format!("look at the other side, then: forever FILE resolve-op {id} --completed JSON | --not-executed | --failed ERROR"),
+            format!(
+                "look at the other side, then: forever FILE resolve-op {} --completed JSON | --not-executed | --failed ERROR",
+                word(&id)
+            ),
         ));
     }
     if ops["more"] == true {
@@ -177,7 +180,7 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
 
 /// What a person can do about fibers that stopped for one reason.
 fn remedy_of(group: &Value) -> String {
-    let (name, example, reason) = (string(&group["name"]), string(&group["example"]), string(&group["reason"]));
+    let (name, example, reason) = (word(&string(&group["name"])), word(&string(&group["example"])), string(&group["reason"]));
     match group["state"].as_str() {
         Some("failed") => format!("fix the cause, then: forever FILE resume --all --state failed --name {name}"),
         Some("parked") if reason.contains("may have executed") => "resolve the operation, see above: it is resumed then".to_owned(),

@@ -1,4 +1,4 @@
-//! Tables for people.
+//! What is printed: tables and lines for people, and JSON.
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 

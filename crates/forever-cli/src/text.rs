@@ -58,6 +58,12 @@ pub(crate) fn in_line(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// A text as one word of a shell's command, to be pasted.
+pub(crate) fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 /// JSON with what a terminal would obey as escapes, which mean the same.
 pub(crate) fn json_for_terminal(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
@@ -137,6 +143,7 @@ mod tests {
         assert!(!shown.chars().any(|c| is_obeyed(c) && c != '\n'), "{shown}");
         assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), text);
         assert_eq!(short("abcdef", 4), "abc…");
+        assert_eq!([word("order-17"), word("a b"), word("$(rm -r ~)'`x`"), word("")], ["order-17", "'a b'", r"'$(rm -r ~)'\''`x`'", "''"]);
         assert_eq!(escaped("a/b?c d%é"), "a%2Fb%3Fc%20d%25%C3%A9");
     }
 }
