@@ -304,8 +304,9 @@ async fn newest_turns(client: &mut Client, limit: usize) -> Result<Value, Failur
         && turns < limit
     {
         let mut page = client.get(&format!("chats?before={before}&limit={}", (limit - turns).min(1000))).await?;
-        let more = page["turns"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        answer["turns"].as_array_mut().into_iter().for_each(|turns| turns.extend(more.iter().cloned()));
+        if let (Value::Array(turns), Value::Array(more)) = (&mut answer["turns"], page["turns"].take()) {
+            turns.extend(more);
+        }
         answer["next"] = page["next"].take();
     }
     Ok(answer)
@@ -517,10 +518,6 @@ fn chats(answer: &Value, now: u64) {
         say("");
     }
     turns(&answer["turns"], now);
-    more_turns(answer);
-}
-
-fn more_turns(answer: &Value) {
     if !answer["next"].is_null() {
         say("there are older ones: --limit N");
     }

@@ -18,9 +18,6 @@ const LONG_LOG: u64 = 64 << 20;
 /// A fiber that is ready for longer than this has no worker that takes it.
 const STUCK_MS: u64 = 60_000;
 
-/// How a finding about the file as a whole begins.
-const DAMAGED: &str = "the file is damaged";
-
 /// One finding.
 #[derive(Debug)]
 struct Finding {
@@ -36,11 +33,11 @@ impl Finding {
 
 pub(crate) async fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     // The file first: one that is damaged may not be opened, or read as a whole.
-    let mut found = match named_file(matches) {
-        Some(file) => of_file(&file)?,
-        None => Vec::new(),
-    };
-    let is_damaged = found.iter().any(|finding| finding.what.starts_with(DAMAGED));
+    let file = named_file(matches);
+    let damage = file.as_deref().map(damage_of).transpose()?.flatten();
+    let is_damaged = damage.is_some();
+    let mut found = Vec::from_iter(damage);
+    found.extend(file.as_deref().and_then(long_log_of));
     match examine(matches).await {
         Ok(more) => found.extend(more),
         Err(why) if is_damaged => found.push(Finding::new(format!("its fibers cannot be read: {}", why.text()), "restore a backup")),
@@ -83,26 +80,25 @@ async fn look(target: &mut Target) -> Result<Vec<Finding>, Failure> {
     Ok(found)
 }
 
-/// What is wrong with the file itself.
-fn of_file(file: &Path) -> Result<Vec<Finding>, Failure> {
-    let mut found = Vec::new();
+fn damage_of(file: &Path) -> Result<Option<Finding>, Failure> {
     let checked = read_only(file).and_then(|conn| conn.query_row("PRAGMA integrity_check(5)", (), |row| row.get(0)));
     let damage: String = match checked {
         Ok(damage) => damage,
         Err(why) if why.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => why.to_string(),
         Err(why) => return Err(Failure::unreachable(format!("`{}` cannot be read: {why}", file.display()))),
     };
-    if damage != "ok" {
-        found.push(Finding::new(format!("{DAMAGED}: {}", short(&damage, 300)), "stop the program and restore a backup"));
-    }
+    let finding = || Finding::new(format!("the file is damaged: {}", short(&damage, 300)), "stop the program and restore a backup");
+    Ok((damage != "ok").then(finding))
+}
+
+fn long_log_of(file: &Path) -> Option<Finding> {
     let mut log = file.as_os_str().to_owned();
     log.push("-wal");
     let length = std::fs::metadata(&log).map_or(0, |log| log.len());
-    if length > LONG_LOG {
+    (length > LONG_LOG).then(|| {
         let what = format!("the write-ahead log has {} MB", length >> 20);
-        found.push(Finding::new(what, "end what reads the database for long: a tool with an open transaction keeps the log"));
-    }
-    Ok(found)
+        Finding::new(what, "end what reads the database for long: a tool with an open transaction keeps the log")
+    })
 }
 
 /// Operations of unknown outcome.

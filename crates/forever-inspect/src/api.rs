@@ -323,11 +323,13 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
 /// of errors are left out: they may repeat a secret that the fiber no longer keeps.
 async fn timeline(shared: &Shared, status: &FiberStatus) -> Result<Vec<Value>, String> {
     // A damaged history keeps nothing else from being shown.
-    let kept = shared.forever.kept_checkpoints(&status.id).await.map_err(|why| causes(&why))?;
-    if kept > LONG_HISTORY {
-        return Err(format!(
-            "some {kept} checkpoints are kept, which are too many to be read for this view: those of one can be looked at by its number"
-        ));
+    if status.checkpoints > LONG_HISTORY {
+        let kept = shared.forever.kept_checkpoints(&status.id).await.map_err(|why| causes(&why))?;
+        if kept > LONG_HISTORY {
+            return Err(format!(
+                "some {kept} checkpoints are kept, which are too many to be read for this view: those of one can be looked at by its number"
+            ));
+        }
     }
     let entries = shared.forever.history(&status.id).await.map_err(|why| causes(&why))?;
     let shown = entries.len().saturating_sub(TIMELINE);

@@ -111,7 +111,7 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
         "/api/chats?before=x",
         "/api/chats?other=1",
         "/api/chats/%FF/x",
-        "/api/chats/Desk/nobody",
+        "/api/chats/Desk/nothing",
         "/api/agents?limit=-1",
         "/api/fibers?key=",
         "/api/fibers?name=%20",
