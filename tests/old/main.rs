@@ -13,7 +13,7 @@ mod write;
 use std::path::PathBuf;
 
 /// The version of the schema that the code of now writes.
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 
 /// Where the databases are kept.
 fn databases() -> PathBuf {

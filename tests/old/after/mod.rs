@@ -9,6 +9,7 @@ pub(crate) mod seven;
 pub(crate) mod six;
 pub(crate) mod ten;
 pub(crate) mod three;
+pub(crate) mod twelve;
 pub(crate) mod two;
 
 use std::future::Future;

@@ -389,6 +389,11 @@ fn owners(sql: &Connection, cell: &Cell) -> BTreeSet<String> {
             add(&format!("SELECT agent {owner} WHERE s.seq = CAST(?1 AS INTEGER) AND agent IS NOT NULL"), &[&of("stream")]);
             add("SELECT id FROM fibers WHERE seq = (SELECT fiber FROM streams s WHERE s.seq = CAST(?1 AS INTEGER))", &[&of("stream")]);
         }
+        // All whose items are in the row.
+        "history_tail" => {
+            let streams = "SELECT json_extract(value, '$[0]') FROM json_each('[' || replace(?1, char(10), ',') || ']')";
+            add(&format!("SELECT id FROM fibers WHERE seq IN (SELECT fiber FROM streams WHERE seq IN ({streams}))"), &[&of("data")]);
+        }
         _ => add("SELECT id FROM fibers WHERE seq = CAST(?1 AS INTEGER)", &[&of("fiber")]),
     }
     all

@@ -11,6 +11,7 @@ pub(crate) mod seven;
 pub(crate) mod six;
 pub(crate) mod ten;
 pub(crate) mod three;
+pub(crate) mod twelve;
 pub(crate) mod two;
 
 use forever::{Builder, Forever};
@@ -33,6 +34,7 @@ pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
             nine::HOLDS,
             ten::HOLDS,
             eleven::HOLDS,
+            twelve::HOLDS,
         ],
     )
 }
@@ -56,6 +58,7 @@ pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
             nine::SETTLED,
             ten::SETTLED,
             eleven::SETTLED,
+            twelve::SETTLED,
         ],
     );
     if version == 6 {
@@ -97,18 +100,19 @@ pub(crate) fn left(version: u32) -> Vec<&'static str> {
             nine::LEFT,
             ten::LEFT,
             eleven::LEFT,
+            twelve::LEFT,
         ],
     )
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 11]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; 12]) -> Vec<T> {
     all[..version as usize].concat()
 }
 
 /// A runtime that knows all fibers.
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
-    let builder = eleven::registered(ten::registered(nine::registered(eight::registered(builder))));
+    let builder = twelve::registered(eleven::registered(ten::registered(nine::registered(eight::registered(builder)))));
     let builder = seven::registered(six::registered(builder, desk));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
@@ -126,7 +130,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         eight::start(forever).await?;
         nine::start(forever).await?;
         ten::start(forever).await?;
-        eleven::start(forever).await
+        eleven::start(forever).await?;
+        twelve::start(forever).await
     } else {
         three::resolve(forever).await
     }

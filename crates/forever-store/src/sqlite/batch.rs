@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode};
 
 use super::answers::{answer, answer_all};
+use super::conn::Conn;
 use super::file_guard::{Fence, Kept};
 use super::job::{Failure, Job, Scope};
 use super::log::Log;
@@ -20,7 +21,7 @@ pub(super) struct Served {
     /// The write-ahead log, of a connection that writes. Its copier ends before the connection is
     /// closed.
     log: Option<Log>,
-    conn: Connection,
+    conn: Conn,
     fence: Option<Fence>,
     /// Set by each commit that starts to write.
     commits: Option<Arc<AtomicBool>>,
@@ -32,7 +33,7 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(
-        conn: Connection,
+        conn: Conn,
         log: Option<Log>,
         witness: Option<Arc<dyn Witness>>,
         kept: Box<dyn Kept + Send>,
@@ -207,8 +208,8 @@ fn is_busy(why: &rusqlite::Error) -> bool {
 
 /// Ends a transaction that a job has left open because its own end failed. Otherwise every later
 /// read would see the snapshot in which it began, and no write would be committed.
-fn at_rest(conn: &Connection) -> rusqlite::Result<()> {
-    if conn.is_autocommit() { Ok(()) } else { execute(conn, ROLLBACK) }
+fn at_rest(conn: &Conn) -> rusqlite::Result<()> {
+    if conn.is_autocommit() { Ok(()) } else { conn.roll_back() }
 }
 
 /// Why a transaction of several jobs was lost.
@@ -238,9 +239,9 @@ fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result
     let failed = |e| Lost::Commit(Failure::from(e));
     on.begins_nothing();
     at_rest(conn).map_err(failed)?;
-    execute(conn, BEGIN).map_err(failed)?;
+    conn.begin().map_err(failed)?;
     if let Err(why) = on.may_write() {
-        let _ = execute(conn, ROLLBACK);
+        let _ = conn.roll_back();
         return Err(Lost::Commit(why));
     }
     let several = batch.len() > 1;
@@ -249,24 +250,23 @@ fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result
         let many = several && job.scope() == Scope::Many;
         let ran = if many && savepoints { in_savepoint(conn, job.as_mut()) } else { job.run(conn) };
         if conn.is_autocommit() {
+            conn.is_rolled_back();
             return Err(Lost::Transaction);
         }
         if many && !savepoints && ran.is_err() {
-            execute(conn, ROLLBACK).map_err(failed)?;
+            conn.roll_back().map_err(failed)?;
             return Err(Lost::Job);
         }
         if ran.is_err() && !several {
             // Alone in its transaction, it takes everything back.
-            let _ = execute(conn, ROLLBACK);
+            let _ = conn.roll_back();
         }
         outcomes.push(ran);
     }
     if !conn.is_autocommit()
-        && let Err(why) = execute(conn, COMMIT)
+        && let Err(why) = conn.commit()
     {
-        if !conn.is_autocommit() {
-            let _ = execute(conn, ROLLBACK);
-        }
+        roll_back_failed(conn);
         // A deferred constraint, checked at the commit: it belongs to a table of the program, and
         // one job violated it.
         let one_is_at_fault = several && why.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
@@ -275,18 +275,22 @@ fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result
     Ok(outcomes)
 }
 
-fn in_savepoint(conn: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
-    execute(conn, SAVEPOINT_JOB)?;
-    let ran = job.run(conn);
-    if conn.is_autocommit() {
-        return ran;
-    }
-    let back = if ran.is_err() { execute(conn, ROLLBACK_TO_JOB) } else { Ok(()) };
-    if back.and_then(|()| execute(conn, RELEASE_JOB)).is_err() {
+fn in_savepoint(conn: &Conn, job: &mut dyn Job) -> rusqlite::Result<()> {
+    let (ran, is_over) = conn.in_savepoint(|| job.run(conn))?;
+    if !is_over {
         // Which job it was is unknown, so all of them run again.
-        let _ = execute(conn, ROLLBACK);
+        let _ = conn.roll_back();
     }
     ran
+}
+
+/// Ends a transaction whose commit has failed.
+fn roll_back_failed(conn: &Conn) {
+    if conn.is_autocommit() {
+        conn.is_rolled_back();
+    } else {
+        let _ = conn.roll_back();
+    }
 }
 
 fn alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
@@ -296,23 +300,14 @@ fn alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     }
     on.begins_nothing();
     at_rest(conn)?;
-    execute(conn, BEGIN)?;
+    conn.begin()?;
     let in_it = on.may_write().and_then(|()| Ok(job.run(conn)?));
-    let ran = in_it.and_then(|()| execute(conn, COMMIT).map_err(|why| on.failure(why)));
-    if ran.is_err() && !conn.is_autocommit() {
-        let _ = execute(conn, ROLLBACK);
+    let ran = in_it.and_then(|()| conn.commit().map_err(|why| on.failure(why)));
+    if ran.is_err() {
+        roll_back_failed(conn);
     }
     ran.and_then(|()| on.has_stored())
 }
-
-// Prepared statements are cached by their text, and code of the program prepares statements too. It
-// must not get these from the cache.
-const BEGIN: &str = "BEGIN IMMEDIATE /* forever */";
-const COMMIT: &str = "COMMIT /* forever */";
-const ROLLBACK: &str = "ROLLBACK /* forever */";
-const SAVEPOINT_JOB: &str = "SAVEPOINT job /* forever */";
-const ROLLBACK_TO_JOB: &str = "ROLLBACK TO job /* forever */";
-const RELEASE_JOB: &str = "RELEASE job /* forever */";
 
 pub(super) fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
     conn.prepare_cached(sql)?.execute(()).map(drop)

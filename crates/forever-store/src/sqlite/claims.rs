@@ -5,6 +5,7 @@
 //! transaction.
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::conn::Conn;
 use super::{recent_ops, rows};
 use crate::error::{Error, ErrorKind};
 use crate::{Claim, ClaimResult, End, FiberState, Runnable, Seq, StoredClaim, WorkerId};
@@ -52,13 +53,7 @@ pub(super) fn void(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
     conn.prepare_cached("UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([fiber]).map(drop)
 }
 
-pub(super) fn claim(
-    conn: &Connection,
-    seen: Claim,
-    worker: WorkerId,
-    now_ms: i64,
-    ready: &mut Vec<Runnable>,
-) -> rusqlite::Result<ClaimResult> {
+pub(super) fn claim(conn: &Conn, seen: Claim, worker: WorkerId, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<ClaimResult> {
     let row = conn
         .prepare_cached(
             "SELECT f.state, f.cancel IS NOT NULL, s.worker, s.ops IS NOT NULL FROM fibers f JOIN snapshots s ON s.fiber = f.seq

@@ -1,12 +1,13 @@
 //! Copies of fibers, and changes of what a stopped fiber has stored.
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
-use super::{claims, layouts, messages, ops, recent_items, rows, snapshot_rows, streams};
+use super::conn::Conn;
+use super::{claims, histories, layouts, messages, ops, recent_items, rows, snapshot_rows, streams};
 use crate::{
     AcceptResult, CommandResult, FiberCopy, FiberEdit, FiberRef, FiberState, HISTORY, LayoutRow, NewFiber, Runnable, SnapshotDelta,
 };
 
-pub(super) fn import(conn: &Connection, copy: &FiberCopy, ready: &mut Vec<Runnable>) -> rusqlite::Result<AcceptResult> {
+pub(super) fn import(conn: &Conn, copy: &FiberCopy, ready: &mut Vec<Runnable>) -> rusqlite::Result<AcceptResult> {
     let accepted = rows::accept(conn, &NewFiber { worker: None, ..copy.fiber.clone() })?;
     let AcceptResult::Created(claim) = accepted else { return Ok(accepted) };
     let (seq, now_ms) = (claim.fiber, copy.fiber.now_ms);
@@ -30,8 +31,9 @@ pub(super) fn import(conn: &Connection, copy: &FiberCopy, ready: &mut Vec<Runnab
     // A record of an operation that has ended deletes its log, so streams come after them.
     for items in &copy.streams {
         match items.first {
-            Some(_) if items.name != HISTORY => streams::put_of_fiber(conn, seq, items, now_ms)?,
-            _ => streams::append_whole_of_fiber(conn, seq, items, now_ms)?,
+            _ if items.name == HISTORY => histories::append_whole(conn, seq, items, now_ms)?,
+            Some(_) => streams::put_of_fiber(conn, seq, items, now_ms)?,
+            None => streams::append_whole_of_fiber(conn, seq, items, now_ms)?,
         }
     }
     copy.messages.iter().try_for_each(|message| messages::insert(conn, seq, &message.topic, &message.data, message.sent_ms))?;
@@ -47,7 +49,7 @@ pub(super) fn import(conn: &Connection, copy: &FiberCopy, ready: &mut Vec<Runnab
     Ok(accepted)
 }
 
-pub(super) fn edit(conn: &Connection, edit: &FiberEdit) -> rusqlite::Result<CommandResult<bool>> {
+pub(super) fn edit(conn: &Conn, edit: &FiberEdit) -> rusqlite::Result<CommandResult<bool>> {
     let seq = edit.seen.fiber;
     let Some(row) = rows::find(conn, &FiberRef::Seq(seq))? else { return Ok(CommandResult::NotFound) };
     if matches!(row.state, FiberState::Running | FiberState::Completed | FiberState::Cancelled) {
@@ -67,8 +69,10 @@ pub(super) fn edit(conn: &Connection, edit: &FiberEdit) -> rusqlite::Result<Comm
     if edit.record.name == HISTORY {
         // The newest items stand in the row of the snapshot.
         recent_items::fold(conn, seq, None, edit.now_ms)?;
+        histories::append_whole(conn, seq, &edit.record, edit.now_ms)?;
+    } else {
+        streams::append_whole_of_fiber(conn, seq, &edit.record, edit.now_ms)?;
     }
-    streams::append_whole_of_fiber(conn, seq, &edit.record, edit.now_ms)?;
     // An activation that has loaded the fiber as it was must not start with that.
     claims::void(conn, seq)?;
     Ok(CommandResult::Done(true))

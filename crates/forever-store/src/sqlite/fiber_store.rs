@@ -97,7 +97,7 @@ impl FiberStore for Sqlite {
     }
 
     fn unfinished_groups(&self) -> BoxFuture<'_, Result<Vec<UnfinishedGroup>>> {
-        Box::pin(self.read("group unfinished fibers", rows::unfinished_groups))
+        Box::pin(self.read("group unfinished fibers", |c| rows::unfinished_groups(c)))
     }
 
     fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Seq>>> {

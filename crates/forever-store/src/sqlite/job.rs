@@ -1,7 +1,7 @@
 //! A unit of work for the thread of a [`worker`](super::worker), and its answer.
 use std::sync::Arc;
 
-use rusqlite::Connection;
+use super::conn::Conn;
 
 use super::sync::oneshot;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ pub(super) trait Job: Send {
     fn what(&self) -> &'static str;
     fn scope(&self) -> Scope;
     /// Runs the work and keeps the result.
-    fn run(&mut self, conn: &Connection) -> rusqlite::Result<()>;
+    fn run(&mut self, conn: &Conn) -> rusqlite::Result<()>;
     /// Turns the result, or the reason why there is none, into the answer.
     fn settle(&mut self, ran: Result<(), Failure>);
     /// Sends the caller its answer.
@@ -98,7 +98,7 @@ impl<T, F, A, U> Call<T, F, A, U> {
 impl<T, F, A, U> Job for Call<T, F, A, U>
 where
     T: Send,
-    F: FnMut(&Connection) -> rusqlite::Result<T> + Send,
+    F: FnMut(&Conn) -> rusqlite::Result<T> + Send,
     A: FnOnce(T) -> U + Send,
     U: Send,
 {
@@ -110,7 +110,7 @@ where
         self.scope
     }
 
-    fn run(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+    fn run(&mut self, conn: &Conn) -> rusqlite::Result<()> {
         self.out = Some((self.work)(conn)?);
         Ok(())
     }

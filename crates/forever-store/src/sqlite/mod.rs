@@ -11,12 +11,14 @@ mod batch;
 mod chat;
 mod claims;
 mod compat;
+mod conn;
 pub mod copied;
 mod copier;
 mod copies;
 mod fiber_store;
 mod file_guard;
 mod guard;
+mod histories;
 mod job;
 mod layouts;
 #[cfg(test)]

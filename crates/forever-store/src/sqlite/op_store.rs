@@ -1,4 +1,5 @@
 //! The ledger of operations.
+use super::conn::Conn;
 use super::job::Scope;
 use super::ops;
 use super::recent_ops::Beginning;
@@ -10,7 +11,7 @@ use crate::{Claim, CommandResult, OpRecord, OpRow, OpStore, ResolveOpResult, Res
 impl OpStore for Sqlite {
     fn save_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         let in_row = Beginning::of(&record, now_ms);
-        let save = move |c: &_| ops::save_claimed(c, claim, &record, in_row.as_ref(), now_ms);
+        let save = move |c: &Conn| ops::save_claimed(c, claim, &record, in_row.as_ref(), now_ms);
         Box::pin(self.write_short("store an operation", Scope::Many, save))
     }
 
@@ -19,7 +20,7 @@ impl OpStore for Sqlite {
     }
 
     fn append_op_log(&self, claim: Claim, record: OpRecord, items: Vec<String>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        let append = move |c: &_| ops::append_log(c, claim, &record, &items, now_ms);
+        let append = move |c: &Conn| ops::append_log(c, claim, &record, &items, now_ms);
         Box::pin(self.write_short("append to the log of an operation", Scope::Many, append))
     }
 

@@ -29,7 +29,7 @@ impl Seen {
                 }
             };
             let conn = traced::after_statements(open::in_memory(None)?, take_down);
-            Ok(Held { conn, log: None, kept: (), answers_on: None })
+            Ok(Held { conn: super::conn::Conn::of_writer(conn).unwrap(), log: None, kept: (), answers_on: None })
         });
         let (lock, ownership) = (std::sync::Weak::new(), super::Ownership::of(&Arc::new(())));
         let writer = opened(writer.unwrap()).await.unwrap();

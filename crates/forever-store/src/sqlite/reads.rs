@@ -1,6 +1,7 @@
 //! A read that fails leaves no open snapshot that later reads would see.
 use std::time::Duration;
 
+use super::conn::Conn;
 use super::{Durability, Sqlite};
 use crate::FiberStore;
 
@@ -17,7 +18,7 @@ async fn failed_read_does_not_keep_its_snapshot() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = Sqlite::open(&folder.path().join("a.db"), Durability::Process, Duration::ZERO).await.unwrap();
     let half = |fails: bool| {
-        let read = move |c: &rusqlite::Connection| {
+        let read = move |c: &Conn| {
             c.execute_batch(HALF)?;
             c.query_row("SELECT count(*) FROM workers", (), |r| r.get::<_, i64>(0))?;
             if fails { Err(rusqlite::Error::InvalidQuery) } else { Ok(()) }

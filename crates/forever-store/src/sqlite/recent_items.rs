@@ -14,8 +14,9 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::conn::Conn;
 use super::snapshot_rows::ROW_BYTES;
-use super::streams;
+use super::{histories, streams};
 use crate::{HISTORY, NewSnapshot, Seq, StreamAppend, StreamBatch};
 
 /// Number of bytes that the items may always take, on a page of their own if the row has more than
@@ -98,10 +99,10 @@ fn count(text: &str) -> u64 {
 }
 
 /// Moves the items out of the row, to the end of the stream.
-pub(super) fn fold(conn: &Connection, fiber: Seq, keep: Option<u64>, now_ms: i64) -> rusqlite::Result<()> {
+pub(super) fn fold(conn: &Conn, fiber: Seq, keep: Option<u64>, now_ms: i64) -> rusqlite::Result<()> {
     let Some(data) = text(conn, fiber)? else { return Ok(()) };
     let items = StreamAppend { name: HISTORY.into(), first: None, count: count(&data), data, keep };
-    match streams::append_whole_of_fiber(conn, fiber, &items, now_ms) {
+    match histories::append_whole(conn, fiber, &items, now_ms) {
         // The stream is damaged. The items stay here, and the fiber continues.
         Err(rusqlite::Error::ToSqlConversionFailure(_)) => return Ok(()),
         appended => appended?,
@@ -111,9 +112,13 @@ pub(super) fn fold(conn: &Connection, fiber: Seq, keep: Option<u64>, now_ms: i64
 
 /// Items of a stream of a fiber, from a batch on that has number `from` in it: those of the stream
 /// and, of its history, those in the row.
-pub(super) fn read(conn: &Connection, fiber: Seq, name: &str, from: u64, limit: u32) -> rusqlite::Result<Vec<StreamBatch>> {
+pub(super) fn read(conn: &Conn, fiber: Seq, name: &str, from: u64, limit: u32) -> rusqlite::Result<Vec<StreamBatch>> {
     let (mut batches, next) = streams::read_of_fiber(conn, fiber, name, from, limit)?;
     if name != HISTORY || batches.len() >= limit as usize {
+        return Ok(batches);
+    }
+    let next = histories::read(conn, fiber, &mut batches, from, next, limit)?;
+    if batches.len() >= limit as usize {
         return Ok(batches);
     }
     let Some(data) = text(conn, fiber)? else { return Ok(batches) };

@@ -296,6 +296,7 @@ mod tests {
     use crate::conformance::{SECOND, accept, claimed, snapshot};
     use crate::error::ErrorKind;
     use crate::sqlite::Sqlite;
+    use crate::sqlite::conn::Conn;
     use crate::sqlite::job::Scope;
     use crate::{AdminStore, Deletion, Durability, End, FiberQuery, FiberStore, NewSnapshot, OpStore, Restart};
 
@@ -373,7 +374,7 @@ mod tests {
                 store.save_op(claim, OpRecord { id: format!("of {}", claim.fiber), ..effect(0) }, 5).await.unwrap();
             }
             let seq = claim.fiber;
-            let damaged = move |c: &Connection| c.execute("UPDATE snapshots SET ops = ?2 WHERE fiber = ?1", params![seq, damage]).map(drop);
+            let damaged = move |c: &Conn| c.execute("UPDATE snapshots SET ops = ?2 WHERE fiber = ?1", params![seq, damage]).map(drop);
             store.write("damage", Scope::Many, damaged).await.unwrap();
             assert_eq!(store.load(seq).await.unwrap_err().kind(), ErrorKind::Value, "{damage}");
             store.take_over(SECOND, 6).await.unwrap();

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
+use super::conn::Conn;
 use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
-use super::{claims, layouts, ops, past, snapshot_rows, streams};
+use super::{claims, histories, layouts, ops, past, snapshot_rows, streams};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
@@ -493,7 +494,7 @@ fn branches(conn: &Connection, seq: Seq, number: u64) -> rusqlite::Result<Vec<Br
 }
 
 pub(super) fn save_branch(
-    conn: &Connection,
+    conn: &Conn,
     claim: Claim,
     number: u64,
     result: &BranchResult,
@@ -502,14 +503,22 @@ pub(super) fn save_branch(
 ) -> rusqlite::Result<()> {
     claims::check_running(conn, claim)?;
     insert_branch(conn, claim.fiber, number, result)?;
-    streams::append_all_of_fiber(conn, claim.fiber, appended, now_ms)?;
+    append_all(conn, claim.fiber, appended, now_ms)?;
     forget_deaths(conn, claim.fiber)
 }
 
+/// Appends to streams of a fiber.
+fn append_all(conn: &Conn, seq: Seq, appended: &[StreamAppend], now_ms: i64) -> rusqlite::Result<()> {
+    appended.iter().try_for_each(|append| match &*append.name {
+        HISTORY => histories::append(conn, seq, append, now_ms),
+        _ => streams::append_of_fiber(conn, seq, append, now_ms),
+    })
+}
+
 /// Appends to streams of a fiber between two checkpoints.
-pub(super) fn append(conn: &Connection, claim: Claim, appended: &[StreamAppend], now_ms: i64) -> rusqlite::Result<()> {
+pub(super) fn append(conn: &Conn, claim: Claim, appended: &[StreamAppend], now_ms: i64) -> rusqlite::Result<()> {
     claims::check_running(conn, claim)?;
-    streams::append_all_of_fiber(conn, claim.fiber, appended, now_ms)
+    append_all(conn, claim.fiber, appended, now_ms)
 }
 
 pub(super) fn insert_branch(conn: &Connection, seq: Seq, number: u64, result: &BranchResult) -> rusqlite::Result<()> {
@@ -559,7 +568,7 @@ pub(super) fn history_of(new: &NewSnapshot) -> Option<&StreamAppend> {
 }
 
 /// The item of the history goes to `item_to`.
-pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot, item_to: Destination) -> rusqlite::Result<Vec<Claim>> {
+pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: Destination) -> rusqlite::Result<Vec<Claim>> {
     let seq = claim.fiber;
     if let Some(layouts) = &new.layouts {
         layouts::save(conn, layouts.iter().map(|layout| &**layout))?;
@@ -586,7 +595,7 @@ pub(super) fn checkpoint(conn: &Connection, claim: Claim, new: &NewSnapshot, ite
         match item_to {
             _ if append.name != HISTORY => streams::append_of_fiber(conn, seq, append, new.now_ms)?,
             Destination::Row => {}
-            Destination::Stream => streams::append_of_fiber(conn, seq, append, new.now_ms)?,
+            Destination::Stream => histories::append(conn, seq, append, new.now_ms)?,
             Destination::StreamAfterRow => recent_items::fold(conn, seq, append.keep, new.now_ms)?,
         }
     }
@@ -659,7 +668,7 @@ pub(super) fn forget_deaths(conn: &Connection, seq: Seq) -> rusqlite::Result<()>
 
 /// Ends a claimed fiber.
 pub(super) fn end(
-    conn: &Connection,
+    conn: &Conn,
     claim: Claim,
     how: &End,
     settled: &[OpOutcome],
@@ -668,13 +677,13 @@ pub(super) fn end(
     ready: &mut Vec<Runnable>,
 ) -> rusqlite::Result<End> {
     claims::check(conn, claim)?;
-    streams::append_all_of_fiber(conn, claim.fiber, appended, now_ms)?;
+    append_all(conn, claim.fiber, appended, now_ms)?;
     finish(conn, claim.fiber, how, settled, now_ms, ready)?.ok_or_else(|| claims::lost(claim))
 }
 
 /// Ends a fiber, unless it has ended, and makes the fibers ready that were waiting for it alone.
 pub(super) fn finish(
-    conn: &Connection,
+    conn: &Conn,
     seq: Seq,
     end: &End,
     settled: &[OpOutcome],
@@ -724,6 +733,7 @@ pub(super) fn finish(
         streams::delete_logs(conn, seq)?;
     }
     if has_items || has_streams {
+        histories::close(conn, seq)?;
         streams::close_of_fiber(conn, seq)?;
     }
     ops::settle(conn, seq, settled, now_ms)?;
@@ -774,7 +784,7 @@ pub(super) fn wake(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::Result
 
 /// Suspends a claimed fiber; one that was cancelled ends.
 pub(super) fn suspend(
-    conn: &Connection,
+    conn: &Conn,
     claim: Claim,
     how: &Suspension,
     now_ms: i64,
@@ -799,7 +809,7 @@ pub(super) fn suspend(
 }
 
 pub(super) fn resolve(
-    conn: &Connection,
+    conn: &Conn,
     id: &str,
     how: &End,
     now_ms: i64,
@@ -817,7 +827,7 @@ pub(super) fn resolve(
 }
 
 pub(super) fn cancel(
-    conn: &Connection,
+    conn: &Conn,
     id: &str,
     reason: &str,
     now_ms: i64,

@@ -31,10 +31,11 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_9.sql")),
     script(include_str!("schema_10.sql")),
     script(include_str!("schema_11.sql")),
+    script(include_str!("schema_12.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 57] = [
+pub(super) const NAMES: [&str; 59] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -50,6 +51,8 @@ pub(super) const NAMES: [&str; 57] = [
     "fibers_key",
     "fibers_open",
     "fibers_parent",
+    "history_tail",
+    "history_tail_left",
     "incidents",
     "joins",
     "joins_fiber",

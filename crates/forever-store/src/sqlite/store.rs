@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use super::conn::Conn;
 use super::job::Scope;
 use super::open::{self, Durability};
 use super::recent_items::Lengths;
@@ -15,7 +16,7 @@ use super::worker::{Held, Opened, Worker};
 use super::{lock, log, schema};
 #[cfg(doc)]
 use crate::FiberStore;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::{ReadySender, Runnable};
 
 /// Interval between attempts to open an owned database: it is free the moment its owner dies.
@@ -132,12 +133,12 @@ impl Sqlite {
             let beside = if seen { None } else { Some(open::copier(lock.path(), durability)?) };
             let log = Some(log::Log::watch(&mut conn, lock.path(), durability, beside)?);
             lock.watch()?;
-            Ok(Held { log, conn, kept: of_writer, answers_on })
+            Ok(Held { log, conn: read_with_histories(conn)?, kept: of_writer, answers_on })
         })?;
         let reader = Worker::start("forever-reader", witness, move || {
             // Its error is that of the writer.
             writer_is_ready.recv().map_err(|_| Error::closed())?;
-            Ok(Held { conn: open::reader(of_reader.path())?, log: None, kept: of_reader, answers_on: None })
+            Ok(Held { conn: Conn::of_reader(open::reader(of_reader.path())?), log: None, kept: of_reader, answers_on: None })
         })?;
         let writer = opened(writer).await?;
         let writer = if durability == Durability::Process { writer.with_inline_jobs() } else { writer };
@@ -150,7 +151,7 @@ impl Sqlite {
     pub async fn in_memory_seen(name: Option<String>, seen_by: SeenBy) -> Result<Self> {
         let kept = Arc::new(());
         let ownership = Ownership::of(&kept);
-        let open = move || Ok(Held { conn: open::in_memory(name.as_deref())?, log: None, kept, answers_on: None });
+        let open = move || Ok(Held { conn: read_with_histories(open::in_memory(name.as_deref())?)?, log: None, kept, answers_on: None });
         let writer = Worker::start("forever-writer", seen_by, open)?;
         let writer = opened(writer).await?;
         Ok(Sqlite {
@@ -175,7 +176,7 @@ impl Sqlite {
     pub(super) fn read<T, F>(&self, what: &'static str, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        F: FnMut(&Conn) -> rusqlite::Result<T> + Send + 'static,
     {
         self.reader.as_ref().unwrap_or(&self.writer).call(what, Scope::Read, work)
     }
@@ -183,7 +184,7 @@ impl Sqlite {
     pub(super) fn write<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        F: FnMut(&Conn) -> rusqlite::Result<T> + Send + 'static,
     {
         self.writer.call(what, scope, work)
     }
@@ -197,7 +198,7 @@ impl Sqlite {
     ) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        F: FnMut(&Conn) -> rusqlite::Result<T> + Send + 'static,
     {
         self.writer.call_short(what, scope, work)
     }
@@ -207,7 +208,7 @@ impl Sqlite {
     pub(super) fn write_ready<T, F>(&self, what: &'static str, mut work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
-        F: FnMut(&Connection, &mut Vec<Runnable>) -> rusqlite::Result<T> + Send + 'static,
+        F: FnMut(&Conn, &mut Vec<Runnable>) -> rusqlite::Result<T> + Send + 'static,
     {
         let told = self.ready.get().cloned();
         let tell = move |(out, ready): (T, Vec<Runnable>)| {
@@ -218,7 +219,7 @@ impl Sqlite {
             }
             out
         };
-        let work = move |c: &Connection| {
+        let work = move |c: &Conn| {
             let mut ready = Vec::new();
             work(c, &mut ready).map(|out| (out, ready))
         };
@@ -257,6 +258,11 @@ impl Sqlite {
 /// only while it is polled, and a caller of another runtime would wait for that.
 fn threads_of_runtime() -> Option<Handle> {
     Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+/// A connection that writes, with the histories that it has in memory.
+fn read_with_histories(conn: Connection) -> Result<Conn> {
+    Conn::of_writer(conn).map_err(|why| Error::new(ErrorKind::Store, "failed to read the newest items of histories").with_source(why))
 }
 
 pub(super) async fn opened((worker, opened): (Worker, Opened)) -> Result<Worker> {

@@ -13,7 +13,8 @@
 //!
 //! Streams that are read with their fiber, on any connection, have their items in `stream_chunks`
 //! alone: those of the logs of a snapshot and of operations. A checkpoint or an operation writes
-//! rows of its own fiber anyway, so their commits gain little from the tail.
+//! rows of its own fiber anyway, so their commits gain little from the tail. Histories, to which
+//! most checkpoints append, have a tail of their own: `histories.rs`.
 use std::ops::RangeInclusive;
 
 use rusqlite::types::Type;
@@ -164,11 +165,6 @@ pub(super) fn append_of_fiber(conn: &Connection, fiber: Seq, new: &StreamAppend,
     }
 }
 
-/// Appends to streams of a fiber.
-pub(super) fn append_all_of_fiber(conn: &Connection, fiber: Seq, new: &[StreamAppend], now_ms: i64) -> rusqlite::Result<()> {
-    new.iter().try_for_each(|append| append_of_fiber(conn, fiber, append, now_ms))
-}
-
 /// Names of the streams of a fiber, in the order of their bytes.
 pub(super) fn names_of_fiber(conn: &Connection, fiber: Seq) -> rusqlite::Result<Vec<String>> {
     conn.prepare_cached("SELECT name FROM streams WHERE fiber = ?1 ORDER BY name")?.query_map([fiber], |row| row.get(0))?.collect()
@@ -245,8 +241,7 @@ fn append_to(
     let there = with_end(conn, stream_where!("s.fiber = ?1 AND s.name = ?2"), params![fiber, new.name])?;
     let (stream, end) = there.map_or_else(|| begun(conn, Some(fiber), None, &new.name), Ok)?;
     if end.items < 0 {
-        let why = format!("the last item of stream {} has no valid number", new.name);
-        return Err(rusqlite::Error::ToSqlConversionFailure(why.into()));
+        return Err(no_valid_number(&new.name));
     }
     let batch = StreamBatch { first: end.items.cast_unsigned(), count: new.count, data: new.data.clone(), stored_ms: now_ms };
     if append(conn, stream, &end, &batch)?
@@ -289,7 +284,7 @@ pub(super) fn delete_of_turn(conn: &Connection, turn: TurnSeq) -> rusqlite::Resu
 }
 
 /// Number of copied items of a stream.
-fn copied(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<i64> {
+pub(super) fn copied(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<i64> {
     let end = conn
         .prepare_cached("SELECT first + count FROM stream_chunks WHERE stream = ?1 ORDER BY first DESC LIMIT 1")?
         .query_row([stream], |r| r.get(0))
@@ -386,6 +381,23 @@ fn with_end(conn: &Connection, sql: &str, by: impl rusqlite::Params) -> rusqlite
     Ok(Some((stream, end.map_or_else(|| copied(conn, stream).map(|items| end_of_copied(stream, items)), Ok)?)))
 }
 
+/// A stream of a fiber whose rows are all in `stream_chunks`, which is created if it does not
+/// exist; the number of its next item; and how many bytes of its next row count as there.
+pub(super) fn whole(conn: &Connection, fiber: Seq, name: &str) -> rusqlite::Result<(StreamSeq, u64, i64)> {
+    let there = with_end(conn, stream_where!("s.fiber = ?1 AND s.name = ?2"), params![fiber, name])?;
+    let (stream, mut end) = there.map_or_else(|| begun(conn, Some(fiber), None, name), Ok)?;
+    if end.rows > 0 {
+        copy(conn, stream)?;
+        end = end_of_copied(stream, copied(conn, stream)?);
+    }
+    let items = u64::try_from(end.items).map_err(|_| no_valid_number(name))?;
+    Ok((stream, items, end.bytes))
+}
+
+fn no_valid_number(name: &str) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(format!("the last item of stream {name} has no valid number").into())
+}
+
 /// A new stream, with its end.
 fn begun(conn: &Connection, fiber: Option<Seq>, turn: Option<TurnSeq>, name: &str) -> rusqlite::Result<(StreamSeq, End)> {
     let stream = created(conn, fiber, turn, name)?;
@@ -422,7 +434,7 @@ fn append_at(conn: &Connection, stream: StreamSeq, end: &End, new: &StreamBatch)
 }
 
 /// Deletes the rows whose items are all before number `before`, except the last.
-fn trim(conn: &Connection, stream: StreamSeq, before: i64) -> rusqlite::Result<()> {
+pub(super) fn trim(conn: &Connection, stream: StreamSeq, before: i64) -> rusqlite::Result<()> {
     let trimmed = conn
         .prepare_cached(
             "DELETE FROM stream_chunks
@@ -435,6 +447,23 @@ fn trim(conn: &Connection, stream: StreamSeq, before: i64) -> rusqlite::Result<(
             .execute([stream])?;
     }
     Ok(())
+}
+
+/// Stores a row of items, unless the stream is deleted.
+pub(super) fn put_if_there(
+    conn: &Connection,
+    stream: StreamSeq,
+    first: u64,
+    count: u64,
+    data: &str,
+    stored_ms: i64,
+) -> rusqlite::Result<()> {
+    conn.prepare_cached(
+        "INSERT INTO stream_chunks (stream, first, count, data, stored_ms)
+         SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM streams WHERE seq = ?1)",
+    )?
+    .execute(params![stream, first.cast_signed(), count.cast_signed(), data, stored_ms])
+    .map(drop)
 }
 
 fn put(conn: &Connection, stream: StreamSeq, new: &StreamBatch) -> rusqlite::Result<()> {

@@ -7,6 +7,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::Sqlite;
+use super::conn::Conn;
 use super::job::Scope;
 use super::pace::{self, Caller, Pace};
 use super::user::{TransactionFn, Tx};
@@ -198,7 +199,7 @@ const TRIES: u32 = 20_000;
 async fn changes(store: &Sqlite, short: bool) -> Vec<ThreadId> {
     let threads = Arc::new(Mutex::new(Vec::new()));
     let ran = Arc::clone(&threads);
-    let work = move |c: &rusqlite::Connection| {
+    let work = move |c: &Conn| {
         ran.lock().unwrap().push(thread::current().id());
         c.prepare_cached("INSERT INTO workers (joined_ms) VALUES (1)")?.execute(()).map(drop)
     };
@@ -318,7 +319,7 @@ async fn crowd(store: Arc<Sqlite>, ran: Arc<Mutex<Vec<i64>>>) -> usize {
     for n in 0..200 {
         let (store, ran) = (Arc::clone(&store), Arc::clone(&ran));
         callers.spawn(async move {
-            let insert = move |c: &rusqlite::Connection| {
+            let insert = move |c: &Conn| {
                 c.execute("INSERT INTO workers (joined_ms) VALUES (?1)", [n])?;
                 ran.lock().unwrap().push(n);
                 if n % 50 == 49 { Err(rusqlite::Error::QueryReturnedNoRows) } else { Ok(n) }
@@ -361,7 +362,7 @@ fn panic_in_the_drop_of_one_job_takes_no_answer_from_the_others() {
         let mut calls: Vec<_> = (0..20)
             .map(|n| {
                 let grenade = (n == 7).then(|| Grenade);
-                let work = move |_: &rusqlite::Connection| {
+                let work = move |_: &Conn| {
                     std::hint::black_box(&grenade);
                     // While the first is slow, the others gather.
                     thread::sleep(Duration::from_millis(if n == 0 { 50 } else { 0 }));

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use rusqlite::Connection;
+use super::conn::Conn;
 
 use super::answers::answer;
 use super::batch::{Served, run_batch, run_inline};
@@ -205,7 +205,7 @@ impl Worker {
     pub(crate) fn call<T, F>(&self, what: &'static str, scope: Scope, work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        F: FnMut(&Conn) -> rusqlite::Result<T> + Send + 'static,
     {
         self.call_then(what, scope, work, |out| out)
     }
@@ -220,7 +220,7 @@ impl Worker {
     ) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        F: FnMut(&Conn) -> rusqlite::Result<T> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
         let job = Box::new(Call::new(what, scope, work, |out| out, answer));
@@ -238,7 +238,7 @@ impl Worker {
     ) -> impl Future<Output = Result<U>> + Send + use<'_, T, F, A, U>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        F: FnMut(&Conn) -> rusqlite::Result<T> + Send + 'static,
         A: FnOnce(T) -> U + Send + 'static,
         U: Send + 'static,
     {
@@ -251,7 +251,7 @@ impl Worker {
     /// Runs `work` on the thread as its last job: jobs queued later are not run.
     pub(crate) fn call_last<F>(&self, what: &'static str, work: F) -> impl Future<Output = Result<()>> + Send + use<'_, F>
     where
-        F: FnMut(&Connection) -> rusqlite::Result<()> + Send + 'static,
+        F: FnMut(&Conn) -> rusqlite::Result<()> + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
         self.call_then(what, Scope::Many, work, move |()| shared.stop.store(true, Ordering::Release))
@@ -350,7 +350,7 @@ impl Worker {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(place) = self.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let (answer, _) = oneshot::channel();
-            let nothing = |_: &Connection| Ok(());
+            let nothing = |_: &Conn| Ok(());
             place.send(Box::new(Call::new("stop", Scope::Read, nothing, |()| (), answer)));
         }
     }
@@ -380,7 +380,7 @@ impl Drop for Worker {
 
 /// Resources of a thread while it runs.
 pub(crate) struct Held<K> {
-    pub(crate) conn: Connection,
+    pub(crate) conn: Conn,
     /// The write-ahead log, on the thread that writes it.
     pub(crate) log: Option<Log>,
     /// Released after the connection.
