@@ -221,10 +221,21 @@ async fn import(client: &mut Client, given: &ArgMatches) -> Result<Value, Failur
 /// The conditions that were given, as the API names them. A parent may be given by its key.
 async fn filter(client: &mut Client, given: &ArgMatches) -> Result<Map<String, Value>, Failure> {
     let mut filter = Map::new();
-    for (name, between) in [("state", ","), ("metadata", "&")] {
-        let Some(values) = given.get_many::<String>(name) else { continue };
-        let values = values.map(|value| condition(name, value)).collect::<Result<Vec<_>, _>>()?;
-        filter.insert(name.to_owned(), values.join(between).into());
+    if let Some(states) = given.get_many::<String>("state") {
+        let states = states.map(|state| condition("state", state)).collect::<Result<Vec<_>, _>>()?;
+        filter.insert("state".to_owned(), states.join(",").into());
+    }
+    if let Some(fields) = given.get_many::<String>("metadata") {
+        // As an object, in which a value may have any character.
+        let mut metadata = Map::new();
+        for field in fields {
+            let (name, value) = field.split_once('=').ok_or_else(|| Failure::usage(format!("`{field}` is not FIELD=JSON")))?;
+            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+            if metadata.insert(name.to_owned(), value).is_some() {
+                return Err(Failure::usage(format!("--metadata has `{name}` twice")));
+            }
+        }
+        filter.insert("metadata".to_owned(), Value::Object(metadata).to_string().into());
     }
     for name in CONDITIONS {
         if name == "in-doubt" {

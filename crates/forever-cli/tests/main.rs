@@ -72,7 +72,8 @@ impl Shop {
         let forever = shop.open().await;
         forever.spawn(approval(SECRET.into(), 7)).key("waits").await.unwrap();
         forever.spawn(failing(SECRET.into())).key("fails").await.unwrap().wait().await.unwrap_err();
-        let paying = forever.spawn(paying(SECRET.into())).key("pays").await.unwrap();
+        let of = serde_json::json!({ "customer": "Smith & Sons", "tier": 2 });
+        let paying = forever.spawn(paying(SECRET.into())).key("pays").metadata(&of).await.unwrap();
         forever.spawn(retried(SECRET.into())).key("retries").await.unwrap();
         until(async || {
             let of = |key: &str| forever.fibers().filter(FiberFilter::new().key(key));
@@ -394,6 +395,8 @@ async fn a_name_or_a_condition_without_a_value_is_refused_and_touches_no_fiber()
             &["ls", "--text", name],
             &["ls", "--state", name],
             &["ls", "--metadata", name],
+            &["ls", "--metadata", "tier"],
+            &["ls", "--metadata", "tier=2", "--metadata", "tier=3"],
             &["cancel", "--all", "--state", name],
             &["cancel", "--all", "--state", ","],
             &["cancel", "--all", "--state", "waiting", "--key", name],
@@ -405,6 +408,10 @@ async fn a_name_or_a_condition_without_a_value_is_refused_and_touches_no_fiber()
         }
     }
     assert_eq!(json(&file, &["ls"]).await, before);
+    for (tier, found) in [("tier=2", 1), ("tier=3", 0)] {
+        let fibers = json(&file, &["ls", "--metadata", "customer=Smith & Sons", "--metadata", tier]).await;
+        assert_eq!(fibers["fibers"].as_array().unwrap().len(), found, "{tier}");
+    }
 }
 
 #[cfg(target_os = "linux")]

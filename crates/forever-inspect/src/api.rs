@@ -8,7 +8,7 @@ use axum::extract::State;
 use forever_runtime::fiber::{Cursor, FiberCount, FiberExport, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry};
 use forever_runtime::ops::OpState;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Shared;
 use crate::failure::{Failure, causes};
@@ -52,7 +52,7 @@ pub(crate) struct Filter {
     parent: Option<String>,
     key: Option<String>,
     text: Option<String>,
-    /// Fields of the metadata, `name=json` each, with `&` between them.
+    /// Fields of the metadata: an object, or `name=json` each with `&` between them.
     metadata: Option<String>,
     created_from_ms: Option<i64>,
     created_before_ms: Option<i64>,
@@ -101,10 +101,8 @@ impl Filter {
         if let Some(text) = given("text", self.text.as_deref())? {
             filter = filter.text(text);
         }
-        for field in parts("metadata", self.metadata.as_deref(), '&')? {
-            let (field, value) =
-                field.split_once('=').ok_or_else(|| Failure::bad("`metadata` is `name=value`, with `&` between several"))?;
-            filter = filter.metadata(field, serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)));
+        for (field, value) in fields("metadata", self.metadata.as_deref())? {
+            filter = filter.metadata(field, value);
         }
         if let Some(from) = self.created_from_ms {
             filter = filter.created_from(time(from));
@@ -134,6 +132,26 @@ fn parts<'a>(name: &str, value: Option<&'a str>, between: char) -> Result<Vec<&'
         .flat_map(|value| value.split(between))
         .map(|part| given(name, Some(part)).map(Option::unwrap_or_default))
         .collect()
+}
+
+/// Fields with their values. In an object a value may have any character.
+fn fields(name: &str, value: Option<&str>) -> Result<Vec<(String, Value)>, Failure> {
+    if let Some(object) = value.filter(|value| value.trim_start().starts_with('{')) {
+        let fields: Map<String, Value> =
+            serde_json::from_str(object).map_err(|why| Failure::bad(format!("`{name}` is no object: {why}")))?;
+        return if fields.is_empty() {
+            Err(Failure::bad(format!("condition `{name}` has no value")))
+        } else {
+            Ok(fields.into_iter().collect())
+        };
+    }
+    let field = |part: &str| {
+        let (field, value) = part
+            .split_once('=')
+            .ok_or_else(|| Failure::bad(format!("`{name}` is `name=value`, with `&` between several, or a JSON object")))?;
+        Ok((field.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
+    };
+    parts(name, value, '&')?.into_iter().map(field).collect()
 }
 
 fn time(ms: i64) -> SystemTime {

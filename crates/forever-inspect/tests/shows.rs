@@ -121,7 +121,7 @@ async fn lists_go_page_by_page_and_commands_reach_what_a_filter_lets_through() {
     let at = serve(Inspector::new(&forever).allow_actions()).await;
     let mut last = String::new();
     for n in 0..25 {
-        let metadata = serde_json::json!({ "half": n % 2 });
+        let metadata = serde_json::json!({ "half": n % 2, "note": format!("{} & {{a=b}}", n / 5) });
         last = forever.spawn(quiet(n)).key(format!("order-{n}")).metadata(&metadata).await.unwrap().id().to_owned();
     }
     in_state(&forever, &last, FiberState::Waiting).await;
@@ -136,6 +136,8 @@ async fn lists_go_page_by_page_and_commands_reach_what_a_filter_lets_through() {
     }
     let odd: Vec<String> = (0..25).rev().filter(|n| n % 2 == 1).map(|n| format!("order-{n}")).collect();
     assert_eq!(seen, odd);
+    let found = get(at, "/api/fibers?metadata=%7B%22half%22%3A0%2C%22note%22%3A%221%20%26%20%7Ba%3Db%7D%22%7D").await.json();
+    assert_eq!(found["fibers"].as_array().unwrap().iter().map(|fiber| &fiber["key"]).collect::<Vec<_>>(), ["order-8", "order-6"]);
     let found = get(at, "/api/fibers?text=ORDER-24").await.json();
     assert_eq!((found["fibers"].as_array().unwrap().len(), &found["fibers"][0]["key"]), (1, &"order-24".into()));
     assert_eq!(get(at, "/api/fibers?key=order-3").await.json()["fibers"][0]["metadata"]["half"], 1);

@@ -72,6 +72,7 @@ mod store {
         pub(crate) mod answers;
         pub(crate) mod batch;
         pub(crate) mod claims;
+        pub(crate) mod conn;
         pub(crate) mod file_guard;
         pub(crate) mod job;
         pub(crate) mod lock;
@@ -84,6 +85,34 @@ mod store {
         pub(crate) mod sync;
         pub(crate) mod witness;
         pub(crate) mod worker;
+
+        /// No fiber has a history here.
+        pub(crate) mod histories {
+            #[derive(Default)]
+            pub(crate) struct Histories;
+
+            #[derive(Default, Clone, Copy)]
+            pub(crate) struct Mark(());
+
+            #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in the store")]
+            impl Histories {
+                pub(crate) fn load(_: &rusqlite::Connection) -> rusqlite::Result<Self> {
+                    Ok(Histories)
+                }
+
+                pub(crate) fn mark(&self) -> Mark {
+                    Mark(())
+                }
+
+                pub(crate) fn undo(&mut self, _: Mark) {}
+
+                pub(crate) fn write(&mut self, _: &rusqlite::Connection) -> rusqlite::Result<()> {
+                    Ok(())
+                }
+
+                pub(crate) fn committed(&mut self) {}
+            }
+        }
 
         /// No fiber has effects here.
         pub(crate) mod recent_ops {

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tokio::sync::watch;
 
 use super::claims;
+use super::conn::Conn;
 use super::sync::{Mutex, meet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
@@ -118,7 +119,7 @@ impl Seen {
 
 /// A database in memory.
 pub(crate) struct Database {
-    conn: Mutex<Connection>,
+    conn: Mutex<Conn>,
     listeners: std::sync::Mutex<Vec<ReadySender>>,
     seen: std::sync::Mutex<Seen>,
     /// How many fibers have ended.
@@ -136,7 +137,7 @@ impl Database {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch(SCHEMA).unwrap();
         let (listeners, seen) = (std::sync::Mutex::default(), std::sync::Mutex::default());
-        Arc::new(Database { conn: Mutex::new(conn), listeners, seen, ended: watch::Sender::new(0) })
+        Arc::new(Database { conn: Mutex::new(Conn::of_reader(conn)), listeners, seen, ended: watch::Sender::new(0) })
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -236,7 +237,7 @@ impl OpenStore {
     async fn job<T: fmt::Debug>(
         &self,
         what: String,
-        work: impl FnOnce(&Connection, &mut Seen, &mut Vec<Runnable>) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Conn, &mut Seen, &mut Vec<Runnable>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         pause().await;
         let done = self.transaction(&what, work);
@@ -247,7 +248,7 @@ impl OpenStore {
     fn transaction<T: fmt::Debug>(
         &self,
         what: &str,
-        work: impl FnOnce(&Connection, &mut Seen, &mut Vec<Runnable>) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Conn, &mut Seen, &mut Vec<Runnable>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         let conn = self.database.conn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.closed.load(Ordering::Relaxed) {

@@ -7,6 +7,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
 use crate::error::Result;
+use crate::store::sqlite::conn::Conn;
 use crate::store::sqlite::file_guard::Kept;
 use crate::store::sqlite::job::Scope;
 use crate::store::sqlite::log::Log;
@@ -81,7 +82,7 @@ impl Book {
     }
 
     /// A connection to a new database, whose end is noted.
-    pub(crate) fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Conn {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let name = LAST.fetch_add(1, Ordering::Relaxed);
         let mut conn = Connection::open(format!("file:/schedule-{name}?vfs=memdb")).unwrap();
@@ -102,7 +103,7 @@ impl Book {
         .unwrap();
         conn.rollback_hook(Some(move || back.pages().written.clear())).unwrap();
         self.pages().open = true;
-        conn
+        Conn::of_reader(conn)
     }
 
     pub(crate) fn worker(&self) -> Worker {
@@ -123,7 +124,7 @@ impl Book {
         worker.call("write", scope, self.job(n, scope)).await
     }
 
-    fn job(&self, n: u32, scope: Scope) -> impl FnMut(&Connection) -> rusqlite::Result<()> + Send + use<> {
+    fn job(&self, n: u32, scope: Scope) -> impl FnMut(&Conn) -> rusqlite::Result<()> + Send + use<> {
         let (book, caller) = (self.clone(), thread::current().id());
         move |conn| {
             meet();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::ErrorCode;
 
 use super::answers::{answer, answer_all};
 use super::conn::Conn;
@@ -307,8 +307,4 @@ fn alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
         roll_back_failed(conn);
     }
     ran.and_then(|()| on.has_stored())
-}
-
-pub(super) fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
-    conn.prepare_cached(sql)?.execute(()).map(drop)
 }

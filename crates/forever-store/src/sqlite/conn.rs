@@ -4,7 +4,6 @@ use std::ops::Deref;
 
 use rusqlite::Connection;
 
-use super::batch::execute;
 use super::histories::{Histories, Mark};
 
 /// A connection, with the state in memory that belongs to its transactions: what is undone in one
@@ -33,13 +32,13 @@ const RELEASE_JOB: &str = "RELEASE job /* forever */";
 
 impl Conn {
     /// A connection that writes.
-    pub(super) fn of_writer(sqlite: Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn of_writer(sqlite: Connection) -> rusqlite::Result<Self> {
         let histories = RefCell::new(Histories::load(&sqlite)?);
         Ok(Conn { sqlite, histories })
     }
 
     /// A connection that only reads. What it reads of the histories is in the database alone.
-    pub(super) fn of_reader(sqlite: Connection) -> Self {
+    pub(crate) fn of_reader(sqlite: Connection) -> Self {
         Conn { sqlite, histories: RefCell::default() }
     }
 
@@ -90,4 +89,8 @@ impl Conn {
         let is_over = back.and_then(|()| execute(self, RELEASE_JOB)).is_ok();
         Ok((ran, is_over))
     }
+}
+
+pub(super) fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute(()).map(drop)
 }

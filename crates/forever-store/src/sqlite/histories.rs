@@ -91,15 +91,15 @@ impl Histories {
     pub(super) fn load(conn: &Connection) -> rusqlite::Result<Self> {
         let transaction = conn.unchecked_transaction()?;
         let mut histories = Histories::default();
-        let mut damaged = Vec::new();
+        let (mut fibers, mut damaged) = (HashMap::new(), Vec::new());
         {
-            let mut rows =
-                transaction.prepare("SELECT seq, data FROM history_tail WHERE seq BETWEEN 1 AND 1 << 62 ORDER BY seq")?;
+            let mut rows = transaction.prepare("SELECT seq, data FROM history_tail WHERE seq BETWEEN 1 AND 1 << 62 ORDER BY seq")?;
             let mut rows = rows.query(())?;
             while let Some(row) = rows.next()? {
                 let (seq, bytes): (i64, &[u8]) = (row.get(0)?, row.get_ref(1)?.as_bytes()?);
                 histories.next.row = seq;
-                let read = std::str::from_utf8(bytes).is_ok_and(|text| histories.read_row(&transaction, text).unwrap_or(false));
+                let read =
+                    std::str::from_utf8(bytes).is_ok_and(|text| histories.read_row(&transaction, text, &mut fibers).unwrap_or(false));
                 if !read {
                     damaged.push(seq);
                 }
@@ -116,19 +116,20 @@ impl Histories {
         Ok(histories)
     }
 
-    /// Takes the items of a row; returns whether all of them could be read.
-    fn read_row(&mut self, conn: &Connection, text: &str) -> rusqlite::Result<bool> {
+    /// Takes the items of a row; returns whether all of them could be read. `fibers` has the fibers
+    /// of the streams that were looked up.
+    fn read_row(&mut self, conn: &Connection, text: &str, fibers: &mut HashMap<StreamSeq, Option<Seq>>) -> rusqlite::Result<bool> {
         let mut all_read = true;
         for line in text.lines() {
             let Some(item) = Item::read(line) else {
                 all_read = false;
                 continue;
             };
-            let fiber = conn
-                .prepare_cached("SELECT fiber FROM streams WHERE seq = ?1 AND name = ?2 AND fiber IS NOT NULL")?
-                .query_row(params![item.stream, HISTORY], |row| row.get::<_, Seq>(0))
-                .optional()?;
-            // Its fiber is deleted.
+            let fiber = match fibers.get(&item.stream) {
+                Some(fiber) => *fiber,
+                None => *fibers.entry(item.stream).or_insert(fiber_of(conn, item.stream)?),
+            };
+            // None if it is deleted.
             let Some(fiber) = fiber else { continue };
             let next = match self.by_fiber.get(&fiber) {
                 Some(recent) => recent.next,
@@ -242,8 +243,14 @@ impl Histories {
     }
 }
 
-/// An item of the tail: a JSON array of its stream, its number, the time at which it was stored, and
-/// the item.
+/// The fiber whose history a stream is.
+fn fiber_of(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<Option<Seq>> {
+    conn.prepare_cached("SELECT fiber FROM streams WHERE seq = ?1 AND name = ?2 AND fiber IS NOT NULL")?
+        .query_row(params![stream, HISTORY], |row| row.get(0))
+        .optional()
+}
+
+/// A line of the tail: a JSON array of the stream, the item's number, its time, and the item.
 struct Item<'a> {
     stream: StreamSeq,
     number: u64,
@@ -257,7 +264,7 @@ impl<'a> Item<'a> {
         let stream = parts.next()?.parse().ok()?;
         let number: u64 = parts.next()?.parse().ok().filter(|number| *number < 1 << 60)?;
         let stored_ms = parts.next()?.parse().ok()?;
-        let data = parts.next().filter(|data| !data.is_empty())?;
+        let data = parts.next()?;
         Some(Item { stream, number, stored_ms, data })
     }
 
@@ -310,8 +317,8 @@ pub(super) fn close(conn: &Conn, fiber: Seq) -> rusqlite::Result<()> {
     conn.histories().store(conn, fiber)
 }
 
-/// Adds the items of the tail to those of `stream_chunks`, which were read from number `from` on and
-/// end before number `next`; returns the number of the next item.
+/// Adds the items of the tail to those of `stream_chunks`, and returns the number of the next item.
+/// The latter were read from number `from` on, and end before number `next`.
 pub(super) fn read(conn: &Conn, fiber: Seq, batches: &mut Vec<StreamBatch>, from: u64, next: u64, limit: u32) -> rusqlite::Result<u64> {
     let histories = conn.histories();
     let Some(recent) = histories.by_fiber.get(&fiber) else { return Ok(next) };
@@ -469,6 +476,7 @@ mod tests {
         let mut n = 0;
         while chunks() == 0 {
             n += 1;
+            assert!(n < LONGEST, "it is kept for so long");
             commit(2, n);
         }
         assert!(n * 130 > LONGEST / 2 && n * 130 < 2 * LONGEST, "{n} items");
@@ -502,8 +510,10 @@ mod tests {
             }
             assert_eq!(history(&conn, 3).len(), 1997, "{damage}");
             assert!(history(&conn, 1).len() >= 1998, "{damage}");
-            let kept: Option<Vec<u8>> =
-                conn.query_row("SELECT CAST(data AS BLOB) FROM history_tail WHERE seq = 2 AND damaged", (), |row| row.get(0)).optional().unwrap();
+            let kept: Option<Vec<u8>> = conn
+                .query_row("SELECT CAST(data AS BLOB) FROM history_tail WHERE seq = 2 AND damaged", (), |row| row.get(0))
+                .optional()
+                .unwrap();
             assert!(is_empty || kept == Some(damaged), "{damage}");
             drop(conn);
             assert_eq!(history(&opened(&path), 3).len(), 1997);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, Params, Row, Statement, ffi, params};
 use sha2::{Digest, Sha256};
 
-use super::batch::execute;
+use super::conn::execute;
 use super::guard::{Ran, catalog, guarded, is_ours};
 use super::job::Scope;
 use super::store::Sqlite;
