@@ -521,6 +521,37 @@ mod tests {
     }
 
     #[test]
+    fn damaged_stream_keeps_no_commit_from_being_stored_and_loses_nothing() {
+        for damage in ["count = 0", "count = -1", "count = 1 << 62", "first = 1 << 61", "data = CAST(x'ff' AS TEXT)", "first = -1"] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.db");
+            let conn = fibers(&path);
+            conn.begin().unwrap();
+            append_whole(&conn, 1, &items(&[item(0, 10)]), 0).unwrap();
+            conn.commit().unwrap();
+            conn.execute(&format!("UPDATE stream_chunks SET {damage}"), ()).unwrap();
+            drop(conn);
+            let conn = opened(&path);
+            conn.begin().unwrap();
+            // If it cannot be stored, its checkpoint is not.
+            let is_stored = append(&conn, 1, &items(&[item(1, 10)]), 0).is_ok();
+            conn.commit().unwrap();
+            for n in 0..2000 {
+                conn.begin().unwrap();
+                append(&conn, 2, &items(&[item(n, 100)]), 0).unwrap();
+                conn.commit().unwrap();
+            }
+            assert_eq!(history(&conn, 2).len(), 2000, "{damage}");
+            let kept = |n: u64| {
+                let sql = format!("SELECT EXISTS (SELECT 1 FROM stream_chunks WHERE instr(data, '\"n\":{n},\"é\":\"xxxxxxxxxx\"') > 0)");
+                number(&conn, &sql) == 1
+            };
+            assert!(kept(0) || damage.starts_with("data"), "{damage}");
+            assert!(kept(1) || !is_stored, "{damage}");
+        }
+    }
+
+    #[test]
     fn items_that_stand_in_the_tail_of_all_streams_come_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");

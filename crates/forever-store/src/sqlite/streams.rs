@@ -449,7 +449,8 @@ pub(super) fn trim(conn: &Connection, stream: StreamSeq, before: i64) -> rusqlit
     Ok(())
 }
 
-/// Stores a row of items, unless the stream is deleted.
+/// Stores a row of items, unless the stream is deleted. Only in a damaged stream there is a row in
+/// its place already: then both stay, for a person to repair.
 pub(super) fn put_if_there(
     conn: &Connection,
     stream: StreamSeq,
@@ -460,7 +461,8 @@ pub(super) fn put_if_there(
 ) -> rusqlite::Result<()> {
     conn.prepare_cached(
         "INSERT INTO stream_chunks (stream, first, count, data, stored_ms)
-         SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM streams WHERE seq = ?1)",
+         SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM streams WHERE seq = ?1)
+         ON CONFLICT (stream, first) DO UPDATE SET data = data || char(10) || excluded.data",
     )?
     .execute(params![stream, first.cast_signed(), count.cast_signed(), data, stored_ms])
     .map(drop)
