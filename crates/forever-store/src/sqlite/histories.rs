@@ -106,6 +106,10 @@ impl Histories {
                 histories.next.bytes += bytes.len() as u64;
             }
         }
+        if let Some(greatest) = fibers.keys().max() {
+            // Some may be deleted, and their numbers must not become those of others.
+            streams::leave_numbers_up_to(&transaction, *greatest)?;
+        }
         // Kept for a person to repair.
         for seq in damaged {
             transaction.execute("UPDATE history_tail SET damaged = 1 WHERE seq = ?1", [seq])?;
@@ -261,7 +265,7 @@ struct Item<'a> {
 impl<'a> Item<'a> {
     fn read(line: &'a str) -> Option<Self> {
         let mut parts = line.strip_prefix('[')?.strip_suffix(']')?.splitn(4, ',');
-        let stream = parts.next()?.parse().ok()?;
+        let stream = parts.next()?.parse().ok().filter(|stream| *stream < 1 << 62)?;
         let number: u64 = parts.next()?.parse().ok().filter(|number| *number < 1 << 60)?;
         let stored_ms = parts.next()?.parse().ok()?;
         let data = parts.next()?;
@@ -567,22 +571,29 @@ mod tests {
     }
 
     #[test]
-    fn history_of_a_deleted_fiber_is_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.db");
-        let conn = fibers(&path);
-        conn.begin().unwrap();
-        append(&conn, 1, &items(&[item(0, 10)]), 0).unwrap();
-        conn.commit().unwrap();
-        conn.execute("DELETE FROM fibers WHERE seq = 1", ()).unwrap();
-        conn.begin().unwrap();
-        close(&conn, 1).unwrap();
-        append(&conn, 2, &items(&[item(0, 10)]), 0).unwrap();
-        conn.commit().unwrap();
-        drop(conn);
-        let conn = opened(&path);
-        assert_eq!((history(&conn, 1).len(), history(&conn, 2).len()), (0, 1));
-        assert_eq!(number(&conn, "SELECT min(seq) FROM history_tail"), 1, "an item of a fiber that is gone is no damage");
+    fn history_of_a_deleted_fiber_is_left_out_and_is_not_that_of_another_one() {
+        for is_opened_again in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.db");
+            let mut conn = fibers(&path);
+            conn.begin().unwrap();
+            append(&conn, 1, &items(&[item(0, 10), item(1, 10)]), 0).unwrap();
+            conn.commit().unwrap();
+            conn.execute("DELETE FROM fibers WHERE seq = 1", ()).unwrap();
+            if is_opened_again {
+                drop(conn);
+                conn = opened(&path);
+            }
+            conn.begin().unwrap();
+            close(&conn, 1).unwrap();
+            append(&conn, 2, &items(&[item(7, 10)]), 0).unwrap();
+            conn.commit().unwrap();
+            drop(conn);
+            let conn = opened(&path);
+            assert_eq!((history(&conn, 1), history(&conn, 2)), (vec![], vec![item(7, 10)]));
+            assert_eq!((in_view(&conn, 1), in_view(&conn, 2)), (vec![], vec![item(7, 10)]));
+            assert_eq!(number(&conn, "SELECT count(*) FROM history_tail WHERE damaged"), 0);
+        }
     }
 
     #[test]

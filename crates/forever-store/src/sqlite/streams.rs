@@ -143,6 +143,11 @@ pub(super) fn of_fiber(conn: &Connection, fiber: Seq, name: &str) -> rusqlite::R
     found(conn, "SELECT seq FROM streams WHERE fiber = ?1 AND name = ?2", params![fiber, name])
 }
 
+/// Gives new streams only numbers above this one.
+pub(super) fn leave_numbers_up_to(conn: &Connection, stream: StreamSeq) -> rusqlite::Result<()> {
+    conn.prepare_cached("UPDATE stream_next SET seq = max(seq, ?1 + 1)")?.execute([stream]).map(drop)
+}
+
 fn created(conn: &Connection, fiber: Option<Seq>, turn: Option<TurnSeq>, name: &str) -> rusqlite::Result<StreamSeq> {
     let stream = conn.prepare_cached("UPDATE stream_next SET seq = seq + 1 RETURNING seq - 1")?.query_row((), |r| r.get(0))?;
     conn.prepare_cached("INSERT INTO streams (seq, fiber, turn, name) VALUES (?1, ?2, ?3, ?4)")?
