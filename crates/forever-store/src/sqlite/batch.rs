@@ -209,7 +209,7 @@ fn is_busy(why: &rusqlite::Error) -> bool {
 /// Ends a transaction that a job has left open because its own end failed. Otherwise every later
 /// read would see the snapshot in which it began, and no write would be committed.
 fn at_rest(conn: &Conn) -> rusqlite::Result<()> {
-    if conn.is_autocommit() { Ok(()) } else { conn.roll_back() }
+    conn.roll_back()
 }
 
 /// Why a transaction of several jobs was lost.
@@ -248,9 +248,9 @@ fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result
     let mut outcomes = Vec::with_capacity(batch.len());
     for job in batch.iter_mut() {
         let many = several && job.scope() == Scope::Many;
-        let ran = if many && savepoints { in_savepoint(conn, job.as_mut()) } else { job.run(conn) };
+        let ran = if many && savepoints { conn.in_savepoint(|| job.run(conn)) } else { job.run(conn) };
         if conn.is_autocommit() {
-            conn.is_rolled_back();
+            let _ = conn.roll_back();
             return Err(Lost::Transaction);
         }
         if many && !savepoints && ran.is_err() {
@@ -266,31 +266,13 @@ fn together(on: &Served, batch: &mut [Box<dyn Job>], savepoints: bool) -> Result
     if !conn.is_autocommit()
         && let Err(why) = conn.commit()
     {
-        roll_back_failed(conn);
+        let _ = conn.roll_back();
         // A deferred constraint, checked at the commit: it belongs to a table of the program, and
         // one job violated it.
         let one_is_at_fault = several && why.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
         return Err(if one_is_at_fault { Lost::Transaction } else { Lost::Commit(on.failure(why)) });
     }
     Ok(outcomes)
-}
-
-fn in_savepoint(conn: &Conn, job: &mut dyn Job) -> rusqlite::Result<()> {
-    let (ran, is_over) = conn.in_savepoint(|| job.run(conn))?;
-    if !is_over {
-        // Which job it was is unknown, so all of them run again.
-        let _ = conn.roll_back();
-    }
-    ran
-}
-
-/// Ends a transaction whose commit has failed.
-fn roll_back_failed(conn: &Conn) {
-    if conn.is_autocommit() {
-        conn.is_rolled_back();
-    } else {
-        let _ = conn.roll_back();
-    }
 }
 
 fn alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
@@ -304,7 +286,7 @@ fn alone(on: &Served, job: &mut dyn Job) -> Result<(), Failure> {
     let in_it = on.may_write().and_then(|()| Ok(job.run(conn)?));
     let ran = in_it.and_then(|()| conn.commit().map_err(|why| on.failure(why)));
     if ran.is_err() {
-        roll_back_failed(conn);
+        let _ = conn.roll_back();
     }
     ran.and_then(|()| on.has_stored())
 }

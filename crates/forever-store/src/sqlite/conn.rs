@@ -61,24 +61,20 @@ impl Conn {
         Ok(())
     }
 
+    /// Rolls back, unless SQLite has done so by itself.
     pub(super) fn roll_back(&self) -> rusqlite::Result<()> {
-        self.is_rolled_back();
-        execute(self, ROLLBACK)
-    }
-
-    /// Follows a transaction that SQLite has rolled back by itself.
-    pub(super) fn is_rolled_back(&self) {
         self.histories().undo(Mark::default());
+        if self.is_autocommit() { Ok(()) } else { execute(self, ROLLBACK) }
     }
 
-    /// Runs a part of a transaction; if it fails, only its changes are rolled back. Returns `false`
-    /// if that cannot be done.
-    pub(super) fn in_savepoint(&self, work: impl FnOnce() -> rusqlite::Result<()>) -> rusqlite::Result<(rusqlite::Result<()>, bool)> {
+    /// Runs a part of a transaction. If it fails, only its changes are rolled back, or the whole
+    /// transaction where that cannot be done.
+    pub(super) fn in_savepoint(&self, work: impl FnOnce() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
         execute(self, SAVEPOINT_JOB)?;
         let mark = self.histories().mark();
         let ran = work();
         if self.is_autocommit() {
-            return Ok((ran, true));
+            return ran;
         }
         let back = if ran.is_err() {
             self.histories().undo(mark);
@@ -86,8 +82,10 @@ impl Conn {
         } else {
             Ok(())
         };
-        let is_over = back.and_then(|()| execute(self, RELEASE_JOB)).is_ok();
-        Ok((ran, is_over))
+        if back.and_then(|()| execute(self, RELEASE_JOB)).is_err() {
+            let _ = self.roll_back();
+        }
+        ran
     }
 }
 

@@ -31,9 +31,8 @@ pub(super) fn import(conn: &Conn, copy: &FiberCopy, ready: &mut Vec<Runnable>) -
     // A record of an operation that has ended deletes its log, so streams come after them.
     for items in &copy.streams {
         match items.first {
-            _ if items.name == HISTORY => histories::append_whole(conn, seq, items, now_ms)?,
-            Some(_) => streams::put_of_fiber(conn, seq, items, now_ms)?,
-            None => streams::append_whole_of_fiber(conn, seq, items, now_ms)?,
+            Some(_) if items.name != HISTORY => streams::put_of_fiber(conn, seq, items, now_ms)?,
+            _ => histories::append_whole(conn, seq, items, now_ms)?,
         }
     }
     copy.messages.iter().try_for_each(|message| messages::insert(conn, seq, &message.topic, &message.data, message.sent_ms))?;
@@ -69,10 +68,8 @@ pub(super) fn edit(conn: &Conn, edit: &FiberEdit) -> rusqlite::Result<CommandRes
     if edit.record.name == HISTORY {
         // The newest items stand in the row of the snapshot.
         recent_items::fold(conn, seq, None, edit.now_ms)?;
-        histories::append_whole(conn, seq, &edit.record, edit.now_ms)?;
-    } else {
-        streams::append_whole_of_fiber(conn, seq, &edit.record, edit.now_ms)?;
     }
+    histories::append_whole(conn, seq, &edit.record, edit.now_ms)?;
     // An activation that has loaded the fiber as it was must not start with that.
     claims::void(conn, seq)?;
     Ok(CommandResult::Done(true))

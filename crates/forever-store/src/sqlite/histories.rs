@@ -18,9 +18,8 @@ use super::conn::Conn;
 use super::streams::{self, StreamSeq};
 use crate::{HISTORY, Seq, StreamAppend, StreamBatch};
 
-/// Number of bytes of items after which those of a fiber are stored in `stream_chunks`: as one row
-/// of a few pages, of which only the last is not full.
-const FULL: usize = 8 << 10;
+/// Number of bytes of items after which those of a fiber are stored in `stream_chunks`.
+const FULL: usize = streams::FULL_BYTES as usize;
 
 /// Maximum length of the tail, in bytes, from the first item on that is not in `stream_chunks`. It
 /// is what is read when the database is opened, and most of what is kept in memory.
@@ -279,8 +278,11 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Appends to the history of a fiber.
+/// Appends to a stream of a fiber.
 pub(super) fn append(conn: &Conn, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
+    if new.name != HISTORY {
+        return streams::append_of_fiber(conn, fiber, new, now_ms);
+    }
     if new.data.len() >= FULL {
         return append_whole(conn, fiber, new, now_ms);
     }
@@ -308,6 +310,9 @@ pub(super) fn append(conn: &Conn, fiber: Seq, new: &StreamAppend, now_ms: i64) -
 /// As [`append`], with items that are long enough for a row of their own, unless there are some in
 /// the tail.
 pub(super) fn append_whole(conn: &Conn, fiber: Seq, new: &StreamAppend, now_ms: i64) -> rusqlite::Result<()> {
+    if new.name != HISTORY {
+        return streams::append_whole_of_fiber(conn, fiber, new, now_ms);
+    }
     let follows = conn.histories().by_fiber.contains_key(&fiber);
     if follows && new.data.len() < FULL {
         return append(conn, fiber, new, now_ms);
@@ -434,8 +439,8 @@ mod tests {
                         }
                         if kind < 5 { Err(rusqlite::Error::InvalidQuery) } else { Ok(()) }
                     };
-                    let (ran, is_over) = conn.in_savepoint(work).unwrap();
-                    assert!(is_over);
+                    let ran = conn.in_savepoint(work);
+                    assert!(!conn.is_autocommit());
                     if ran.is_ok() {
                         history.extend(new);
                     }

@@ -2,7 +2,6 @@
 use std::sync::Arc;
 
 use super::conn::Conn;
-
 use super::sync::oneshot;
 use crate::error::{Error, ErrorKind, Result};
 

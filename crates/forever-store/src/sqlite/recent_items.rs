@@ -4,7 +4,7 @@
 //! row, so the item that comes with it is appended to a text in that row. When the row has no room
 //! for another one, and when the fiber ends, the items are moved to the stream [`HISTORY`]. Where
 //! many fibers commit together, their short rows share pages, and long ones would not: an item goes
-//! to the stream at once.
+//! to [`histories`] at once.
 //!
 //! A checkpoint that changes a stream is a transaction of several statements, and any other is one
 //! statement. So which one it is has to be known before it is queued: [`Lengths`] keeps the lengths

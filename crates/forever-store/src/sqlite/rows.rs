@@ -509,10 +509,7 @@ pub(super) fn save_branch(
 
 /// Appends to streams of a fiber.
 fn append_all(conn: &Conn, seq: Seq, appended: &[StreamAppend], now_ms: i64) -> rusqlite::Result<()> {
-    appended.iter().try_for_each(|append| match &*append.name {
-        HISTORY => histories::append(conn, seq, append, now_ms),
-        _ => streams::append_of_fiber(conn, seq, append, now_ms),
-    })
+    appended.iter().try_for_each(|append| histories::append(conn, seq, append, now_ms))
 }
 
 /// Appends to streams of a fiber between two checkpoints.
@@ -593,10 +590,9 @@ pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: 
     streams::remove_of_fiber(conn, seq, &new.streams)?;
     for append in &new.streams.appended {
         match item_to {
-            _ if append.name != HISTORY => streams::append_of_fiber(conn, seq, append, new.now_ms)?,
-            Destination::Row => {}
-            Destination::Stream => histories::append(conn, seq, append, new.now_ms)?,
-            Destination::StreamAfterRow => recent_items::fold(conn, seq, append.keep, new.now_ms)?,
+            Destination::Row if append.name == HISTORY => {}
+            Destination::StreamAfterRow if append.name == HISTORY => recent_items::fold(conn, seq, append.keep, new.now_ms)?,
+            _ => histories::append(conn, seq, append, new.now_ms)?,
         }
     }
     if let Some(message) = new.received {

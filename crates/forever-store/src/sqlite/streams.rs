@@ -33,7 +33,8 @@ const LOG: &str = "log";
 
 /// Number of bytes of items after which the rows of a stream are copied: as one row of a few pages,
 /// of which only the last is not full.
-const FULL: i64 = 8 << 10;
+pub(super) const FULL_BYTES: u32 = 8 << 10;
+const FULL: i64 = FULL_BYTES as i64;
 
 /// Number of rows of the tail after which those of a stream are copied, however short they are.
 const MOST_ROWS: i64 = 256;

@@ -12,10 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::conn::Conn;
-
 use super::answers::answer;
 use super::batch::{Served, run_batch, run_inline};
+use super::conn::Conn;
 use super::file_guard::Kept;
 use super::job::{Call, Job, Scope};
 use super::log::Log;
