@@ -97,10 +97,12 @@ impl Histories {
             while let Some(row) = rows.next()? {
                 let (seq, bytes): (i64, &[u8]) = (row.get(0)?, row.get_ref(1)?.as_bytes()?);
                 histories.next.row = seq;
-                let read =
-                    std::str::from_utf8(bytes).is_ok_and(|text| histories.read_row(&transaction, text, &mut fibers).unwrap_or(false));
-                if !read {
-                    damaged.push(seq);
+                let read = std::str::from_utf8(bytes).map(|text| histories.read_row(&transaction, text, &mut fibers));
+                match read {
+                    Ok(Ok(true)) => {}
+                    // The file cannot be read at this moment, which says nothing of the row.
+                    Ok(Err(failed @ rusqlite::Error::SqliteFailure(..))) => return Err(failed),
+                    Ok(_) | Err(_) => damaged.push(seq),
                 }
                 histories.next.bytes += bytes.len() as u64;
             }
@@ -527,6 +529,24 @@ mod tests {
             drop(conn);
             assert_eq!(history(&opened(&path), 3).len(), 1997);
         }
+    }
+
+    #[test]
+    fn failed_read_is_not_taken_for_a_damaged_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let conn = fibers(&path);
+        conn.begin().unwrap();
+        append(&conn, 1, &items(&[item(0, 10)]), 0).unwrap();
+        conn.commit().unwrap();
+        drop(conn);
+        let sqlite = open::writer(&path, Durability::Process, false).unwrap();
+        sqlite.execute_batch("PRAGMA legacy_alter_table = 1; ALTER TABLE streams RENAME TO elsewhere").unwrap();
+        Histories::load(&sqlite).unwrap_err();
+        sqlite.execute_batch("ALTER TABLE elsewhere RENAME TO streams").unwrap();
+        assert_eq!(number(&sqlite, "SELECT count(*) FROM history_tail WHERE damaged"), 0);
+        drop(sqlite);
+        assert_eq!(history(&opened(&path), 1), [item(0, 10)]);
     }
 
     #[test]
