@@ -63,4 +63,6 @@ pub use forever_store::{
     TurnState, TurnWrite, Tx, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch, WorkerId, WorkerRow, arguments_digest,
     has_pending_interaction, is_same_payload, log_number, log_stream, message_digest, op_stream, output_stream,
 };
-pub(crate) use forever_store::{TransactionResult, sqlite};
+#[cfg(feature = "testing")]
+pub(crate) use forever_store::{Pages, Witness};
+pub(crate) use forever_store::{SeenBy, TransactionResult, sqlite};

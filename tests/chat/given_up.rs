@@ -10,6 +10,7 @@ use forever::chat::{ChatAgent, ChatEvent, ChatEvents, Entry, RecoveryPolicy, Too
 use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::{BoxError, Forever};
+use forever_testkit::database::Database;
 use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
@@ -99,11 +100,10 @@ impl Place {
     }
 
     /// What is stored when everything is that was asked for before.
-    async fn stored<T: rusqlite::types::FromSql>(&self, query: &str) -> T {
+    async fn stored(&self, query: &str) -> i64 {
         // Writes are carried out in their order.
         self.chat("another").set_state(&()).await.unwrap();
-        let sql = rusqlite::Connection::open(self.folder.path().join("chat.db")).unwrap();
-        sql.query_row(query, (), |row| row.get(0)).unwrap()
+        Database::open(self.folder.path().join("chat.db")).number(query)
     }
 }
 
@@ -162,7 +162,7 @@ async fn a_turn_that_is_cancelled_by_its_id_ends_if_that_is_stored() {
         let ends = waits_for(&turn).await;
         let cancelled = polled(chat.cancel("r", "no"), times).await;
         let chat_of = format!("(SELECT seq FROM chats WHERE agent = '{times}')");
-        if place.stored(&format!("SELECT cancel IS NOT NULL FROM turns WHERE chat = {chat_of}")).await {
+        if place.stored(&format!("SELECT count(cancel) FROM turns WHERE chat = {chat_of}")).await > 0 {
             assert_eq!(comes("the end of a turn", ends).await.unwrap(), TurnState::Aborted);
         } else {
             assert!(cancelled.is_none());

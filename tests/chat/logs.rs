@@ -7,6 +7,7 @@ use forever::chat::{ChatAgent, Entry, Turn, TurnState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{BoxError, Builder, ErrorKind, Forever};
+use forever_testkit::database::{self, Database};
 use serde_json::json;
 
 /// Writes what its body says: text of so many bytes, in so many chunks.
@@ -110,10 +111,9 @@ async fn a_pause_gathers_chunks_and_keeps_nobody_waiting_who_flushes_has_no_room
         forever.close().deadline(Duration::from_secs(7200)).await.unwrap();
     };
     tokio::time::timeout(Duration::from_secs(60), ended).await.expect("nobody waits for an hour");
-    let rows = rusqlite::Connection::open(&path).unwrap();
     // As they came: the log of a turn that has ended is one row.
-    let mut counts = rows.prepare("SELECT count FROM stream_tail ORDER BY first").unwrap();
-    let counts: Vec<u32> = counts.query_map((), |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    let rows = Database::open(&path).rows(&format!("SELECT count FROM {} ORDER BY first", database::chunks()));
+    let counts: Vec<u32> = rows.into_iter().map(|row| row[0].as_deref().unwrap().parse().unwrap()).collect();
     assert_eq!(counts.iter().sum::<u32>(), 2 + 100);
     assert!(counts.contains(&3), "those that were written within the pause are together: {counts:?}");
     assert!(counts.iter().all(|count| *count <= 10), "{counts:?}");

@@ -8,6 +8,7 @@ use forever::chat::model::ToolSpec;
 use forever::chat::{ChatRecovery, ChatRecoveryOptions, Exhausted, RecoveryKind, RecoveryPolicy, ToolAnswer, TurnState};
 use forever::prelude::*;
 use forever::testing::crash_everywhere;
+use forever_testkit::database::Database;
 use forever_testkit::notes::Notes;
 use serde_json::{Value, json};
 
@@ -176,10 +177,7 @@ async fn case_79_84_a_turn_that_is_given_up_asks_nobody_any_more() {
     assert_eq!(attempts, ["recovers 1", "recovers 2"]);
     let seen = hooks.seen.all();
     forever.close().await.unwrap();
-    let incident = |column: &str| -> String {
-        let database = rusqlite::Connection::open(place.path()).unwrap();
-        database.query_row(&format!("SELECT {column} FROM incidents"), (), |row| row.get(0)).unwrap()
-    };
+    let incident = |column: &str| Database::open(place.path()).text(&format!("SELECT {column} FROM incidents"));
     assert_eq!((incident("state").as_str(), incident("reason").as_str()), ("exhausted", "max_attempts_exceeded"));
     for _ in 0..3 {
         let (_forever, agent) = place.open(&hooks).await;
@@ -335,16 +333,9 @@ async fn case_75_an_incident_goes_with_its_turn_and_not_before() {
     }
     assert_eq!(under_way.status().await.unwrap().state(), TurnState::Running);
     forever.close().await.unwrap();
-    let database = rusqlite::Connection::open(place.path()).unwrap();
+    let database = Database::open(place.path());
     for (table, column) in [("turns", "seq"), ("incidents", "turn"), ("turn_requests", "turn")] {
-        let left: Vec<i64> = database
-            .prepare(&format!("SELECT {column} FROM {table}"))
-            .unwrap()
-            .query_map((), |r| r.get(0))
-            .unwrap()
-            .map(Result::unwrap)
-            .collect();
-        assert_eq!(left, [2], "{table}");
+        assert_eq!(database.text(&format!("SELECT {column} FROM {table}")), "2", "{table}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{Entry, TurnState, TurnStatus};
 use forever::prelude::*;
+use forever_testkit::database::{self, Database};
 use serde_json::json;
 
 use crate::hooks::{Hooks, Place, ask, asked, killed, last, rest, says, shown, turn};
@@ -131,11 +132,14 @@ async fn case_100_chunks_that_come_together_are_stored_together() {
     let turn = ask(&forever.agent("a"), json!({})).await;
     assert_eq!(rest(&turn, 0).await.len(), 3003);
     forever.close().await.unwrap();
-    let database = rusqlite::Connection::open(place.path()).unwrap();
-    let number = |sql: &str| -> i64 { database.query_row(sql, (), |row| row.get(0)).unwrap() };
-    let chunks = number("SELECT sum(count) FROM turn_log");
-    // Long ones come into the one table and short ones into the other.
-    let rows = number("SELECT (SELECT count(*) FROM stream_chunks) + coalesce((SELECT max(seq) FROM stream_tail), 0)");
+    let database = Database::open(place.path());
+    let chunks = database.number("SELECT sum(count) FROM turn_log");
+    // In a file, long ones come into the one table and short ones into the other.
+    let rows = database.number(if database::is_in_postgres() {
+        "SELECT count(*) FROM turn_log"
+    } else {
+        "SELECT (SELECT count(*) FROM stream_chunks) + coalesce((SELECT max(seq) FROM stream_tail), 0)"
+    });
     assert_eq!(chunks, 3002);
     assert!(rows <= 3002 / 64, "{rows} rows");
 }
@@ -182,10 +186,9 @@ async fn case_104_105_106_a_turn_that_its_fiber_has_left_is_settled_and_keeps_no
             asked(&hooks, before + 1).await;
             shown(&turn, entries).await;
         }
-        let database = rusqlite::Connection::open(place.path()).unwrap();
-        let ended = database.execute("UPDATE fibers SET state = 'failed', finished_ms = 1 WHERE finished_ms IS NULL", ()).unwrap();
-        assert_eq!(ended, 1);
-        drop(database);
+        let database = Database::open(place.path());
+        assert_eq!(database.number("SELECT count(*) FROM fibers WHERE finished_ms IS NULL"), 1);
+        database.run("UPDATE fibers SET state = 'failed', finished_ms = 1 WHERE finished_ms IS NULL");
         let (forever, agent) = place.open(&hooks).await;
         assert_eq!(agent.turn("left").await.unwrap().unwrap().wait().await.unwrap().state(), TurnState::Interrupted);
         let next = agent.save_messages([UiMessage::user("w", "next")]).body(&json!({ "ends": true })).await.unwrap();
@@ -229,8 +232,7 @@ async fn case_107_the_log_of_a_turn_under_way_stays_however_long_it_takes() {
     }
     let there = long.entries().await.unwrap().len();
     assert_eq!(shown(&long, there + 10).await[..10], before, "and it goes on");
-    let database = rusqlite::Connection::open(place.path()).unwrap();
-    let stored: i64 = database.query_row("SELECT sum(count) FROM turn_log", (), |row| row.get(0)).unwrap();
+    let stored = Database::open(place.path()).number("SELECT sum(count) FROM turn_log");
     assert!(stored >= i64::try_from(there + 10).unwrap(), "{stored} of {there} and 10 more");
 }
 

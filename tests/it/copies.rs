@@ -8,6 +8,7 @@ use forever::prelude::*;
 use forever::testing::Fuse;
 use forever::view::FiberView;
 use forever::{Builder, ErrorKind};
+use forever_testkit::database::{self, Database};
 use serde_json::{Value, json};
 
 /// What the functions below do outside, and whether the shop is open.
@@ -403,13 +404,13 @@ async fn damaged_exports_are_refused() {
 async fn dies_at_each_write(from: &Path, command: impl AsyncFn(&Forever) -> forever::Result<()>, check: impl AsyncFn(&Forever, &World)) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let copied = || {
+    let copied = async || {
         for end in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{end}", path.display()));
         }
-        std::fs::copy(from, &path).unwrap();
+        database::copy(from, &path).await;
     };
-    copied();
+    copied().await;
     let (whole, world) = (Fuse::never(), World::default());
     let forever = builder(&path, &world).fuse(whole.clone()).open().await.unwrap();
     command(&forever).await.unwrap();
@@ -419,7 +420,7 @@ async fn dies_at_each_write(from: &Path, command: impl AsyncFn(&Forever) -> fore
     assert!(writes >= 4, "there are {writes}");
     for write in 1..=writes {
         for fuse in [Fuse::before(write), Fuse::after(write)] {
-            copied();
+            copied().await;
             let world = World::default();
             let dying = async {
                 let forever = builder(&path, &world).fuse(fuse.clone()).open().await?;
@@ -493,9 +494,7 @@ async fn history_of_a_long_value_has_what_changed_and_is_whole_in_an_export() {
     let builder = |name: &str| Forever::builder().sqlite(folder.path().join(name)).fiber::<writes>();
     let (here, there) = (builder("a.db").open().await.unwrap(), builder("b.db").open().await.unwrap());
     here.spawn(writes(50)).id("w").await.unwrap().wait().await.unwrap_err();
-    let stored: i64 = rusqlite::Connection::open(folder.path().join("a.db"))
-        .and_then(|sql| sql.query_row("SELECT sum(length(data)) FROM stream_log WHERE name = 'history'", (), |row| row.get(0)))
-        .unwrap();
+    let stored = Database::open(folder.path().join("a.db")).number("SELECT sum(length(data)) FROM stream_log WHERE name = 'history'");
     assert!(stored < 5 * 9_000, "{stored} bytes for 50 checkpoints with 9 KB");
 
     let export = serde_json::to_value(here.export("w").await.unwrap()).unwrap();

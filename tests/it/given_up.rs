@@ -14,6 +14,7 @@ use forever::fiber::{FiberFilter, FiberHandle, FiberState, Resolution};
 use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::{Error, ErrorKind, Retention};
+use forever_testkit::database::Database;
 
 /// Longer than the sweep's interval, and than anything takes that is not stuck.
 const LONG: Duration = Duration::from_secs(60);
@@ -340,9 +341,9 @@ async fn the_sweep_finds_what_is_ready_and_was_not_told_of() {
     let handle = forever.spawn(sails("Paros".into())).id("one").await.unwrap();
     assert!(soon("a voyage", handle.wait()).await.unwrap_err().is_failed());
     weather.turn(false);
-    let sql = rusqlite::Connection::open(&path).unwrap();
-    sql.execute("UPDATE snapshots SET data = NULL, at = NULL, number = number + 1", ()).unwrap();
-    sql.execute("UPDATE fibers SET state = 'pending', finished_ms = NULL, reason = NULL", ()).unwrap();
+    let database = Database::open(&path);
+    database.run("UPDATE snapshots SET data = NULL, at = NULL, number = number + 1");
+    database.run("UPDATE fibers SET state = 'pending', finished_ms = NULL, reason = NULL");
     stands(&handle, FiberState::Completed).await;
     assert_eq!(weather.1.load(Ordering::Relaxed), 2, "its first step ran once in each life");
 }

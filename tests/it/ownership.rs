@@ -9,6 +9,7 @@ use forever::fiber::{FiberState, Resolution};
 use forever::ops::OnUnknown;
 use forever::prelude::*;
 use forever::{BoxError, Builder, Error, ErrorKind};
+use forever_testkit::database::Database;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
@@ -261,8 +262,8 @@ async fn counts(world: Res<World>) -> anyhow::Result<u64> {
 }
 
 /// What another worker does that takes a fiber over.
-fn claim_away(sql: &rusqlite::Connection) {
-    sql.execute("UPDATE snapshots SET epoch = epoch + 1, worker = 99", ()).unwrap();
+fn claim_away(place: &Place) {
+    Database::open(&place.path).run("UPDATE snapshots SET epoch = epoch + 1, worker = 99");
 }
 
 #[tokio::test]
@@ -272,15 +273,15 @@ async fn an_activation_whose_claim_is_lost_stops_and_stores_nothing() {
     let handle = forever.spawn(counts()).id("counts").await.unwrap();
     place.world.till.add_permits(1);
     place.world.charging(2).await;
-    claim_away(&place.sql());
+    claim_away(&place);
     place.world.till.add_permits(9);
     // It stops at the checkpoint of the step that was under way.
-    let stored = || place.sql().query_row("SELECT number, data FROM snapshots", (), |r| Ok((r.get(0)?, r.get(1)?))).unwrap();
-    let before: (i64, String) = stored();
+    let stored = || Database::open(&place.path).rows("SELECT number, data FROM snapshots");
+    let before = stored();
     forever.close().await.unwrap();
     assert_eq!(*place.world.charging.borrow(), 2, "no further step began");
     assert_eq!(stored(), before);
-    assert_eq!(before.0, 1);
+    assert_eq!(before[0][0].as_deref(), Some("1"));
     assert!(handle.wait().await.is_err());
 }
 
@@ -300,7 +301,7 @@ async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
     };
     forever.spawn_closure("work", work).id("work").start().await.unwrap();
     place.world.charging(1).await;
-    claim_away(&place.sql());
+    claim_away(&place);
     place.world.till.add_permits(9);
     // Its row is another worker's: all that is seen of it here is that its code was dropped.
     soon("the end of its code", async {
@@ -310,8 +311,7 @@ async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
     })
     .await;
     assert_eq!(went_on.load(Ordering::SeqCst), 1);
-    let stash: String = place.sql().query_row("SELECT data FROM snapshots", (), |r| r.get(0)).unwrap();
-    assert_eq!(stash, "0");
+    assert_eq!(Database::open(&place.path).text("SELECT data FROM snapshots"), "0");
 }
 
 /// What a task of the program does with the context of a fiber that has ended: refused, and answered.

@@ -8,6 +8,7 @@ use forever::fiber::{EventItem, EventKind, Events, FiberState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Builder, Retention};
+use forever_testkit::database::{self, Database};
 use tempfile::TempDir;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -68,8 +69,7 @@ impl Scene {
     }
 
     fn count(&self, table: &str) -> i64 {
-        let sql = rusqlite::Connection::open(self.folder.path().join("fibers.db")).unwrap();
-        sql.query_row(&format!("SELECT count(*) FROM {table}"), (), |row| row.get(0)).unwrap()
+        Database::open(self.folder.path().join("fibers.db")).number(&format!("SELECT count(*) FROM {table}"))
     }
 }
 
@@ -139,7 +139,9 @@ async fn each_arm_wakes_the_fiber_also_after_a_restart_and_leaves_no_rows() {
             ears.hear(&child_of(&forever, id).await, "waiting", 1).await;
         }
         assert_eq!(scene.present.count(), 0, "a fiber that waits is not in memory");
-        assert_eq!(scene.count("wait_topics"), 15);
+        // In a file, the one topic of a child is in the row of its wait.
+        let of_children = |children: i64| if database::is_in_postgres() { children } else { 0 };
+        assert_eq!(scene.count("wait_topics"), 15 + of_children(5));
         if restart {
             drop((forever, ears));
             scene.clock.advance(HOUR * 4);
@@ -160,7 +162,7 @@ async fn each_arm_wakes_the_fiber_also_after_a_restart_and_leaves_no_rows() {
         assert_eq!(forever.fiber::<decision>("late").status().await.unwrap().state, FiberState::Waiting);
         scene.clock.advance(HOUR * 6);
         assert_eq!(ended("late").await, "late");
-        assert_eq!(scene.count("wait_topics"), 0);
+        assert_eq!(scene.count("wait_topics"), of_children(4));
         let waiting = forever.fibers().state(FiberState::Waiting).limit(100).await.unwrap().fibers;
         assert!(waiting.iter().all(|fiber| fiber.name == "child") && waiting.len() == 4, "the other children go on: {waiting:?}");
         assert_eq!((scene.count("waits"), scene.count("joins")), (4, 0));

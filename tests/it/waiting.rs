@@ -8,6 +8,7 @@ use forever::fiber::{EventItem, EventKind, Events, FiberFilter, FiberState, Reso
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Builder, Retention};
+use forever_testkit::database::Database;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
@@ -111,8 +112,8 @@ impl Scene {
         self.builder().open().await.unwrap()
     }
 
-    fn sql(&self) -> rusqlite::Connection {
-        rusqlite::Connection::open(self.folder.path().join("fibers.db")).unwrap()
+    fn database(&self) -> Database {
+        Database::open(self.folder.path().join("fibers.db"))
     }
 }
 
@@ -202,8 +203,8 @@ async fn fibers_that_fell_due_while_nobody_was_there_are_entered_once_each_at_op
     // So many that opening reads several pages, and the last ones are found after the timer has rung.
     let sql = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1100)
                INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) SELECT 'x' || n, 'unknown', 'parked', '{}', 1, 1 FROM n;
-               INSERT INTO snapshots (fiber) SELECT seq FROM fibers";
-    scene.sql().execute_batch(sql).unwrap();
+               INSERT INTO snapshots (fiber, epoch) SELECT seq, 0 FROM fibers";
+    scene.database().run(sql);
     let forever = scene.open().await;
     let names: Vec<String> = (0..40).map(|n| format!("r{n}")).collect();
     for name in &names {
@@ -262,7 +263,7 @@ async fn each_message_is_received_once_in_the_order_of_the_sends_over_restarts()
     let forever = scene.open().await;
     forever.send("c", "number", &5).await.unwrap();
     assert_eq!(forever.fiber::<collector>("c").wait().await.unwrap(), (vec![1, 2, 3, 2, 4, 5], "ada".to_owned()));
-    assert_eq!(scene.sql().query_row("SELECT count(*) FROM messages", (), |r| r.get::<_, i64>(0)).unwrap(), 0);
+    assert_eq!(scene.database().number("SELECT count(*) FROM messages"), 0);
 }
 
 #[fiber]
@@ -331,12 +332,8 @@ async fn a_wait_for_a_message_ends_when_its_time_is_over_and_not_before() {
     drop((forever, ears));
 
     // What was sent in time is received, even if nobody was there when the time was over.
-    scene
-        .sql()
-        .execute_batch(
-            "INSERT INTO messages (fiber, topic, data, sent_ms) SELECT seq, 'answer', '\"in time\"', 1 FROM fibers WHERE id = 'both'",
-        )
-        .unwrap();
+    let sent = "INSERT INTO messages (fiber, topic, data, sent_ms) SELECT seq, 'answer', '\"in time\"', 1 FROM fibers WHERE id = 'both'";
+    scene.database().run(sent);
     scene.clock.advance(MINUTE);
     let forever = scene.open().await;
     assert_eq!(forever.fiber::<asks>("late").wait().await.unwrap(), "nobody");
@@ -532,10 +529,8 @@ async fn a_parent_of_a_parked_child_waits_until_it_is_resolved() {
     let child_id = children(&forever, "p").await.remove(0);
     ears.hear(&child_id, "waiting", 1).await;
     drop((forever, ears));
-    scene
-        .sql()
-        .execute("UPDATE snapshots SET data = 'nonsense' WHERE fiber = (SELECT seq FROM fibers WHERE id = ?1)", [&child_id])
-        .unwrap();
+    let damage = format!("UPDATE snapshots SET data = 'nonsense' WHERE fiber = (SELECT seq FROM fibers WHERE id = '{child_id}')");
+    scene.database().run(&damage);
     let forever = scene.open().await;
     forever.send(&child_id, "word", &5).await.unwrap();
     assert!(forever.fiber::<child>(&child_id).wait().await.unwrap_err().is_parked());

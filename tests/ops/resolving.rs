@@ -254,7 +254,7 @@ async fn a_damaged_row_of_the_ledger_parks_its_fiber_and_no_other() {
     forever.spawn(order(5)).id("other").await.unwrap();
     soon(forever.fiber::<order>("other").wait()).await.unwrap();
     forever.close().await.unwrap();
-    place.sql().execute_batch(&format!("PRAGMA ignore_check_constraints = 1; UPDATE ops SET state = 'maybe' WHERE id = '{id}'")).unwrap();
+    place.database().run(&format!("UPDATE ops SET state = 'maybe' WHERE id = '{id}'"));
     let forever = place.builder(&bank).fiber::<order>().open().await.unwrap();
     let error = soon(forever.fiber::<order>(ID).wait()).await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Parked);

@@ -163,19 +163,16 @@ async fn more_held_rows_than_a_page_keep_none_behind_them() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     let builder = builder(&place, &bank, &clock, Retention::forever().completed(MINUTE)).migration("notes", HOLDS[0]);
     let forever = builder.open().await.unwrap();
-    place
-        .sql()
-        .execute_batch(
-            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
+    place.database().run(
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
              INSERT INTO fibers (id, name, state, args, created_ms, changed_ms, finished_ms)
              SELECT 'f' || n, 'child', 'completed', '{}', 1, 1, 1 FROM n;
              INSERT INTO notes SELECT id FROM fibers",
-        )
-        .unwrap();
+    );
     a_minute_later(&forever, &clock).await;
     assert_eq!(place.number("SELECT count(*) FROM fibers"), 1200);
     assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 0);
-    place.sql().execute_batch("DELETE FROM notes WHERE of <> 'f7'").unwrap();
+    place.database().run("DELETE FROM notes WHERE of <> 'f7'");
     assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 1199);
 }
 
@@ -270,7 +267,7 @@ async fn a_damaged_row_of_which_nothing_can_be_remembered_keeps_no_others() {
     for key in ["a", "damaged", "b"] {
         forever.spawn(child(1)).key(key).await.unwrap().wait().await.unwrap();
     }
-    place.sql().execute("UPDATE fibers SET args = CAST(x'ff' AS TEXT) WHERE key = 'damaged'", ()).unwrap();
+    place.database().run("UPDATE fibers SET args = CAST(x'ff' AS TEXT) WHERE key = 'damaged'");
     assert_eq!(forever.delete(FiberFilter::new()).await.unwrap(), 2);
     assert_eq!(forever.delete(FiberFilter::new().forget_keys()).await.unwrap(), 1);
 }

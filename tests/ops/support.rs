@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forever::ops::OpStatus;
 use forever::{Builder, Durability, Forever, Retention};
+use forever_testkit::database::{self, Database};
 use tokio::sync::watch;
 
 /// The other side: takes charges, knows them by their ids, and answers questions about them. It outlives every process.
@@ -117,6 +118,11 @@ pub(crate) async fn soon<T>(future: impl IntoFuture<Output = T>) -> T {
 }
 
 /// A database file in a folder of its own.
+/// The number of writes of a runtime that opens.
+pub(crate) fn opening() -> u64 {
+    if database::is_in_postgres() { 3 } else { 2 }
+}
+
 pub(crate) struct Place {
     folder: tempfile::TempDir,
 }
@@ -135,17 +141,22 @@ impl Place {
         Forever::builder().sqlite(self.path()).durability(Durability::Process).retention(Retention::forever()).resource(bank.clone())
     }
 
-    /// A second pair of eyes on the file.
+    /// A second pair of eyes on the database.
+    pub(crate) fn database(&self) -> Database {
+        Database::open(self.path())
+    }
+
+    /// The file itself, for what only SQLite has.
     pub(crate) fn sql(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.path()).unwrap()
     }
 
-    pub(crate) fn number(&self, query: &str) -> i64 {
-        self.sql().query_row(query, (), |row| row.get(0)).unwrap()
+    pub(crate) fn text(&self, query: &str) -> String {
+        self.database().text(query)
     }
 
-    pub(crate) fn text(&self, query: &str) -> String {
-        self.sql().query_row(query, (), |row| row.get(0)).unwrap()
+    pub(crate) fn number(&self, query: &str) -> i64 {
+        self.database().number(query)
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) struct Queue {
     /// Begins and ends of fibers.
     lives: mpsc::UnboundedSender<Queued>,
     places: Arc<Places>,
+    shared: Arc<Shared>,
 }
 
 impl Queue {
@@ -90,7 +91,7 @@ impl Queue {
         for queued in [of_steps, of_lives] {
             tokio::spawn(write(Arc::clone(shared), Arc::clone(&places), queued));
         }
-        Queue { steps, lives, places }
+        Queue { steps, lives, places, shared: Arc::clone(shared) }
     }
 
     /// Whether a checkpoint can share a statement.
@@ -115,23 +116,39 @@ impl Queue {
     }
 
     pub(crate) fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
-        send(&self.steps, Checkpoint { claim, new, place: None }, Queued::Checkpoint)
+        self.send(&self.steps, Checkpoint { claim, new, place: None }, Queued::Checkpoint)
     }
 
     pub(crate) fn start_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        send(&self.steps, (claim, record, now_ms), Queued::Started)
+        self.send(&self.steps, (claim, record, now_ms), Queued::Started)
     }
 
     pub(crate) fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>> {
-        send(&self.steps, (claim, turn, chunks), Queued::Chunks)
+        self.send(&self.steps, (claim, turn, chunks), Queued::Chunks)
     }
 
     pub(crate) fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<AcceptResult>> {
-        send(&self.lives, fiber, Queued::Accept)
+        self.send(&self.lives, fiber, Queued::Accept)
     }
 
     pub(crate) fn end(&self, claim: Claim, end: End, now_ms: i64) -> BoxFuture<'_, Result<End>> {
-        send(&self.lives, (claim, end, now_ms), Queued::End)
+        self.send(&self.lives, (claim, end, now_ms), Queued::End)
+    }
+
+    fn send<'a, A, T>(&'a self, queue: &'a mpsc::UnboundedSender<Queued>, args: A, of: fn(Job<A, T>) -> Queued) -> BoxFuture<'a, Result<T>>
+    where
+        A: Send + 'static,
+        T: Send + 'static,
+    {
+        Box::pin(async move {
+            let _asks = self.shared.asks();
+            let (answer, answered) = oneshot::channel();
+            queue.send(of(Job { args, answer })).map_err(|_| Error::closed())?;
+            let answer = answered.await;
+            self.shared.hears().await;
+            // The task drops queued writes only when the store is closed.
+            answer.unwrap_or_else(|_| Err(Error::closed()))
+        })
     }
 
     pub(crate) fn uses_places(&self) -> bool {
@@ -142,19 +159,6 @@ impl Queue {
     pub(crate) fn moved(&self, fiber: Seq) {
         self.places.forget(fiber);
     }
-}
-
-fn send<A, T>(queue: &mpsc::UnboundedSender<Queued>, args: A, of: fn(Job<A, T>) -> Queued) -> BoxFuture<'_, Result<T>>
-where
-    A: Send + 'static,
-    T: Send + 'static,
-{
-    Box::pin(async move {
-        let (answer, answered) = oneshot::channel();
-        queue.send(of(Job { args, answer })).map_err(|_| Error::closed())?;
-        // The task drops queued writes only when the store is closed.
-        answered.await.unwrap_or_else(|_| Err(Error::closed()))
-    })
 }
 
 async fn write(shared: Arc<Shared>, places: Arc<Places>, mut queued: mpsc::UnboundedReceiver<Queued>) {

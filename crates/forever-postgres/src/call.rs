@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forever_store::{BoxFuture, Error, ErrorKind, ReadySender, Result, WorkerId};
+use forever_store::{Asks, BoxFuture, Error, ErrorKind, ReadySender, Result, SeenBy, WorkerId};
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     /// Time for which a transaction waits for a lock. The server ends the wait, because a client
     /// that gives up leaves its statement waiting there, with its connection.
     pub(crate) lock_limit: Duration,
+    /// Witness of the calls of the runtime, in tests.
+    pub(crate) seen_by: SeenBy,
 }
 
 /// How an attempt failed.
@@ -138,9 +140,12 @@ impl Shared {
         if self.is_closed() {
             return Err(Error::closed());
         }
+        let _asks = self.asks();
         let shared = Arc::clone(self);
         let task = tokio::spawn(async move { shared.carry_out(what, kind, &args, work).await });
-        match task.await {
+        let done = task.await;
+        self.hears().await;
+        match done {
             Ok(done) => done,
             Err(stopped) => {
                 let text = format!("failed to {what}: its task was stopped, and it may be stored");
@@ -149,8 +154,36 @@ impl Shared {
         }
     }
 
+    /// Says to the witness that a call has begun, and at the drop of this that it is over.
+    pub(crate) fn asks(&self) -> Option<Asks<'_>> {
+        self.seen_by.as_deref().map(Asks::new)
+    }
+
+    /// Waits until the witness lets a caller have its answer.
+    pub(crate) async fn hears(&self) {
+        if let Some(witness) = &self.seen_by {
+            witness.hears().await;
+        }
+    }
+
+    /// Waits until the witness lets a write be carried out.
+    pub(crate) async fn begins(&self, what: &'static str) {
+        if let Some(witness) = &self.seen_by
+            && witness.begins(&[what]) == 0
+        {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Says to the witness that a write is stored.
+    pub(crate) fn stored(&self) {
+        if let Some(witness) = &self.seen_by {
+            witness.stored(0);
+        }
+    }
+
     /// Runs a call, and retries it while it fails with a retryable error.
-    pub(crate) async fn carry_out<A, T>(&self, what: &str, kind: Kind, args: &A, work: Work<A, T>) -> Result<T>
+    pub(crate) async fn carry_out<A, T>(&self, what: &'static str, kind: Kind, args: &A, work: Work<A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -160,7 +193,7 @@ impl Shared {
 
     /// As [`carry_out`](Self::carry_out), for the rows of many fibers. Where another program has locked
     /// one of them it fails soon, so that the others do not wait.
-    pub(crate) async fn carry_out_batch<A, T>(&self, what: &str, kind: Kind, args: &A, work: Work<A, T>) -> Result<T>
+    pub(crate) async fn carry_out_batch<A, T>(&self, what: &'static str, kind: Kind, args: &A, work: Work<A, T>) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -168,7 +201,7 @@ impl Shared {
         self.repeat(what, kind, args, work, true).await
     }
 
-    async fn repeat<A, T>(&self, what: &str, kind: Kind, args: &A, work: Work<A, T>, is_batch: bool) -> Result<T>
+    async fn repeat<A, T>(&self, what: &'static str, kind: Kind, args: &A, work: Work<A, T>, is_batch: bool) -> Result<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
@@ -177,7 +210,7 @@ impl Shared {
         let _permit = self.pool.permit().await?;
         let lock_limit = if is_batch { LOCKED.min(self.lock_limit) } else { self.lock_limit };
         loop {
-            let why = match self.attempt(kind, lock_limit, args, work).await {
+            let why = match self.attempt(what, kind, lock_limit, args, work).await {
                 Ok(done) => return Ok(done),
                 Err(failed) => self.retryable(what, failed)?,
             };
@@ -200,11 +233,20 @@ impl Shared {
         }
     }
 
-    async fn attempt<A, T>(&self, kind: Kind, lock_limit: Duration, args: &A, work: Work<A, T>) -> Result<T, Failed> {
+    async fn attempt<A, T>(&self, what: &'static str, kind: Kind, lock_limit: Duration, args: &A, work: Work<A, T>) -> Result<T, Failed> {
+        if kind.writes() {
+            self.begins(what).await;
+        }
         let may_be_stored = AtomicBool::new(false);
         let attempt = self.attempt_untimed(kind, lock_limit, args, work, &may_be_stored);
         match tokio::time::timeout(self.limit, attempt).await {
-            Ok(done) => done,
+            Ok(Ok(done)) => {
+                if kind.writes() {
+                    self.stored();
+                }
+                Ok(done)
+            }
+            Ok(failed) => failed,
             // The timeout drops the connection with the attempt.
             Err(_) if may_be_stored.load(Ordering::Relaxed) => Err(Failed::Unknown(None)),
             Err(_) => Err(Failed::Late),

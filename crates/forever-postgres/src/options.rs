@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forever_store::{Error, ErrorKind, Result};
+use forever_store::{Error, ErrorKind, Result, SeenBy, Witness};
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Config, NoTls, Socket};
@@ -57,6 +57,7 @@ pub struct Builder {
     patience: Duration,
     statement_limit: Duration,
     connector: Option<Connector>,
+    seen_by: SeenBy,
 }
 
 impl Builder {
@@ -73,6 +74,7 @@ impl Builder {
             patience: Duration::from_secs(10),
             statement_limit: Duration::from_secs(30),
             connector: None,
+            seen_by: None,
         }
     }
 
@@ -180,6 +182,16 @@ impl Builder {
         self
     }
 
+    /// Test hook that sees every commit, and may stop everything around it.
+    ///
+    /// The sessions have the name of the schema, so that a test can end them as a dead process's.
+    // For the testing kit of the runtime.
+    #[doc(hidden)]
+    pub fn seen_by(mut self, witness: Arc<dyn Witness>) -> Self {
+        self.seen_by = Some(witness);
+        self
+    }
+
     /// Connects, and creates the tables that are missing.
     ///
     /// While the server cannot be reached, it tries again for as long as
@@ -198,7 +210,10 @@ impl Builder {
     pub async fn connect(self) -> Result<PostgresStore> {
         let quoted = schema::quoted(&self.schema)?;
         let access = |url: &str, prepares: bool| -> Result<Access> {
-            let config = config(url)?;
+            let mut config = config(url)?;
+            if self.seen_by.is_some() {
+                config.application_name(&self.schema);
+            }
             let connector = match &self.connector {
                 Some(connector) => connector.clone(),
                 None => default_connector(&config)?,
@@ -224,6 +239,7 @@ impl Builder {
             patience: self.patience,
             limit: self.statement_limit,
             lock_limit: self.statement_limit,
+            seen_by: self.seen_by.clone(),
         });
         // A connection of its own: the lease is renewed however many calls are under way.
         let house = Arc::new(Shared {
@@ -237,6 +253,8 @@ impl Builder {
             limit: self.lease.max(Duration::from_secs(1)),
             // The lease is renewed in between.
             lock_limit: self.lease / 8,
+            // Leases are renewed beside the program.
+            seen_by: None,
         });
         shared
             .call("make the tables", Kind::Write, self.schema.clone(), |tx, name| Box::pin(schema::migrate(tx, name)))

@@ -100,7 +100,10 @@ impl PostgresStore {
         work: &mut dyn PostgresWork,
         now_ms: i64,
     ) -> Result<TransactionResult> {
-        self.transactions.run(of.as_ref(), work, now_ms).await
+        let _asks = self.shared.asks();
+        let result = self.transactions.run(of.as_ref(), work, now_ms).await;
+        self.shared.hears().await;
+        result
     }
 
     /// Connects with the default options.
@@ -125,6 +128,13 @@ impl PostgresStore {
             })
         };
         self.read("look for a sign of life", worker, work).await
+    }
+
+    /// Whether it was closed or abandoned.
+    // For the testing kit of the runtime.
+    #[doc(hidden)]
+    pub fn is_closed(&self) -> bool {
+        self.shared.is_closed()
     }
 
     /// Whether checkpoints read rows at their places, and not through the index.

@@ -284,8 +284,12 @@ impl Transactions {
             }
             Err(failed) => return Err(failed),
         }
+        self.shared.begins(WHAT).await;
         match tokio::time::timeout(self.shared.limit, tx.transaction.commit()).await {
-            Ok(Ok(())) => Ok((Attempt::Ended(TransactionResult::Done), true)),
+            Ok(Ok(())) => {
+                self.shared.stored();
+                Ok((Attempt::Ended(TransactionResult::Done), true))
+            }
             Ok(Err(why)) if is_lost(&why) => Err(Failed::Unknown(Some(why))),
             Ok(Err(why)) if is_conflict(&why) => Err(Failed::Retryable(why)),
             // A deferred constraint, or a trigger.

@@ -252,7 +252,7 @@ pub(crate) async fn begin(tx: &Tx, claim: Claim, turn: TurnSeq, now_ms: i64, wor
     let before = tx
         .row(
             "SELECT t.seq, f.id FROM @turns t LEFT JOIN @fibers f ON f.seq = t.fiber AND f.finished_ms IS NULL
-             WHERE t.chat = $1 AND t.seq < $2 AND t.settled_ms IS NULL ORDER BY t.seq DESC LIMIT 1",
+             WHERE t.chat = $1 AND t.seq < $2 AND t.settled_ms IS NULL AND t.state IN ('queued', 'running') ORDER BY t.seq DESC LIMIT 1",
             args![chat, turn],
         )
         .await?;

@@ -50,6 +50,7 @@ mod snapshot;
 #[doc(hidden)]
 pub mod sqlite;
 mod streams;
+mod witness;
 
 use std::fmt;
 
@@ -88,6 +89,9 @@ pub use streams::{
     HISTORY, LOGS, OUTPUTS, PROGRESS, StreamAppend, StreamBatch, StreamStore, StreamsDelta, log_number, log_stream, op_stream,
     output_stream,
 };
+
+#[doc(hidden)]
+pub use witness::{Asks, Pages, SeenBy, Witness};
 
 /// The types of `rusqlite` that a closure with a [`Tx`] needs. Use them in place of a dependency of
 /// your own, so that the two are one version: one from 0.32 to 0.43, which goes with what else

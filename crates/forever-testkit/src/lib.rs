@@ -4,6 +4,7 @@
 //! - [`notes`]: what was seen of a program under test.
 //! - [`prng`]: random numbers that a seed repeats.
 //! - [`process`]: this program started again as another process, to be killed.
+//! - `database` (feature `database`): a look at the database of a test beside its runtime.
 //! - `gates` (feature `tokio`): places at which a test stops what it tests.
 //! - `models` (feature `models`): a model for chat agents that follows a script.
 //! - `servers` (feature `servers`): the same behind a socket.
@@ -14,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+#[cfg(feature = "database")]
+pub mod database;
 #[cfg(feature = "tokio")]
 pub mod gates;
 #[cfg(feature = "postgres")]

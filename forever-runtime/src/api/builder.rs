@@ -33,10 +33,11 @@ use crate::runtime::state::{Parts, Runtime};
 use crate::runtime::timer;
 #[cfg(feature = "postgres")]
 use crate::store::PostgresStore;
-use crate::store::sqlite::SeenBy;
 use crate::store::sqlite::copied::Copied;
 use crate::store::sqlite::user::Migration;
-use crate::store::{Durability, FiberStore, Sqlite, Store};
+use crate::store::{Durability, FiberStore, SeenBy, Sqlite, Store};
+#[cfg(all(feature = "postgres", feature = "testing"))]
+use crate::testing::elsewhere::Schema;
 use crate::{agent, clock, layout};
 
 /// Builder of a runtime: where it stores, what it runs, and its limits. [`open`](Builder::open)
@@ -109,6 +110,9 @@ pub(crate) enum Place {
     /// test has it open.
     #[cfg(feature = "testing")]
     Named(String),
+    /// The database of a test that is kept in Postgres.
+    #[cfg(all(feature = "postgres", feature = "testing"))]
+    Schema(Schema),
 }
 
 impl Place {
@@ -508,7 +512,7 @@ impl Builder {
     pub async fn check(self) -> Result<Compatibility> {
         let mut registry = self.registry?;
         register(self.layers, &mut registry)?;
-        let file = match self.place {
+        let file = match moved(self.place)? {
             Some(Place::File(path)) => path,
             place => {
                 let (store, _) = open_store(place, self.durability, self.wait_for_lock, None, Vec::new(), 0).await?;
@@ -643,6 +647,18 @@ fn register(layers: Vec<Box<dyn Layer>>, registry: &mut Registry) -> Result<Vec<
     Ok(layers)
 }
 
+/// Where a place is when a test keeps its databases elsewhere.
+#[cfg(all(feature = "postgres", feature = "testing"))]
+fn moved(place: Option<Place>) -> Result<Option<Place>> {
+    Ok(Schema::of(place.as_ref())?.map(Place::Schema).or(place))
+}
+
+#[cfg(not(all(feature = "postgres", feature = "testing")))]
+#[allow(clippy::unnecessary_wraps, reason = "as with the features")]
+fn moved(place: Option<Place>) -> Result<Option<Place>> {
+    Ok(place)
+}
+
 /// Opens the store of a runtime; gives it a second time by its type.
 async fn open_store(
     place: Option<Place>,
@@ -652,6 +668,12 @@ async fn open_store(
     migrations: Vec<Migration>,
     now_ms: i64,
 ) -> Result<(Arc<dyn Store>, Database)> {
+    let place = moved(place)?;
+    #[cfg(all(feature = "postgres", feature = "testing"))]
+    let (place, seen_by) = match place {
+        Some(Place::Schema(schema)) => (Some(Place::PostgresStore(schema.connect(seen_by).await?)), None),
+        place => (place, seen_by),
+    };
     #[cfg(feature = "postgres")]
     let place = match place {
         Some(Place::Postgres(url)) => Some(Place::PostgresStore(Arc::new(PostgresStore::connect(url).await?))),
@@ -673,6 +695,8 @@ async fn open_store(
         }
         #[cfg(feature = "postgres")]
         Some(Place::Postgres(_)) => unreachable!("it was connected to above"),
+        #[cfg(all(feature = "postgres", feature = "testing"))]
+        Some(Place::Schema(_)) => unreachable!("it was connected to above"),
         None => {
             let why = "no database was named: call `.sqlite(path)`, `.in_memory()` or `.store(store)`";
             return Err(Error::new(ErrorKind::Setup, why));

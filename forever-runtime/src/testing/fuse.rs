@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::future::BoxFuture;
-use crate::store::sqlite::{Pages, Witness};
+use crate::store::{Pages, Witness};
 
 /// Stops a runtime before or after a chosen write to its database.
 ///

@@ -60,6 +60,8 @@ mod clock;
 mod cluster;
 mod crash;
 pub(crate) mod dice;
+#[cfg(feature = "postgres")]
+pub(crate) mod elsewhere;
 pub(crate) mod fuse;
 mod memory;
 mod stage;

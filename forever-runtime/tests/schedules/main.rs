@@ -18,6 +18,9 @@ mod writer;
 mod error;
 #[path = "../../src/future.rs"]
 mod future;
+#[allow(dead_code, unreachable_pub, reason = "the store gives it to the runtime")]
+#[path = "../../../crates/forever-store/src/witness.rs"]
+mod witness;
 
 #[allow(dead_code, unreachable_pub, reason = "the runtime uses all of it, and gives it to others")]
 #[path = "../../src/runtime"]
@@ -83,7 +86,6 @@ mod store {
         pub(crate) mod rows;
         #[path = "../../../../forever-runtime/tests/schedules/sync.rs"]
         pub(crate) mod sync;
-        pub(crate) mod witness;
         pub(crate) mod worker;
 
         /// No fiber has a history here.
@@ -134,7 +136,7 @@ mod store {
                     std::sync::Arc::default()
                 }
 
-                pub(crate) fn pages(&self) -> super::witness::Pages {
+                pub(crate) fn pages(&self) -> crate::witness::Pages {
                     0
                 }
 

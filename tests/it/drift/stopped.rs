@@ -7,6 +7,7 @@ use forever::Forever;
 use forever::fiber::{Fiber, FiberState};
 use forever::layout::Layout;
 use forever::testing::VirtualClock;
+use forever_testkit::database::{self, Database};
 use tempfile::TempDir;
 
 use super::World;
@@ -46,15 +47,13 @@ pub(super) async fn stopped<F: Fiber>(call: F, before: &str) -> Stopped {
 
 /// Runs a fiber until the branch `before` of a `steps!` has begun and so many others have their results stored, and drops the runtime
 /// there.
-pub(super) async fn stopped_side_by_side<F: Fiber>(call: F, before: &str, results: u32) -> Stopped {
+pub(super) async fn stopped_side_by_side<F: Fiber>(call: F, before: &str, results: i64) -> Stopped {
     let stopped = Stopped { folder: tempfile::tempdir().unwrap() };
     let world = World::without(Some(before));
     let forever = stopped.builder(&world).fiber::<F>().open().await.unwrap();
     forever.spawn(call).id(ID).await.unwrap();
     world.reached().await;
-    let sql = rusqlite::Connection::open(stopped.path()).unwrap();
-    let stored = || sql.query_row("SELECT count(*) FROM branch_results", (), |row| row.get::<_, u32>(0)).unwrap();
-    while stored() < results {
+    while stopped.results() < results {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drop(forever);
@@ -63,13 +62,11 @@ pub(super) async fn stopped_side_by_side<F: Fiber>(call: F, before: &str, result
 
 impl Stopped {
     /// Code `F` resumes the fiber up to the branch `before` of a `steps!`, where the process dies once more when so many results are stored.
-    pub(super) async fn resumes_side_by_side<F: Fiber<Output: Debug>>(&self, before: &str, results: u32) {
+    pub(super) async fn resumes_side_by_side<F: Fiber<Output: Debug>>(&self, before: &str, results: i64) {
         let world = World::without(Some(before));
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
         world.reached().await;
-        let sql = rusqlite::Connection::open(self.path()).unwrap();
-        let stored = || sql.query_row("SELECT count(*) FROM branch_results", (), |row| row.get::<_, u32>(0)).unwrap();
-        while stored() < results {
+        while self.results() < results {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         drop(forever);
@@ -79,19 +76,22 @@ impl Stopped {
         self.folder.path().join("fibers.db")
     }
 
+    /// The number of stored results of branches.
+    fn results(&self) -> i64 {
+        Database::open(self.path()).number("SELECT count(*) FROM branch_results")
+    }
+
     fn builder(&self, world: &World) -> forever::Builder {
         Forever::builder().sqlite(self.path()).resource(world.clone())
     }
 
     fn row(&self) -> Row {
-        let sql = rusqlite::Connection::open(self.path()).unwrap();
-        let query = "SELECT args, number, at, data, hash, layouts.layout FROM fibers JOIN snapshots ON snapshots.fiber = seq \
-                     LEFT JOIN layouts ON hash = snapshots.layout WHERE id = ?1";
-        sql.query_row(query, [ID], |row| {
-            let layout = row.get::<_, Option<String>>(4)?.zip(row.get(5)?);
-            Ok(Row { args: row.get(0)?, number: row.get(1)?, at: row.get(2)?, data: row.get(3)?, layout })
-        })
-        .unwrap()
+        let query = format!(
+            "SELECT args, number, at, data, hash, layouts.layout FROM fibers JOIN snapshots ON snapshots.fiber = seq \
+             LEFT JOIN layouts ON hash = snapshots.layout WHERE id = '{ID}'"
+        );
+        let [args, number, at, data, hash, layout] = Database::open(self.path()).rows(&query).remove(0).try_into().unwrap();
+        Row { args: args.unwrap(), number: number.unwrap().parse().unwrap(), at, data, layout: hash.zip(layout) }
     }
 
     /// The text of the stored snapshot.
@@ -220,10 +220,10 @@ impl Waiting {
     }
 
     /// A copy, so that several versions can go on from the same wait.
-    fn copied(&self) -> (TempDir, PathBuf) {
+    async fn copied(&self) -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fibers.db");
-        std::fs::copy(self.stopped.path(), &path).unwrap();
+        database::copy(&self.stopped.path(), &path).await;
         (folder, path)
     }
 
@@ -234,7 +234,7 @@ impl Waiting {
 
     /// Code `F` is given these messages and comes to this result.
     pub(super) async fn resumes<F: Fiber<Output: Debug + PartialEq>>(&self, messages: &[(&str, u32)], result: F::Output) {
-        let (_folder, path) = self.copied();
+        let (_folder, path) = self.copied().await;
         let forever = self.open::<F>(&path).await;
         for (topic, value) in messages {
             forever.send(ID, topic, value).await.unwrap();
@@ -245,7 +245,7 @@ impl Waiting {
 
     /// Code `F` parks it when the file is opened, for this reason, without anything being sent.
     pub(super) async fn parks_at_once<F: Fiber<Output: Debug>>(&self, why: &str) {
-        let (_folder, path) = self.copied();
+        let (_folder, path) = self.copied().await;
         let forever = self.open::<F>(&path).await;
         let error = ended::<F>(&forever).await.unwrap_err();
         assert!(error.is_parked() && error.reason().contains(why), "{error}");
@@ -254,7 +254,7 @@ impl Waiting {
 
     /// Code `F` is given a message and parks for this reason.
     pub(super) async fn parks<F: Fiber<Output: Debug>>(&self, message: (&str, u32), why: &str) {
-        let (_folder, path) = self.copied();
+        let (_folder, path) = self.copied().await;
         let forever = self.open::<F>(&path).await;
         forever.send(ID, message.0, &message.1).await.unwrap();
         let error = ended::<F>(&forever).await.unwrap_err();

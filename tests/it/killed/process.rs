@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use forever::{Builder, Clock, Forever, Retention, SystemClock};
+use forever_testkit::database::{self, Database};
 use forever_testkit::process::{Process, end_with_parent, this_test};
 use tempfile::TempDir;
 
@@ -47,13 +48,16 @@ impl Place {
     /// What the dead worker has stored: a copy, so that the next worker finds the database as it was left.
     pub(super) fn stored(&self) -> Stored {
         let folder = tempfile::tempdir().unwrap();
+        if database::is_in_postgres() {
+            return Stored { database: Database::open(self.folder.path().join("fibers.db")), _folder: folder };
+        }
         for suffix in ["", "-wal"] {
             let name = format!("fibers.db{suffix}");
             if self.folder.path().join(&name).exists() {
                 std::fs::copy(self.folder.path().join(&name), folder.path().join(&name)).unwrap();
             }
         }
-        Stored { sql: rusqlite::Connection::open(folder.path().join("fibers.db")).unwrap(), _folder: folder }
+        Stored { database: Database::open(folder.path().join("fibers.db")), _folder: folder }
     }
 
     /// A runtime over the database in this process.
@@ -73,19 +77,19 @@ impl Place {
 
 /// The database as a dead worker has left it.
 pub(super) struct Stored {
-    sql: rusqlite::Connection,
+    database: Database,
     _folder: TempDir,
 }
 
 impl Stored {
     /// The rows of a query for a text and a number; none if the worker died before there was a table.
     pub(super) fn rows(&self, query: &str) -> Vec<(String, u32)> {
-        let tables: u32 = self.sql.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'branch_results'", (), |r| r.get(0)).unwrap();
-        if tables == 0 {
+        if !self.database.has_tables() {
             return Vec::new();
         }
-        let mut statement = self.sql.prepare(query).unwrap();
-        statement.query_map((), |r| Ok((r.get(0)?, r.get(1)?))).unwrap().map(Result::unwrap).collect()
+        let text = |value: Option<String>| value.unwrap();
+        let pairs = self.database.rows(query).into_iter().map(|row| <[_; 2]>::try_from(row).unwrap().map(text));
+        pairs.map(|[what, number]| (what, number.parse().unwrap())).collect()
     }
 }
 

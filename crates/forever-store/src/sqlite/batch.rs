@@ -13,8 +13,8 @@ use super::log::Log;
 use super::pace::BUSY_TIMEOUT;
 use super::sync::Handle;
 use super::sync::atomic::{AtomicBool, Ordering};
-use super::witness::Witness;
 use crate::error::Result;
+use crate::witness::Witness;
 
 /// A connection with everything that jobs need; one thread holds it at a time.
 pub(super) struct Served {

@@ -17,8 +17,8 @@ use super::compat::Outcome as _;
 use super::copier::{self, Copier};
 use super::log_length::LogLength;
 use super::open::Durability;
-use super::witness::Pages;
 use crate::error::{Error, ErrorKind, Result};
+use crate::witness::Pages;
 
 /// SQLite's own limit: 1000 pages of its default size.
 const BYTES: u32 = 1000 * 4096;

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use super::compat;
 use super::lock::beside;
-use super::witness::Pages;
+use crate::witness::Pages;
 
 /// Length of the log of one connection that writes.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The store on SQLite: one file, or a database in memory that works the same.
 //!
 //! [`Sqlite`], [`Durability`] and [`Tx`](user::Tx) are the public API. All other public items are
-//! hidden, because only the runtime and the test kit use them: transactions, migrations, ownership
-//! of the file, and the witness of commits.
+//! hidden, because only the runtime and the test kit use them: transactions, migrations and
+//! ownership of the file.
 mod admin_store;
 mod agents;
 mod answers;
@@ -52,9 +52,7 @@ mod tests;
 mod traced;
 pub mod user;
 mod waits;
-mod witness;
 mod worker;
 
 pub use open::Durability;
-pub use store::{Ownership, SeenBy, Sqlite, schema_version};
-pub use witness::{Pages, Witness};
+pub use store::{Ownership, Sqlite, schema_version};

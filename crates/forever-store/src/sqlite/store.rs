@@ -11,12 +11,12 @@ use super::conn::Conn;
 use super::job::Scope;
 use super::open::{self, Durability};
 use super::recent_items::Lengths;
-use super::witness::Witness;
 use super::worker::{Held, Opened, Worker};
 use super::{lock, log, schema};
 #[cfg(doc)]
 use crate::FiberStore;
 use crate::error::{Error, ErrorKind, Result};
+use crate::witness::SeenBy;
 use crate::{ReadySender, Runnable};
 
 /// Interval between attempts to open an owned database: it is free the moment its owner dies.
@@ -72,9 +72,6 @@ impl Ownership {
 pub fn schema_version() -> i32 {
     schema::version()
 }
-
-/// Witness of every commit, if there is one.
-pub type SeenBy = Option<Arc<dyn Witness>>;
 
 impl Sqlite {
     /// Opens the file at `path`, and makes it if it does not exist.

@@ -22,8 +22,8 @@ use super::pace::{Caller, Pace};
 use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::sync::thread::JoinHandle;
 use super::sync::{Handle, Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
-use super::witness::Witness;
 use crate::error::{Error, ErrorKind, Result};
+use crate::witness::{Asks, Witness};
 
 /// How long the writer spins for the next job before it sleeps. A fiber often requests its next
 /// checkpoint right after the last one, sooner than a sleeping thread would wake.
@@ -260,7 +260,8 @@ impl Worker {
         let Some(witness) = &self.witness else { return self.ask(job, answered, short).await };
         let asks = Asks::new(witness.as_ref());
         let answer = self.ask(job, answered, short).await;
-        asks.0.hears().await;
+        witness.hears().await;
+        drop(asks);
         answer
     }
 
@@ -352,22 +353,6 @@ impl Worker {
             let nothing = |_: &Conn| Ok(());
             place.send(Box::new(Call::new("stop", Scope::Read, nothing, |()| (), answer)));
         }
-    }
-}
-
-/// A call that a witness sees.
-struct Asks<'a>(&'a dyn Witness);
-
-impl<'a> Asks<'a> {
-    fn new(witness: &'a dyn Witness) -> Self {
-        witness.asked();
-        Asks(witness)
-    }
-}
-
-impl Drop for Asks<'_> {
-    fn drop(&mut self) {
-        self.0.left();
     }
 }
 

@@ -46,59 +46,88 @@ struct Op {
     outcome: Option<String>,
 }
 
+/// A row of either database, by the names of its columns.
+pub(super) trait Columns {
+    type Error;
+
+    fn int(&self, name: &str) -> Result<i64, Self::Error>;
+    fn text(&self, name: &str) -> Result<String, Self::Error>;
+    fn int_or_null(&self, name: &str) -> Result<Option<i64>, Self::Error>;
+    fn text_or_null(&self, name: &str) -> Result<Option<String>, Self::Error>;
+}
+
+macro_rules! columns {
+    ($row:ty, $get:ident, $error:ty) => {
+        impl Columns for $row {
+            type Error = $error;
+
+            fn int(&self, name: &str) -> Result<i64, $error> {
+                self.$get(name)
+            }
+            fn text(&self, name: &str) -> Result<String, $error> {
+                self.$get(name)
+            }
+            fn int_or_null(&self, name: &str) -> Result<Option<i64>, $error> {
+                self.$get(name)
+            }
+            fn text_or_null(&self, name: &str) -> Result<Option<String>, $error> {
+                self.$get(name)
+            }
+        }
+    };
+}
+
+columns!(rusqlite::Row<'_>, get, rusqlite::Error);
+#[cfg(feature = "postgres")]
+columns!(forever_postgres::tokio_postgres::Row, try_get, forever_postgres::tokio_postgres::Error);
+
+const FIBERS: &str =
+    "SELECT f.seq, f.id, f.name, f.key, f.parent, f.args, f.state, coalesce(f.result, f.reason) AS ended, s.number, s.at, d.document
+     FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN snapshot_documents d ON d.id = f.id ORDER BY f.seq";
+const OPS: &str =
+    "SELECT fiber, id, kind, step, key, state, outcome FROM op_ledger WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id";
+const MESSAGES: &str = "SELECT fiber, topic, data FROM messages ORDER BY seq";
+const SCHEDULES: &str =
+    "SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload AS schedule FROM schedules ORDER BY 1";
+
 impl DbState {
+    /// The same in Postgres, where `@` stands for the schema: fibers, operations, messages,
+    /// schedules.
+    #[cfg(feature = "postgres")]
+    pub(super) const IN_POSTGRES: [&str; 4] = [
+        "SELECT f.seq, f.id, f.name, f.key, f.parent, f.args, f.state, coalesce(f.result, f.reason) AS ended, s.number, s.at,
+                s.data AS document
+         FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq ORDER BY f.seq",
+        "SELECT fiber, id, kind, step, key, state, outcome FROM @ops WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id",
+        "SELECT fiber, topic, data FROM @messages ORDER BY seq",
+        "SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload AS schedule FROM @schedules ORDER BY 1",
+    ];
+
     /// Reads the database. Tables that the process did not create before it died count as empty.
     pub(in crate::testing) fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'stream_log'", (), |r| r.get(0))?;
         if tables == 0 {
             return Ok(DbState::default());
         }
-        let fibers = conn
-            .prepare(
-                "SELECT f.seq, f.id, f.name, f.key, f.parent, f.args, f.state, coalesce(f.result, f.reason) AS end, s.number, s.at, d.document
-                 FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN snapshot_documents d ON d.id = f.id ORDER BY f.seq",
-            )?
-            .query_map((), |r| {
-                Ok(FiberImage {
-                    seq: r.get("seq")?,
-                    id: r.get("id")?,
-                    name: r.get("name")?,
-                    key: r.get("key")?,
-                    parent: r.get("parent")?,
-                    args: r.get("args")?,
-                    state: r.get("state")?,
-                    end: r.get("end")?,
-                    checkpoints: r.get::<_, Option<i64>>("number")?.unwrap_or_default().cast_unsigned(),
-                    at: r.get("at")?,
-                    snapshot: r.get("document")?,
-                })
-            })?
-            .collect::<Result<_, _>>()?;
-        let ops = conn
-            .prepare(
-                "SELECT fiber, id, kind, step, key, state, outcome FROM op_ledger WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id",
-            )?
-            .query_map((), |r| {
-                Ok(Op {
-                    fiber: r.get("fiber")?,
-                    id: r.get("id")?,
-                    kind: r.get("kind")?,
-                    step: r.get("step")?,
-                    key: r.get("key")?,
-                    state: r.get("state")?,
-                    outcome: r.get("outcome")?,
-                })
-            })?
-            .collect::<Result<_, _>>()?;
-        let messages = conn
-            .prepare("SELECT fiber, topic, data FROM messages ORDER BY seq")?
-            .query_map((), |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
-            .collect::<Result<_, _>>()?;
-        let schedules = conn
-            .prepare("SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload FROM schedules ORDER BY 1")?
-            .query_map((), |r| r.get(0))?
-            .collect::<Result<_, _>>()?;
-        Ok(DbState { fibers, ops, messages, schedules, deleted: false })
+        Ok(DbState {
+            fibers: conn.prepare(FIBERS)?.query_map((), |row| fiber(row))?.collect::<Result<_, _>>()?,
+            ops: conn.prepare(OPS)?.query_map((), |row| op(row))?.collect::<Result<_, _>>()?,
+            messages: conn.prepare(MESSAGES)?.query_map((), |row| message(row))?.collect::<Result<_, _>>()?,
+            schedules: conn.prepare(SCHEDULES)?.query_map((), |row| schedule(row))?.collect::<Result<_, _>>()?,
+            deleted: false,
+        })
+    }
+
+    /// The rows of these queries in another database.
+    #[cfg(feature = "postgres")]
+    pub(super) fn of_rows<R: Columns>(fibers: &[R], ops: &[R], messages: &[R], schedules: &[R]) -> Result<Self, R::Error> {
+        Ok(DbState {
+            fibers: fibers.iter().map(fiber).collect::<Result<_, _>>()?,
+            ops: ops.iter().map(op).collect::<Result<_, _>>()?,
+            messages: messages.iter().map(message).collect::<Result<_, _>>()?,
+            schedules: schedules.iter().map(schedule).collect::<Result<_, _>>()?,
+            deleted: false,
+        })
     }
 
     /// Names for fibers in place of their ids, which differ in each run.
@@ -146,6 +175,42 @@ impl DbState {
         lines.sort_unstable();
         lines
     }
+}
+
+fn fiber<R: Columns>(row: &R) -> Result<FiberImage, R::Error> {
+    Ok(FiberImage {
+        seq: row.int("seq")?,
+        id: row.text("id")?,
+        name: row.text("name")?,
+        key: row.text_or_null("key")?,
+        parent: row.int_or_null("parent")?,
+        args: row.text("args")?,
+        state: row.text("state")?,
+        end: row.text_or_null("ended")?,
+        checkpoints: row.int_or_null("number")?.unwrap_or_default().cast_unsigned(),
+        at: row.text_or_null("at")?,
+        snapshot: row.text_or_null("document")?,
+    })
+}
+
+fn op<R: Columns>(row: &R) -> Result<Op, R::Error> {
+    Ok(Op {
+        fiber: row.int("fiber")?,
+        id: row.text("id")?,
+        kind: row.text("kind")?,
+        step: row.text("step")?,
+        key: row.text_or_null("key")?,
+        state: row.text("state")?,
+        outcome: row.text_or_null("outcome")?,
+    })
+}
+
+fn message<R: Columns>(row: &R) -> Result<(i64, String, String), R::Error> {
+    Ok((row.int("fiber")?, row.text("topic")?, row.text("data")?))
+}
+
+fn schedule<R: Columns>(row: &R) -> Result<String, R::Error> {
+    row.text("schedule")
 }
 
 impl FiberImage {

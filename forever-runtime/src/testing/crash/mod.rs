@@ -3,6 +3,9 @@ mod db_state;
 mod process;
 mod report;
 mod steps;
+mod stored;
+#[cfg(feature = "postgres")]
+mod stored_postgres;
 mod torn_write;
 mod world;
 
@@ -201,13 +204,15 @@ where
     }
     let writes = whole.processes.iter().map(|process| process.writes.len() as u64).sum();
     let (mut runs, mut deaths) = (0, 0);
-    for (write, after) in (1..=writes).flat_map(|write| [(write, false), (write, true)]) {
+    let all: Vec<_> = (1..=writes).flat_map(|write| [(write, false), (write, true)]).collect();
+    for (write, after) in all.iter().copied().step_by(all.len().div_ceil(most_deaths()).max(1)) {
         let run = script.run(&[Death::at(write, after)]).await;
         check(&script, &whole, &run).await?;
         runs += 1;
         deaths += run.deaths() as u64;
     }
     if let Some((seed, n)) = test.random {
+        let n = n.min(u32::try_from(most_deaths()).unwrap_or(u32::MAX));
         for plan in plans(seed, n, writes) {
             let run = script.run(&plan).await;
             if differences(&whole, &run, test.same_way).is_empty() {
@@ -221,6 +226,12 @@ where
     }
     let outcome = whole.outcome.map_err(CrashFailure)?;
     Ok(Survived { outcome, writes, runs, deaths })
+}
+
+/// Most runs with one chosen death, which are spread over the writes of a program, and most random
+/// runs. A variable limits them: over a server each takes a hundred times as long as in memory.
+fn most_deaths() -> usize {
+    std::env::var("FOREVER_TEST_DEATHS").ok().and_then(|most| most.parse().ok()).unwrap_or(usize::MAX)
 }
 
 /// Compares a run with the uninterrupted one; the error has the report.

@@ -1,29 +1,22 @@
 //! One run: a process that a fuse ends repeatedly, until it reaches its end.
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
 
-use super::super::dice::Dice;
 use super::World;
 use super::db_state::DbState;
 use super::steps::Steps;
-use super::torn_write::torn_write;
-use crate::api::builder::{Builder, Place};
+use super::stored::{LOOK, Stored};
+use crate::api::builder::Builder;
 use crate::api::forever::Forever;
 use crate::runtime::events::{Event, EventItem, Events};
 use crate::runtime::race::race;
 use crate::runtime::settings::Retention;
 use crate::runtime::state::Runtime;
 use crate::testing::fuse::Fuse;
-
-/// Interval at which it is checked whether all is at rest.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// Number of checks without changes after which time advances.
 const QUIET: u32 = 3;
@@ -86,81 +79,6 @@ pub(in crate::testing) struct Process {
     pub(super) left: DbState,
 }
 
-/// The database of a run.
-#[derive(Debug)]
-enum Stored {
-    /// In memory, while this connection is open.
-    Memory {
-        name: String,
-        keeper: Connection,
-    },
-    File(PathBuf),
-}
-
-impl Stored {
-    /// The place that the first builder of a run has chosen.
-    fn new(world: &World, chosen: Option<&Place>) -> Result<Self, String> {
-        match chosen {
-            Some(Place::File(path)) if *path == world.database() => Ok(Stored::File(path.clone())),
-            Some(Place::File(_)) => Err("each run needs a file of its own: give `.sqlite(world.database())`".to_owned()),
-            Some(Place::Store(_)) => {
-                Err("each run needs a database of its own: give `.sqlite(world.database())` or `.in_memory()`".to_owned())
-            }
-            _ => {
-                let name = format!("forever-crash-{}", uuid::Uuid::now_v7());
-                let keeper = Connection::open(format!("file:/{name}?vfs=memdb")).map_err(|e| e.to_string())?;
-                Ok(Stored::Memory { name, keeper })
-            }
-        }
-    }
-
-    fn place(&self) -> Place {
-        match self {
-            Stored::Memory { name, .. } => Place::Named(name.clone()),
-            Stored::File(path) => Place::File(path.clone()),
-        }
-    }
-
-    /// Reads the database, beside the process or after it.
-    fn look<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-        match self {
-            Stored::Memory { keeper, .. } => read(keeper),
-            Stored::File(path) => {
-                let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-                // The next process needs the log as the last one left it.
-                conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-                read(&conn)
-            }
-        }
-    }
-
-    fn db_state(&self) -> rusqlite::Result<DbState> {
-        match self {
-            Stored::File(path) if !path.exists() => Ok(DbState::default()),
-            _ => self.look(DbState::read),
-        }
-    }
-
-    /// Ready when no fiber and no schedule runs or is about to. A fiber that an earlier process has
-    /// left is marked interrupted until it is claimed.
-    async fn at_rest(&self, runtime: &Runtime) -> Result<(), String> {
-        const INTERRUPTED: &str = "SELECT id FROM fibers WHERE state = 'interrupted'";
-        const BUSY: &str = "SELECT (SELECT count(*) FROM fibers WHERE state IN ('pending', 'running'))
-                                 + (SELECT count(*) FROM schedules WHERE running_ms IS NOT NULL)";
-        let is_busy = |conn: &Connection| -> rusqlite::Result<bool> {
-            // Fibers to be claimed are read first: one that is claimed in between then shows among
-            // the running ones.
-            let interrupted: Vec<String> = conn.prepare(INTERRUPTED)?.query_map((), |r| r.get(0))?.collect::<Result<_, _>>()?;
-            let about_to = interrupted.iter().any(|id| runtime.active.is_active(id));
-            Ok(about_to || conn.query_row(BUSY, (), |r| r.get::<_, i64>(0))? > 0)
-        };
-        while self.look(is_busy).map_err(|error| error.to_string())? {
-            tokio::time::sleep(LOOK).await;
-        }
-        Ok(())
-    }
-}
-
 /// Common parts of all runs.
 pub(super) struct Script<'a, S, C> {
     pub(super) setup: &'a S,
@@ -186,13 +104,13 @@ where
             steps: Steps::default(),
             end: DbState::default(),
         };
-        let stored = match Stored::new(&world, (self.setup)(&world).place().as_ref()) {
+        let stored = match Stored::new(&world, (self.setup)(&world).place().as_ref()).await {
             Ok(stored) => stored,
             Err(why) => return Run { outcome: Err(why), ..run },
         };
         for death in deaths.iter().copied().map(Some).chain([None]) {
             let (ended, process, told) = self.run_process(&world, &stored, death).await;
-            let mut db_state = match stored.db_state() {
+            let mut db_state = match stored.db_state().await {
                 Ok(db_state) => db_state,
                 Err(error) => return Run { outcome: Err(format!("the database cannot be read after the death: {error}")), ..run },
             };
@@ -241,10 +159,9 @@ where
         if let Some(runtime) = left_behind {
             runtime.died().await;
         }
-        if let (Some(Death { torn: Some(seed), .. }), None, Stored::File(path), Some((heard, last))) = (death, &ended, stored, fuse.log())
-            && let Err(error) = torn_write(path, heard, last, &mut Dice::new(seed))
+        if ended.is_none()
+            && let Err(why) = stored.died(death.and_then(|death| death.torn), &fuse).await
         {
-            let why = format!("its write-ahead log could not be torn: {error}");
             return (Some(Err(why)), Process { death, writes: fuse.what(), left: DbState::default() }, Vec::new());
         }
         let death = death.filter(|_| ended.is_none());
@@ -308,7 +225,7 @@ pub(in crate::testing) fn text_of(payload: &(dyn std::any::Any + Send)) -> Strin
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::store::sqlite::Witness;
+    use crate::store::Witness;
 
     /// It is under way at each look, and in between it rests.
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::super::dice::Dice;
-use crate::store::sqlite::Pages;
+use crate::store::Pages;
 
 /// Size in bytes.
 const HEADER: usize = 32;

@@ -1,5 +1,6 @@
 //! The test hook that sees every commit.
 use std::fmt;
+use std::sync::Arc;
 
 use crate::future::BoxFuture;
 
@@ -24,3 +25,24 @@ pub trait Witness: fmt::Debug + Send + Sync {
 
 /// Length of the write-ahead log in pages; 0 where there is none.
 pub type Pages = u32;
+
+/// Witness of every commit, if there is one.
+pub type SeenBy = Option<Arc<dyn Witness>>;
+
+/// A call that a witness sees, until this is dropped.
+#[derive(Debug)]
+pub struct Asks<'a>(&'a dyn Witness);
+
+impl<'a> Asks<'a> {
+    /// Says that a call has begun.
+    pub fn new(witness: &'a dyn Witness) -> Self {
+        witness.asked();
+        Asks(witness)
+    }
+}
+
+impl Drop for Asks<'_> {
+    fn drop(&mut self) {
+        self.0.left();
+    }
+}
