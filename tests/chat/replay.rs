@@ -7,6 +7,7 @@ use forever::chat::message::{Chunk, MessageBuilder, Role, UiMessage};
 use forever::chat::{ChatAgent, Entry, RecoveryPolicy, Turn, TurnHandle};
 use forever::prelude::*;
 use forever::{BoxError, Builder, Forever};
+use forever_testkit::database;
 use forever_testkit::prng::Prng;
 use serde_json::{Value, json};
 
@@ -183,7 +184,8 @@ async fn one(seed: u64) {
 
 #[tokio::test]
 async fn replay_is_what_was_seen_live_whatever_happens() {
-    let (first, cases) = (number("FOREVER_REPLAY_SEED", 1), number("FOREVER_REPLAY_CASES", 150));
+    let cases = if database::is_in_postgres() { 25 } else { 150 };
+    let (first, cases) = (number("FOREVER_REPLAY_SEED", 1), number("FOREVER_REPLAY_CASES", cases));
     for seed in first..first + cases {
         tokio::time::timeout(Duration::from_secs(20), one(seed)).await.unwrap_or_else(|_| panic!("seed {seed} does not come to its end"));
     }

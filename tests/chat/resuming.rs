@@ -195,7 +195,7 @@ async fn case_104_105_106_a_turn_that_its_fiber_has_left_is_settled_and_keeps_no
         assert!(next.wait().await.unwrap().is_completed(), "it waits for nothing");
         let texts: Vec<String> = agent.messages().await.unwrap().iter().map(UiMessage::text).collect();
         forever.close().await.unwrap();
-        std::fs::remove_file(place.path()).unwrap();
+        database::remove(&place.path()).await;
         texts
     };
     assert_eq!(left(json!({ "speaks": true }), false, 3).await, ["hi", "partial", "next"]);

@@ -9,6 +9,7 @@ use forever::fiber::{History, Log};
 use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::{Survived, World, crash_everywhere};
+use forever_testkit::database;
 
 /// How many times as many random runs there are as usual: `FOREVER_CRASHES`.
 fn wider() -> u32 {
@@ -23,8 +24,9 @@ pub(crate) async fn comes_through<R: Debug + PartialEq>(
     let in_memory = crash_everywhere(|world| setup(world).in_memory(), &call).crash_randomly(1, 60 * wider()).await.unwrap();
     let in_file = crash_everywhere(|world| setup(world).sqlite(world.database()), &call).crash_randomly(2, 30 * wider()).await.unwrap();
     assert_eq!(in_memory.outcome, in_file.outcome);
-    // At each write on both sides, unless a run has made fewer of them than the whole one.
-    assert!(in_memory.deaths >= 2 * in_memory.writes && in_file.deaths >= 2 * in_file.writes, "{in_memory:?} {in_file:?}");
+    // At each write on both sides, unless a run has made fewer of them than the whole one; over a server at some.
+    let enough = |survived: &Survived<R>| survived.deaths >= if database::is_in_postgres() { 10 } else { 2 * survived.writes };
+    assert!(enough(&in_memory) && enough(&in_file), "{in_memory:?} {in_file:?}");
     println!("writes={} deaths_in_memory={} deaths_in_files={}", in_memory.writes, in_memory.deaths, in_file.deaths);
     in_memory
 }
@@ -88,7 +90,7 @@ async fn steps_loops_and_calls() {
         handle.wait().await.unwrap()
     })
     .await;
-    assert!(survived.deaths > 40, "{survived:?}");
+    assert!(survived.deaths > if database::is_in_postgres() { 8 } else { 40 }, "{survived:?}");
 }
 
 #[tokio::test]

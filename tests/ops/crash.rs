@@ -243,10 +243,9 @@ async fn under_park_nothing_is_called_until_somebody_resolves_it() {
 /// Killed between what a person has said and what the fiber does with it, on both sides of every write.
 #[tokio::test]
 async fn a_resolution_outlives_the_process() {
-    let layout = u64::from(database::is_in_postgres());
     for (fate, calls) in [(Death::AfterTheCharge, 1), (Death::BeforeTheCharge, 2)] {
         // The resolution, the fiber is entered, the effect begins (or not), its checkpoint, "noted", the end.
-        let writes = 4 + calls as u64 + layout;
+        let writes = 4 + calls as u64;
         for (n, after) in (1..=writes).flat_map(|n| [(n, false), (n, true)]) {
             let left = dies(parking(100), fate).await;
             let (opened, parked) = {
@@ -279,8 +278,7 @@ async fn a_resolution_outlives_the_process() {
             drop((handle, forever));
 
             let (forever, handle) = left.opened(parking(100)).await;
-            let begun_anew =
-                fate == Death::BeforeTheCharge && (n, after) == (3 + layout, true) || (n, after) == (4 + layout, false) && calls == 2;
+            let begun_anew = fate == Death::BeforeTheCharge && (n, after) == (3, true) || (n, after) == (4, false) && calls == 2;
             if n == 1 && !after || begun_anew {
                 soon(handle.wait()).await.unwrap_err();
                 forever.resolve_op(&opened.id, left.found()).await.unwrap();

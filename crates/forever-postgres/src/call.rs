@@ -234,11 +234,8 @@ impl Shared {
     }
 
     async fn attempt<A, T>(&self, what: &'static str, kind: Kind, lock_limit: Duration, args: &A, work: Work<A, T>) -> Result<T, Failed> {
-        if kind.writes() {
-            self.begins(what).await;
-        }
         let may_be_stored = AtomicBool::new(false);
-        let attempt = self.attempt_untimed(kind, lock_limit, args, work, &may_be_stored);
+        let attempt = self.attempt_untimed(what, kind, lock_limit, args, work, &may_be_stored);
         match tokio::time::timeout(self.limit, attempt).await {
             Ok(Ok(done)) => {
                 if kind.writes() {
@@ -255,6 +252,7 @@ impl Shared {
 
     async fn attempt_untimed<A, T>(
         &self,
+        what: &'static str,
         kind: Kind,
         lock_limit: Duration,
         args: &A,
@@ -263,6 +261,10 @@ impl Shared {
     ) -> Result<T, Failed> {
         // A wrong URL, password or certificate stays wrong.
         let connection = self.pool.connection().await.map_err(|why| before_commit(why.into()))?;
+        if kind.writes() {
+            // On a session that a test can end.
+            self.begins(what).await;
+        }
         let tx = Tx::new(connection);
         let begin = kind.begin(self.idle_limit, lock_limit);
         if let Some(begin) = &begin {

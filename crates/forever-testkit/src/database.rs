@@ -118,6 +118,17 @@ fn text_of(value: ValueRef<'_>) -> Option<String> {
     }
 }
 
+/// Removes a database that no runtime has open.
+pub async fn remove(path: &Path) {
+    match url() {
+        None => std::fs::remove_file(path).unwrap(),
+        Some(url) => {
+            let sql = format!("DROP SCHEMA \"{}\" CASCADE", schema(path));
+            tokio::task::spawn_blocking(move || rows(&url, "", &sql)).await.unwrap();
+        }
+    }
+}
+
 /// Copies a database that no runtime has open.
 ///
 /// Meanwhile the tasks of the caller's thread go on: what a dropped runtime has left in Postgres ends with them.

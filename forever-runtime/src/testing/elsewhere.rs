@@ -26,6 +26,8 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Connections of a worker for its calls. Several tests run at a time, on one server.
 const POOL: usize = 3;
 
+const HAS_TABLES: &str = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'agent_requests'";
+
 /// Bytes of a name in Postgres.
 const LONGEST: usize = 63;
 
@@ -63,13 +65,12 @@ impl Schema {
     }
 
     /// Ends the leases of workers whose processes are gone, and of those that this process has
-    /// dropped. One that died before it held its lock would keep its fibers until its lease is over.
+    /// dropped. A worker that died before it held its lock would keep its fibers until then.
     async fn end_leases(&self) -> std::result::Result<(), tokio_postgres::Error> {
         let in_schema = |sql: &str| sql.replace('@', &format!("\"{}\".", self.name));
         let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
         tokio::spawn(connection);
-        const TABLES: &str = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'agent_requests'";
-        if client.query(TABLES, &[&self.name]).await?.is_empty() {
+        if client.query(HAS_TABLES, &[&self.name]).await?.is_empty() {
             return Ok(());
         }
         let here =

@@ -9,6 +9,7 @@ use forever::chat::{InteractionKind, PendingInteraction, ToolAnswer, TurnState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Clock, Durability, ErrorKind, Forever};
+use forever_testkit::database;
 use forever_testkit::prng::Prng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -263,7 +264,7 @@ async fn all_is_as_the_messages_say(seed: u64) {
 
 #[tokio::test]
 async fn the_list_is_what_one_finds_in_all_messages_after_each_of_many_random_operations() {
-    for seed in 0..20 {
+    for seed in 0..if database::is_in_postgres() { 4 } else { 20 } {
         all_is_as_the_messages_say(seed).await;
     }
 }

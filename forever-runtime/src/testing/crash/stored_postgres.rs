@@ -30,6 +30,8 @@ fn free() -> MutexGuard<'static, Vec<String>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+const ALL_TABLES: &str = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename <> 'forever_schema'";
+
 /// Ends the sessions of a process, and waits until they are gone: what they have under way is
 /// stored by then, or never.
 const END_SESSIONS: &str = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = $1";
@@ -47,8 +49,7 @@ impl InPostgres {
         tokio::spawn(connection);
         let stored = InPostgres { schema, client };
         stored.end_sessions().await?;
-        const TABLES: &str = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename <> 'forever_schema'";
-        let tables = stored.rows(TABLES, &[&stored.schema.name]).await?;
+        let tables = stored.rows(ALL_TABLES, &[&stored.schema.name]).await?;
         let empty: String =
             tables.iter().map(|row| format!("DELETE FROM @{};", row.get::<_, String>(0)).replace('@', &stored.prefix())).collect();
         // Without the checks of references, which want an order.
