@@ -92,10 +92,8 @@ async fn a_damaged_turn_keeps_nobody_from_seeing_the_others() {
 #[tokio::test]
 async fn a_log_that_makes_no_sense_parks_its_turn_and_goes_on_when_it_is_put_right() {
     // The table of a turn's log, and which rows are the first turn's.
-    let (log, of_turn) = match database::is_in_postgres() {
-        false => (database::chunks(), "WHERE stream = (SELECT seq FROM streams WHERE turn = 1)"),
-        true => (database::chunks(), "WHERE turn = 1"),
-    };
+    let log = database::chunks();
+    let of_turn = if database::is_in_postgres() { "WHERE turn = 1" } else { "WHERE stream = (SELECT seq FROM streams WHERE turn = 1)" };
     let damages = [
         "UPDATE stream_tail SET first = -1 WHERE first = 0",
         "UPDATE stream_tail SET first = -9223372036854775808 WHERE first = 0",
