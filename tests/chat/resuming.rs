@@ -189,6 +189,7 @@ async fn case_104_105_106_a_turn_that_its_fiber_has_left_is_settled_and_keeps_no
         let database = Database::open(place.path());
         assert_eq!(database.number("SELECT count(*) FROM fibers WHERE finished_ms IS NULL"), 1);
         database.run("UPDATE fibers SET state = 'failed', finished_ms = 1 WHERE finished_ms IS NULL");
+        drop(database);
         let (forever, agent) = place.open(&hooks).await;
         assert_eq!(agent.turn("left").await.unwrap().unwrap().wait().await.unwrap().state(), TurnState::Interrupted);
         let next = agent.save_messages([UiMessage::user("w", "next")]).body(&json!({ "ends": true })).await.unwrap();
