@@ -10,6 +10,7 @@ use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::{VirtualClock, World, crash_everywhere};
 use forever::{BoxError, Forever};
+use forever_testkit::database;
 use forever_testkit::notes::Notes;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -274,7 +275,7 @@ async fn run_that_fails_fails_the_same_way_for_the_next_attempt() {
     }
     assert_eq!(text(&forever).await, "it is wrong it is wrong");
     // Over Postgres the end of the turn is stored before that of its fiber.
-    while fiber(&forever).await.state == FiberState::Running {
+    while database::is_in_postgres() && fiber(&forever).await.state == FiberState::Running {
         tokio::task::yield_now().await;
     }
     assert_eq!(fiber(&forever).await.state, FiberState::Completed);

@@ -165,9 +165,9 @@ async fn more_held_rows_than_a_page_keep_none_behind_them() {
     let forever = builder.open().await.unwrap();
     place.database().run(
         "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
-             INSERT INTO fibers (id, name, state, args, created_ms, changed_ms, finished_ms)
-             SELECT 'f' || n, 'child', 'completed', '{}', 1, 1, 1 FROM n;
-             INSERT INTO notes SELECT id FROM fibers",
+         INSERT INTO fibers (id, name, state, args, created_ms, changed_ms, finished_ms)
+         SELECT 'f' || n, 'child', 'completed', '{}', 1, 1, 1 FROM n;
+         INSERT INTO notes SELECT id FROM fibers",
     );
     a_minute_later(&forever, &clock).await;
     assert_eq!(place.number("SELECT count(*) FROM fibers"), 1200);

@@ -117,12 +117,12 @@ pub(crate) async fn soon<T>(future: impl IntoFuture<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes too long")
 }
 
-/// A database file in a folder of its own.
 /// The number of writes of a runtime that opens.
 pub(crate) fn opening() -> u64 {
     if database::is_in_postgres() { 3 } else { 2 }
 }
 
+/// A database file in a folder of its own.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
 }

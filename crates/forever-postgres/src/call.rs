@@ -237,13 +237,7 @@ impl Shared {
         let may_be_stored = AtomicBool::new(false);
         let attempt = self.attempt_untimed(what, kind, lock_limit, args, work, &may_be_stored);
         match tokio::time::timeout(self.limit, attempt).await {
-            Ok(Ok(done)) => {
-                if kind.writes() {
-                    self.stored();
-                }
-                Ok(done)
-            }
-            Ok(failed) => failed,
+            Ok(done) => done,
             // The timeout drops the connection with the attempt.
             Err(_) if may_be_stored.load(Ordering::Relaxed) => Err(Failed::Unknown(None)),
             Err(_) => Err(Failed::Late),
@@ -293,6 +287,9 @@ impl Shared {
                 Err(Fail::Postgres(why)) if end == "COMMIT" && is_lost(&why) => return Err(Failed::Unknown(Some(why))),
                 Err(why) => return Err(before_commit(why)),
             }
+        }
+        if kind.writes() {
+            self.stored();
         }
         self.notices.raise(tx.notices());
         let (connection, ready) = tx.into_parts();

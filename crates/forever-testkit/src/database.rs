@@ -61,13 +61,12 @@ impl Database {
 
     /// Whether a runtime has come to make its tables.
     pub fn has_tables(&self) -> bool {
-        let tables = match &self.at {
-            At::Sqlite(_) => "sqlite_schema WHERE name = 'branch_results'".to_owned(),
-            At::Postgres { schema, .. } => format!("pg_tables WHERE schemaname = '{schema}' AND tablename = 'branch_results'"),
-        };
         match &self.at {
-            At::Sqlite(_) => self.number(&format!("SELECT count(*) FROM {tables}")) > 0,
-            At::Postgres { url, .. } => !rows(url, "", &format!("SELECT 1 FROM {tables}")).is_empty(),
+            At::Sqlite(_) => self.number("SELECT count(*) FROM sqlite_schema WHERE name = 'branch_results'") > 0,
+            At::Postgres { url, schema } => {
+                let tables = format!("SELECT 1 FROM pg_tables WHERE schemaname = '{schema}' AND tablename = 'branch_results'");
+                !rows(url, "", &tables).is_empty()
+            }
         }
     }
 
@@ -131,7 +130,7 @@ pub async fn remove(path: &Path) {
 
 /// Copies a database that no runtime has open.
 ///
-/// Meanwhile the tasks of the caller's thread go on: what a dropped runtime has left in Postgres ends with them.
+/// Meanwhile the tasks of the caller's thread run: the sessions of a runtime that it has dropped end in them.
 pub async fn copy(from: &Path, to: &Path) {
     match url() {
         None => drop(std::fs::copy(from, to).unwrap()),

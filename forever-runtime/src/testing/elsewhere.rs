@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use forever_postgres::PostgresStore;
-use forever_postgres::tokio_postgres::{self, NoTls};
+use forever_postgres::tokio_postgres::{self, Client, NoTls};
 
 use crate::api::builder::Place;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,8 +25,6 @@ const LEASE: Duration = Duration::from_secs(30);
 
 /// Connections of a worker for its calls. Several tests run at a time, on one server.
 const POOL: usize = 3;
-
-const HAS_TABLES: &str = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'agent_requests'";
 
 /// Bytes of a name in Postgres.
 const LONGEST: usize = 63;
@@ -60,29 +58,48 @@ impl Schema {
             Some(witness) => builder.seen_by(witness).connect().await?,
             None => builder.connect().await?,
         });
-        open().entry(self.name).or_default().push(Arc::downgrade(&store));
+        let mut open = open();
+        let stores = open.entry(self.name).or_default();
+        stores.retain(|store| store.strong_count() > 0);
+        stores.push(Arc::downgrade(&store));
+        drop(open);
         Ok(store)
     }
 
     /// Ends the leases of workers whose processes are gone, and of those that this process has
     /// dropped. A worker that died before it held its lock would keep its fibers until then.
     async fn end_leases(&self) -> std::result::Result<(), tokio_postgres::Error> {
-        let in_schema = |sql: &str| sql.replace('@', &format!("\"{}\".", self.name));
-        let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
-        tokio::spawn(connection);
-        if client.query(HAS_TABLES, &[&self.name]).await?.is_empty() {
+        let client = self.client().await?;
+        if !self.has_tables(&client).await? {
             return Ok(());
         }
-        let here =
-            open().get(&self.name).is_some_and(|stores| stores.iter().any(|store| store.upgrade().is_some_and(|it| !it.is_closed())));
-        for row in client.query(&in_schema("SELECT id, process FROM @workers"), &[]).await? {
+        let here = open().get(&self.name).is_some_and(|stores| stores.iter().any(|it| it.upgrade().is_some_and(|it| !it.is_closed())));
+        for row in client.query(&self.sql("SELECT id, process FROM @workers"), &[]).await? {
             let (id, process): (i64, i64) = (row.get(0), row.get(1));
             let lives = if process == i64::from(std::process::id()) { here } else { Path::new(&format!("/proc/{process}")).exists() };
             if !lives {
-                client.execute(&in_schema("UPDATE @workers SET lease_ms = 0, lock = NULL WHERE id = $1"), &[&id]).await?;
+                client.execute(&self.sql("UPDATE @workers SET lease_ms = 0, lock = NULL WHERE id = $1"), &[&id]).await?;
             }
         }
         Ok(())
+    }
+
+    /// A connection beside the store.
+    pub(crate) async fn client(&self) -> std::result::Result<Client, tokio_postgres::Error> {
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    /// Whether a store has made its tables.
+    pub(crate) async fn has_tables(&self, client: &Client) -> std::result::Result<bool, tokio_postgres::Error> {
+        const TABLES: &str = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'workers'";
+        Ok(!client.query(TABLES, &[&self.name]).await?.is_empty())
+    }
+
+    /// SQL in which `@` stands for the schema.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        sql.replace('@', &format!("\"{}\".", self.name))
     }
 }
 

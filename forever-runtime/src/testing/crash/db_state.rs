@@ -86,21 +86,21 @@ const FIBERS: &str =
      FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq LEFT JOIN snapshot_documents d ON d.id = f.id ORDER BY f.seq";
 const OPS: &str =
     "SELECT fiber, id, kind, step, key, state, outcome FROM op_ledger WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id";
-const MESSAGES: &str = "SELECT fiber, topic, data FROM messages ORDER BY seq";
+/// The same in both databases, where `@` stands for the schema.
+const MESSAGES: &str = "SELECT fiber, topic, data FROM @messages ORDER BY seq";
 const SCHEDULES: &str =
-    "SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload AS schedule FROM schedules ORDER BY 1";
+    "SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload AS schedule FROM @schedules ORDER BY 1";
 
 impl DbState {
-    /// The same in Postgres, where `@` stands for the schema: fibers, operations, messages,
-    /// schedules.
+    /// Queries for fibers, operations, messages and schedules in Postgres.
     #[cfg(feature = "postgres")]
     pub(super) const IN_POSTGRES: [&str; 4] = [
         "SELECT f.seq, f.id, f.name, f.key, f.parent, f.args, f.state, coalesce(f.result, f.reason) AS ended, s.number, s.at,
                 s.data AS document
          FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq ORDER BY f.seq",
         "SELECT fiber, id, kind, step, key, state, outcome FROM @ops WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id",
-        "SELECT fiber, topic, data FROM @messages ORDER BY seq",
-        "SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload AS schedule FROM @schedules ORDER BY 1",
+        MESSAGES,
+        SCHEDULES,
     ];
 
     /// Reads the database. Tables that the process did not create before it died count as empty.
@@ -112,8 +112,8 @@ impl DbState {
         Ok(DbState {
             fibers: conn.prepare(FIBERS)?.query_map((), |row| fiber(row))?.collect::<Result<_, _>>()?,
             ops: conn.prepare(OPS)?.query_map((), |row| op(row))?.collect::<Result<_, _>>()?,
-            messages: conn.prepare(MESSAGES)?.query_map((), |row| message(row))?.collect::<Result<_, _>>()?,
-            schedules: conn.prepare(SCHEDULES)?.query_map((), |row| schedule(row))?.collect::<Result<_, _>>()?,
+            messages: conn.prepare(&MESSAGES.replace('@', ""))?.query_map((), |row| message(row))?.collect::<Result<_, _>>()?,
+            schedules: conn.prepare(&SCHEDULES.replace('@', ""))?.query_map((), |row| schedule(row))?.collect::<Result<_, _>>()?,
             deleted: false,
         })
     }

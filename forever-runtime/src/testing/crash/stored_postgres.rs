@@ -2,10 +2,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forever_postgres::tokio_postgres::types::ToSql;
-use forever_postgres::tokio_postgres::{self, Client, Error, NoTls, Row};
+use forever_postgres::tokio_postgres::{Client, Row};
 
 use super::db_state::DbState;
 use super::stored::{BUSY, INTERRUPTED};
+use crate::error::chain;
 use crate::testing::elsewhere::Schema;
 
 /// Names of schemas that no run uses.
@@ -36,25 +37,19 @@ const ALL_TABLES: &str = "SELECT tablename::text FROM pg_tables WHERE schemaname
 /// stored by then, or never.
 const END_SESSIONS: &str = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = $1";
 
-/// A worker that died before it held its lock counts as dead when its lease has run out, which is
-/// now.
-const END_LEASES: &str = "UPDATE @workers SET lease_ms = 0, lock = NULL";
-
 impl InPostgres {
     /// An empty schema; `place` is one that no other run uses.
     pub(super) async fn connect(place: Schema) -> Result<Self, String> {
         let name = free().pop().unwrap_or_else(|| format!("crash {} {}", std::process::id(), uuid::Uuid::now_v7().simple()));
         let schema = Schema { name, ..place };
-        let (client, connection) = tokio_postgres::connect(&schema.url, NoTls).await.map_err(|error| text_of(&error))?;
-        tokio::spawn(connection);
+        let client = schema.client().await.map_err(|error| chain(&error))?;
         let stored = InPostgres { schema, client };
         stored.end_sessions().await?;
         let tables = stored.rows(ALL_TABLES, &[&stored.schema.name]).await?;
-        let empty: String =
-            tables.iter().map(|row| format!("DELETE FROM @{};", row.get::<_, String>(0)).replace('@', &stored.prefix())).collect();
+        let empty: String = tables.iter().map(|row| stored.schema.sql(&format!("DELETE FROM @{};", row.get::<_, String>(0)))).collect();
         // Without the checks of references, which want an order.
         let empty = format!("SET session_replication_role = replica; {empty} RESET session_replication_role");
-        stored.client.batch_execute(&empty).await.map_err(|error| text_of(&error))?;
+        stored.client.batch_execute(&empty).await.map_err(|error| chain(&error))?;
         Ok(stored)
     }
 
@@ -62,24 +57,13 @@ impl InPostgres {
         &self.schema
     }
 
-    /// What stands before the name of a table.
-    fn prefix(&self) -> String {
-        format!("\"{}\".", self.schema.name)
-    }
-
     /// Runs a query, in which `@` stands for the schema.
     async fn rows(&self, sql: &str, args: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, String> {
-        let sql = sql.replace('@', &self.prefix());
-        self.client.query(&sql, args).await.map_err(|error| text_of(&error))
-    }
-
-    async fn has_tables(&self) -> Result<bool, String> {
-        const TABLES: &str = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'workers'";
-        Ok(!self.rows(TABLES, &[&self.schema.name]).await?.is_empty())
+        self.client.query(&self.schema.sql(sql), args).await.map_err(|error| chain(&error))
     }
 
     pub(super) async fn db_state(&self) -> Result<DbState, String> {
-        if !self.has_tables().await? {
+        if !self.schema.has_tables(&self.client).await.map_err(|error| chain(&error))? {
             return Ok(DbState::default());
         }
         let [fibers, ops, messages, schedules] = DbState::IN_POSTGRES;
@@ -89,7 +73,7 @@ impl InPostgres {
             &self.rows(messages, &[]).await?,
             &self.rows(schedules, &[]).await?,
         )
-        .map_err(|error| text_of(&error))
+        .map_err(|error| chain(&error))
     }
 
     pub(super) async fn is_busy(&self, is_active: impl Fn(&str) -> bool) -> Result<bool, String> {
@@ -101,17 +85,7 @@ impl InPostgres {
         Ok(self.rows(BUSY, &[]).await?.iter().any(|row| row.get::<_, i64>(0) > 0))
     }
 
-    /// Ends what the sessions of a dead process would go on to hold.
     pub(super) async fn end_sessions(&self) -> Result<(), String> {
-        self.rows(END_SESSIONS, &[&self.schema.name]).await?;
-        if self.has_tables().await? {
-            self.rows(END_LEASES, &[]).await?;
-        }
-        Ok(())
+        self.rows(END_SESSIONS, &[&self.schema.name]).await.map(drop)
     }
-}
-
-/// The message of the server, which `Display` leaves to the cause.
-fn text_of(error: &Error) -> String {
-    error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)
 }
