@@ -16,6 +16,7 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
+use forever_testkit::database::is_in_postgres;
 use real::{Pair, Seen};
 
 fn number(name: &str, usually: u32) -> u32 {
@@ -24,7 +25,7 @@ fn number(name: &str, usually: u32) -> u32 {
 
 /// Runs sequences, and shows the shortest that goes wrong.
 fn sequences_agree(die: bool) -> Seen {
-    let cases = number("FOREVER_MODEL_CASES", 300);
+    let cases = number("FOREVER_MODEL_CASES", if is_in_postgres() { 40 } else { 300 });
     let longest = number("FOREVER_MODEL_LENGTH", 40) as usize;
     let seed = number("FOREVER_MODEL_SEED", 1);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, max_shrink_time: 20_000, ..Config::default() };
@@ -36,7 +37,7 @@ fn sequences_agree(die: bool) -> Seen {
     let patience = Cell::new(Duration::from_secs(10));
     let sequences = (vec(ops::op(), 1..=longest), vec(ops::life(die), 1..6));
     let ran = runner.run(&sequences, |(ops, lives)| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut pair = Pair::new(patience.get());
         let ran = runtime.block_on(pair.run(&ops, &lives));
         all.borrow_mut().add(&pair.seen);

@@ -7,7 +7,7 @@ use crate::real::Pair;
 use crate::requests::{Asked, How, Named};
 
 fn agree(all: Vec<Asked>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut pair = Pair::new(Duration::from_secs(10));
     for asked in all {
         runtime.block_on(pair.ask(asked)).unwrap_or_else(|why| panic!("{why}"));

@@ -1,6 +1,7 @@
 //! The real runtime beside the model: does what is asked of both, and says where they differ.
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::task::Poll;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -8,6 +9,7 @@ use forever::fiber::{FiberError, FiberErrorKind, FiberFilter, FiberState, Resolu
 use forever::ops::OpResolution;
 use forever::testing::{Fuse, VirtualClock};
 use forever::{Clock, Durability, ErrorKind, Forever, Retention};
+use forever_testkit::database;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -117,7 +119,7 @@ impl Pair {
         let mut said = self.really(&asked).await;
         if said == Some(Err(GIVEN_UP)) {
             // Either it was carried out, whole, or nothing of it was.
-            let (is, _) = self.life.as_ref().expect("it is open").database.rows().map_err(|error| error.to_string())?;
+            let (is, _) = self.life.as_ref().expect("it is open").database.rows();
             if is == of_model(&before) {
                 after = before.clone();
             }
@@ -251,11 +253,15 @@ impl Pair {
             Some(Err(error)) => return Err(error.kind()),
             None => {}
         }
-        // What it has begun is in the writer's queue by then, and carried out when something behind it is.
+        // What it has begun is in the writer's queue by then, and carried out when something behind it is; or a session does it.
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
-        forever.transaction(|_| Ok::<_, forever::Error>(())).await.map_err(|error| error.kind())?;
+        if database::is_in_postgres() {
+            database::until_idle(&self.path()).await;
+        } else {
+            forever.transaction(|_| Ok::<_, forever::Error>(())).await.map_err(|error| error.kind())?;
+        }
         Err(GIVEN_UP)
     }
 
@@ -309,8 +315,7 @@ impl Pair {
             Some((write, false)) => Fuse::before(write),
             None => Fuse::never(),
         };
-        let path = self.folder.path().join("model.db");
-        let hall = self.hall.clone();
+        let (path, hall) = (self.path(), self.hall.clone());
         let builder = Forever::builder().sqlite(&path).durability(Durability::Process).clock(self.clock.clone()).fuse(fuse.clone());
         let builder = builder.retention(Retention::forever()).resource(self.hall.clone()).fiber::<puppet>();
         let builder = builder.agent(move |_| Keeper(hall.clone()));
@@ -322,12 +327,16 @@ impl Pair {
         };
         match opened {
             Ok(forever) => {
-                let database = Database::look(&path, self.begun).unwrap();
+                let database = Database::look(&path, self.begun).expect("it is open");
                 self.life = Some(Open { forever, fuse, database, waiters: BTreeMap::new() });
                 Some(Ok(0))
             }
             Err(error) => Some(Err(error.kind())),
         }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("model.db")
     }
 
     /// Drops all that is of the process.
@@ -341,6 +350,7 @@ impl Pair {
         while !self.hall.there().is_empty() {
             tokio::task::yield_now().await;
         }
+        database::end_sessions(&self.path()).await;
     }
 
     /// Waits until the runtime stands as it should: what is stored, who waits to be told, and what it says when it is asked.
@@ -385,7 +395,7 @@ impl Pair {
 
     /// In what the database, and those who wait to be told, are not as they should be.
     fn differs(&mut self, life: &Open, rest: &Model, should: &Rows) -> Result<Option<String>, String> {
-        let (is, ids) = life.database.rows().map_err(|error| error.to_string())?;
+        let (is, ids) = life.database.rows();
         self.ids = ids;
         let (hall, there) = (there_in(rest), self.hall.there());
         if is == *should && there == hall {
@@ -459,9 +469,7 @@ impl Pair {
     }
 
     fn stored(&self) -> (Rows, Ids) {
-        let path = self.folder.path().join("model.db");
-        // A process may die before it has made anything.
-        Database::look(&path, self.begun).and_then(|database| database.rows()).unwrap_or_default()
+        Database::look(&self.path(), self.begun).map(|database| database.rows()).unwrap_or_default()
     }
 
     /// The process has died on its way from one of these on, after so many writes: it leaves what one of the models on the way is.

@@ -3,8 +3,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use forever::fiber::FiberStatus;
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use forever_testkit::database;
 
 use crate::model::{Fiber, Model, Place};
 
@@ -59,9 +58,9 @@ fn op(number: u64, state: &str, resolved: bool) -> String {
     format!("{state} at {number}{}", if resolved { " by hand" } else { "" })
 }
 
-/// A database, as it is while nobody has it open.
+/// The database, beside the process that may have it open.
 pub(crate) struct Database {
-    conn: Connection,
+    beside: database::Database,
     /// The time that is 0, in milliseconds since 1970.
     begun: i64,
 }
@@ -74,78 +73,81 @@ pub(crate) struct Ids {
 }
 
 impl Database {
-    /// Reads and changes nothing: the next process finds the log as the last one has left it.
-    pub(crate) fn look(path: &Path, begun: i64) -> rusqlite::Result<Self> {
-        let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        Ok(Database { conn, begun })
+    /// `None` while a process has made nothing.
+    pub(crate) fn look(path: &Path, begun: i64) -> Option<Self> {
+        let is_there = database::is_in_postgres() || path.exists();
+        let beside = is_there.then(|| database::Database::look(path)).filter(database::Database::has_tables)?;
+        Some(Database { beside, begun })
     }
 
-    pub(crate) fn rows(&self) -> rusqlite::Result<(Rows, Ids)> {
-        // All of it from one moment.
-        let all = self.conn.unchecked_transaction()?;
+    pub(crate) fn rows(&self) -> (Rows, Ids) {
+        let topic = if database::is_in_postgres() { "(SELECT max(t.topic) FROM wait_topics t WHERE t.fiber = f.seq)" } else { "w.topic" };
+        let fibers = format!(
+            "SELECT f.seq, f.id, f.name, f.key, f.agent, p.args, f.state, f.reason, f.cancel, f.result, coalesce(s.number, 0),
+                    coalesce(s.deaths, 0), f.restarts, w.due_ms, {topic}, f.args
+             FROM fibers f LEFT JOIN fibers p ON p.seq = f.parent LEFT JOIN snapshots s ON s.fiber = f.seq
+             LEFT JOIN waits w ON w.fiber = f.seq"
+        );
+        let [fibers, joined, sent, effects] = self.beside.at_one_moment([
+            &fibers,
+            "SELECT fiber, child FROM joins ORDER BY child",
+            "SELECT fiber, data FROM messages ORDER BY seq",
+            "SELECT fiber, number, id, state, resolved FROM op_ledger WHERE kind = 'effect' ORDER BY number",
+        ]);
         let mut ids = Ids::default();
         let mut seqs = BTreeMap::new();
-        let mut rows: BTreeMap<i64, Row> = BTreeMap::new();
-        let mut fibers = all.prepare_cached(
-            "SELECT f.seq, f.id, f.name, f.key, f.agent, p.args, f.state, f.reason, f.cancel, f.result, coalesce(s.number, 0),
-                    coalesce(s.deaths, 0), f.restarts, w.due_ms, w.topic, f.args
-             FROM fibers f LEFT JOIN fibers p ON p.seq = f.parent LEFT JOIN snapshots s ON s.fiber = f.seq
-             LEFT JOIN waits w ON w.fiber = f.seq",
-        )?;
-        let mut found = fibers.query(())?;
-        while let Some(r) = found.next()? {
-            let name = name_in(&r.get::<_, String>(15)?);
-            let seq = r.get(0)?;
-            ids.fibers.insert(name.clone(), r.get(1)?);
-            seqs.insert(seq, name);
-            let result: Option<String> = r.get(9)?;
+        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+        for found in fibers {
+            let [seq, id, function, key, agent, parent, state, why, cancel, result, number, deaths, restarts, due, topic, args] =
+                <[_; 16]>::try_from(found).unwrap();
+            let name = name_in(&args.unwrap());
+            let seq = seq.unwrap();
+            ids.fibers.insert(name.clone(), id.unwrap());
+            seqs.insert(seq.clone(), name);
             let heard = |text: String| format!("{:?}", serde_json::from_str::<Vec<String>>(&text).unwrap_or_default());
             let fields = row([
-                ("function", r.get(2)?),
-                ("key", text(r.get::<_, Option<String>>(3)?)),
-                ("agent", text(r.get::<_, Option<String>>(4)?)),
-                ("parent", text(r.get::<_, Option<String>>(5)?.map(|args| name_in(&args)))),
-                ("state", r.get(6)?),
-                ("why", text(r.get::<_, Option<String>>(7)?.map(|why| word_of(&why)))),
-                ("cancel", text(r.get::<_, Option<String>>(8)?)),
+                ("function", text(function)),
+                ("key", text(key)),
+                ("agent", text(agent)),
+                ("parent", text(parent.map(|args| name_in(&args)))),
+                ("state", text(state)),
+                ("why", text(why.map(|why| word_of(&why)))),
+                ("cancel", text(cancel)),
                 ("result", text(result.map(heard))),
-                ("checkpoints", r.get::<_, i64>(10)?.to_string()),
-                ("deaths", r.get::<_, u32>(11)?.to_string()),
-                ("restarts", r.get::<_, u32>(12)?.to_string()),
-                ("due", text(r.get::<_, Option<i64>>(13)?.map(|due| due - self.begun))),
-                ("topic", text(r.get::<_, Option<String>>(14)?)),
+                ("checkpoints", text(number)),
+                ("deaths", text(deaths)),
+                ("restarts", text(restarts)),
+                ("due", text(due.map(|due| due.parse::<i64>().unwrap() - self.begun))),
+                ("topic", text(topic)),
             ]);
             rows.insert(seq, fields);
         }
-        let mut joins: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        let mut there = all.prepare_cached("SELECT fiber, child FROM joins ORDER BY child")?;
-        let mut found = there.query(())?;
-        while let Some(r) = found.next()? {
-            joins.entry(r.get(0)?).or_default().push(seqs[&r.get::<_, i64>(1)?].clone());
+        let mut joins: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for [fiber, child] in joined.into_iter().map(of_columns) {
+            joins.entry(fiber).or_default().push(seqs[&child].clone());
         }
-        let mut messages: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
-        let mut there = all.prepare_cached("SELECT fiber, data FROM messages ORDER BY seq")?;
-        let mut found = there.query(())?;
-        while let Some(r) = found.next()? {
-            messages.entry(r.get(0)?).or_default().push(r.get::<_, String>(1)?.parse().unwrap_or(u64::MAX));
+        let mut messages: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for [fiber, data] in sent.into_iter().map(of_columns) {
+            messages.entry(fiber).or_default().push(data.parse().unwrap_or(u64::MAX));
         }
-        let mut ops: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        let mut there =
-            all.prepare_cached("SELECT fiber, number, id, state, resolved FROM op_ledger WHERE kind = 'effect' ORDER BY number")?;
-        let mut found = there.query(())?;
-        while let Some(r) = found.next()? {
-            let (seq, number): (i64, u64) = (r.get(0)?, r.get::<_, i64>(1)?.cast_unsigned());
-            ids.ops.insert((seqs[&seq].clone(), number), r.get(2)?);
-            ops.entry(seq).or_default().push(op(number, &r.get::<_, String>(3)?, r.get(4)?));
+        let mut ops: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for [fiber, number, id, state, resolved] in effects.into_iter().map(of_columns) {
+            let number = number.parse().unwrap();
+            ids.ops.insert((seqs[&fiber].clone(), number), id);
+            ops.entry(fiber).or_default().push(op(number, &state, ["1", "t"].contains(&&*resolved)));
         }
         for (seq, row) in &mut rows {
             row.insert("joins", format!("{:?}", joins.remove(seq).unwrap_or_default()));
             row.insert("messages", format!("{:?}", messages.remove(seq).unwrap_or_default()));
             row.insert("ops", ops.remove(seq).unwrap_or_default().join(", "));
         }
-        Ok((rows.into_iter().map(|(seq, row)| (seqs[&seq].clone(), row)).collect(), ids))
+        (rows.into_iter().map(|(seq, row)| (seqs[&seq].clone(), row)).collect(), ids)
     }
+}
+
+/// The values of a row without NULL.
+fn of_columns<const N: usize>(row: database::Row) -> [String; N] {
+    <[_; N]>::try_from(row).unwrap().map(Option::unwrap)
 }
 
 /// What a list of fibers shows of one.

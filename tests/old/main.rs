@@ -12,8 +12,7 @@ mod write;
 
 use std::path::PathBuf;
 
-/// The version of the schema that the code of now writes.
-const VERSION: u32 = 12;
+use programs::VERSION;
 
 /// Where the databases are kept.
 fn databases() -> PathBuf {

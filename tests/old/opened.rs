@@ -110,7 +110,7 @@ async fn finish(copy: &Copy) {
 
     assert_eq!(copy.number("PRAGMA user_version"), i64::from(VERSION));
     assert_eq!(copy.number("SELECT count(*) FROM fibers WHERE state NOT IN ('completed', 'cancelled')"), 1, "one is parked");
-    for table in ["waits", "joins", "messages", "branch_results"] {
+    for table in ["waits", "wait_topics", "joins", "messages", "branch_results"] {
         assert_eq!(copy.number(&format!("SELECT count(*) FROM {table}")), 0, "{table}");
     }
     assert_eq!(copy.number("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL"), 0);
@@ -126,6 +126,7 @@ async fn finish(copy: &Copy) {
 
 #[test]
 fn there_is_a_database_of_every_version() {
+    assert_eq!(TESTED, (1..=VERSION).collect::<Vec<_>>());
     for version in 1..=VERSION {
         let copy = Copy::of(version);
         let log = std::fs::metadata(copy.file("-wal")).unwrap().len();
@@ -145,54 +146,38 @@ fn there_is_a_database_of_every_version() {
     assert_eq!(newest, VERSION, "write a database of the new version: see docs/guide/src/reference/format.md");
 }
 
-#[tokio::test]
-async fn a_database_of_version_1_is_opened_and_finished() {
-    finish(&Copy::of(1)).await;
+/// The tests of each version.
+macro_rules! versions {
+    ($($name:ident = $version:literal,)*) => {
+        const TESTED: &[u32] = &[$($version),*];
+
+        $(mod $name {
+            #[tokio::test]
+            async fn a_database_of_it_is_opened_and_finished() {
+                super::finish(&super::Copy::of($version)).await;
+            }
+
+            #[tokio::test]
+            async fn a_process_that_dies_while_it_opens_one_has_changed_nothing() {
+                super::killed_while_it_is_opened($version).await;
+            }
+        })*
+    };
 }
 
-#[tokio::test]
-async fn a_database_of_version_2_is_opened_and_finished() {
-    finish(&Copy::of(2)).await;
-}
-
-#[tokio::test]
-async fn a_database_of_version_3_is_opened_and_finished() {
-    finish(&Copy::of(3)).await;
-}
-
-#[tokio::test]
-async fn a_database_of_version_4_is_opened_and_finished() {
-    finish(&Copy::of(4)).await;
-}
-
-#[tokio::test]
-async fn a_database_of_version_5_is_opened_and_finished() {
-    finish(&Copy::of(5)).await;
-}
-
-#[tokio::test]
-async fn a_database_of_version_6_is_opened_and_finished() {
-    finish(&Copy::of(6)).await;
-}
-
-#[tokio::test]
-async fn a_database_of_version_7_is_opened_and_finished() {
-    finish(&Copy::of(7)).await;
-}
-
-#[tokio::test]
-async fn a_database_of_version_8_is_opened_and_finished() {
-    finish(&Copy::of(8)).await;
-}
-
-#[tokio::test]
-async fn a_database_of_version_9_is_opened_and_finished() {
-    finish(&Copy::of(9)).await;
-}
-
-#[tokio::test]
-async fn a_database_of_version_10_is_opened_and_finished() {
-    finish(&Copy::of(10)).await;
+versions! {
+    version_1 = 1,
+    version_2 = 2,
+    version_3 = 3,
+    version_4 = 4,
+    version_5 = 5,
+    version_6 = 6,
+    version_7 = 7,
+    version_8 = 8,
+    version_9 = 9,
+    version_10 = 10,
+    version_11 = 11,
+    version_12 = 12,
 }
 
 /// What SQLite writes before and in front of each page in the log.
@@ -277,7 +262,7 @@ async fn killed_while_it_is_opened(version: u32) {
     let pages = match version {
         // Of version 10, two columns: a page of the schema, and the header.
         10 | VERSION => 0,
-        5..=9 => 2,
+        5..=9 | 11 => 2,
         _ => 5,
     };
     assert!(commits[0] > before + pages || version == VERSION, "bringing it up to date is a transaction of several pages");
@@ -295,54 +280,4 @@ async fn killed_while_it_is_opened(version: u32) {
             finish(copy).await;
         }
     }
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_brings_version_1_up_to_date_has_changed_nothing() {
-    killed_while_it_is_opened(1).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_brings_version_2_up_to_date_has_changed_nothing() {
-    killed_while_it_is_opened(2).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_brings_version_3_up_to_date_has_changed_nothing() {
-    killed_while_it_is_opened(3).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_brings_version_4_up_to_date_has_changed_nothing() {
-    killed_while_it_is_opened(4).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_brings_version_5_up_to_date_has_changed_nothing() {
-    killed_while_it_is_opened(5).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_brings_version_6_up_to_date_has_changed_nothing() {
-    killed_while_it_is_opened(6).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_opens_version_7_has_changed_nothing() {
-    killed_while_it_is_opened(7).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_opens_version_8_has_changed_nothing() {
-    killed_while_it_is_opened(8).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_opens_version_9_has_changed_nothing() {
-    killed_while_it_is_opened(9).await;
-}
-
-#[tokio::test]
-async fn a_process_that_dies_while_it_opens_version_10_has_changed_nothing() {
-    killed_while_it_is_opened(10).await;
 }

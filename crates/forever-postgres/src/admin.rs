@@ -130,10 +130,7 @@ impl<'a> Condition<'a> {
         }
         for (field, value) in &query.metadata {
             let (field, value) = (condition.value(field), condition.value(value));
-            // `CASE`: metadata that is no JSON, or no object, matches nothing and fails nothing.
-            condition.terms.push(format!(
-                "CASE WHEN f.metadata ~ '^\\s*\\{{' THEN (f.metadata::json -> {field})::text = {value} AND {value} !~ '^[\\[{{]' ELSE FALSE END"
-            ));
+            condition.terms.push(format!("@metadata_has(f.metadata, {field}, {value})"));
         }
         if let Some(text) = &query.text {
             let place = condition.value(text);

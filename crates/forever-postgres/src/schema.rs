@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_4_requests.sql"),
     include_str!("schema_5_streams.sql"),
     include_str!("schema_6_causes.sql"),
+    include_str!("schema_7_metadata.sql"),
 ];
 
 /// The version that this code reads and writes.

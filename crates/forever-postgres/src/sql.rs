@@ -252,7 +252,7 @@ impl Row {
         Ok(u32::try_from(n.max(0)).unwrap_or(u32::MAX))
     }
 
-    /// A number that is not negative; a negative one is an error.
+    /// A number. A negative one, which was written by hand, is 0.
     pub(crate) fn number(&self, column: &str) -> Done<u64> {
         Ok(u64::try_from(self.int_opt(column)?.unwrap_or(0)).unwrap_or(0))
     }

@@ -12,7 +12,17 @@ use crate::{claims, fibers};
 const TURN: &str = "SELECT t.*, c.class, c.agent FROM @chats c JOIN @turns t ON t.chat = c.seq";
 
 fn turn_row(row: &Row) -> Done<TurnRow> {
-    let origins = row.text("origins")?;
+    let origins = origins(row)?.ok_or_else(|| damaged("`origins` of a turn makes no sense"))?;
+    Ok(TurnRow { origins, ..listed(row)? })
+}
+
+/// `None` if they cannot be read.
+fn origins(row: &Row) -> Done<Option<Vec<String>>> {
+    Ok(serde_json::from_str(&row.text("origins")?).ok())
+}
+
+/// A row as a list shows it. Damaged origins hide neither the other rows nor the rest of their own.
+fn listed(row: &Row) -> Done<TurnRow> {
     Ok(TurnRow {
         seq: row.int("seq")?,
         chat: AgentId { class: row.text("class")?, name: row.text("agent")? },
@@ -25,7 +35,7 @@ fn turn_row(row: &Row) -> Done<TurnRow> {
         cancel: row.text_opt("cancel")?,
         message: row.text("message")?,
         place: row.int("place")?,
-        origins: serde_json::from_str(&origins).map_err(|_| damaged("`origins` of a turn makes no sense"))?,
+        origins: origins(row)?.unwrap_or_default(),
         deaths: row.count("deaths")?,
         created_ms: row.int("created_ms")?,
         started_ms: row.int_opt("started_ms")?,
@@ -64,13 +74,13 @@ pub(crate) async fn list(tx: &Tx, chat: &AgentId, filter: &TurnFilter, after: Tu
     let (behind, order) = if filter.latest_first { ("t.seq < $3", "t.seq DESC") } else { ("t.seq > $3", "t.seq") };
     let after = if filter.latest_first && after == 0 { TurnSeq::MAX } else { after };
     let sql = format!("{TURN} WHERE c.class = $1 AND c.agent = $2 AND {behind} {terms} ORDER BY {order} LIMIT $4");
-    tx.rows(&sql, args![&chat.class, &chat.name, after, limit]).await?.iter().map(turn_row).collect()
+    tx.rows(&sql, args![&chat.class, &chat.name, after, limit]).await?.iter().map(listed).collect()
 }
 
 /// Turns of all chats before one, the newest first.
 pub(crate) async fn all(tx: &Tx, before: Option<TurnSeq>, limit: u32) -> Done<Vec<TurnRow>> {
     let sql = format!("{TURN} WHERE t.seq < $1 ORDER BY t.seq DESC LIMIT $2");
-    tx.rows(&sql, args![before.unwrap_or(TurnSeq::MAX), limit]).await?.iter().map(turn_row).collect()
+    tx.rows(&sql, args![before.unwrap_or(TurnSeq::MAX), limit]).await?.iter().map(listed).collect()
 }
 
 pub(crate) async fn is_under_way(tx: &Tx, chat: i64) -> Done<bool> {
@@ -195,20 +205,24 @@ async fn reply_to(tx: &Tx, chat: i64, message: &str) -> Done<Option<TurnRow>> {
     if !tx.one(stored, args![chat, message]).await?.flag("stored")? {
         return Ok(None);
     }
-    let sql = "SELECT seq FROM @turns WHERE chat = $1 AND kind = 'answer' AND origins::jsonb ? $2 ORDER BY seq DESC LIMIT 1";
-    match tx.row(sql, args![chat, message]).await? {
-        Some(row) => by_seq(tx, row.int("seq")?).await,
-        None => Ok(None),
+    // The server would fail where one of the rows is damaged, and where an id has U+0000.
+    let written = serde_json::to_string(message).unwrap_or_default();
+    let sql = "SELECT seq, origins FROM @turns WHERE chat = $1 AND kind = 'answer' AND strpos(origins, $2) > 0 ORDER BY seq DESC";
+    for row in tx.rows(sql, args![chat, &written]).await? {
+        if origins(&row)?.unwrap_or_default().iter().any(|id| id == message) {
+            return by_seq(tx, row.int("seq")?).await;
+        }
     }
+    Ok(None)
 }
 
 /// The origins of the queued turn that a new one takes over when the two are merged.
 async fn merged(tx: &Tx, chat: i64) -> Done<Vec<String>> {
     let sql = "SELECT origins FROM @turns WHERE chat = $1 AND settled_ms IS NULL AND state = 'queued' AND policy = 'merge'
                ORDER BY seq DESC LIMIT 1";
-    let origins = tx.row(sql, args![chat]).await?.map(|row| row.text("origins")).transpose()?;
     // Origins that cannot be read are dropped.
-    Ok(origins.and_then(|origins| serde_json::from_str(&origins).ok()).unwrap_or_default())
+    let origins = tx.row(sql, args![chat]).await?.as_ref().map(origins).transpose()?;
+    Ok(origins.flatten().unwrap_or_default())
 }
 
 /// The message that a turn of kind `Continue` adds to, and its place: that of the last turn under
@@ -472,7 +486,7 @@ pub(crate) async fn clear(tx: &Tx, chat: &AgentId, now_ms: i64) -> Done<Vec<Turn
     let open = tx.rows(&format!("{TURN} WHERE c.seq = $1 AND t.settled_ms IS NULL ORDER BY t.seq"), args![seq]).await?;
     let mut ended = Vec::new();
     for row in &open {
-        let turn = turn_row(row)?;
+        let turn = listed(row)?;
         let state = if turn.state == TurnState::Running { TurnState::Aborted } else { TurnState::Skipped };
         let why = "the chat was cleared";
         tx.run(

@@ -103,6 +103,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     keeps_the_last_stash(&make().await).await;
     lists_by_page_and_deletes_what_has_ended(&make().await).await;
     lists::finds_fibers_by_each_condition(&make().await).await;
+    lists::finds_fibers_beside_odd_metadata(&make().await).await;
     lists::lists_the_newest_first_by_page(&make().await).await;
     lists::tells_what_a_fiber_waits_for(&make().await).await;
     lists::counts_by_function_and_state(&make().await).await;

@@ -4,7 +4,10 @@
 //! A query has to be SQL of both. Tables of SQLite that have another name or form in Postgres are there as views of the session.
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
+use rusqlite::OpenFlags;
+use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -59,6 +62,16 @@ impl Database {
         Database { at }
     }
 
+    /// Opens it to read alone: the next process finds the log of a file as the last one has left it.
+    pub fn look(path: impl AsRef<Path>) -> Self {
+        if is_in_postgres() {
+            return Self::open(path);
+        }
+        let conn = rusqlite::Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX).unwrap();
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+        Database { at: At::Sqlite(conn) }
+    }
+
     /// Whether a runtime has come to make its tables.
     pub fn has_tables(&self) -> bool {
         match &self.at {
@@ -74,12 +87,27 @@ impl Database {
     pub fn rows(&self, query: &str) -> Vec<Row> {
         match &self.at {
             At::Sqlite(conn) => {
-                let mut query = conn.prepare(query).unwrap();
+                let mut query = conn.prepare_cached(query).unwrap();
                 let columns = query.column_count();
                 let rows = query.query_map((), |row| (0..columns).map(|n| Ok(text_of(row.get_ref(n)?))).collect());
                 rows.unwrap().map(Result::unwrap).collect()
             }
             At::Postgres { url, schema } => rows(url, &begin(schema), query),
+        }
+    }
+
+    /// The rows of several queries, all from one moment.
+    pub fn at_one_moment<const N: usize>(&self, queries: [&str; N]) -> [Vec<Row>; N] {
+        match &self.at {
+            At::Sqlite(conn) => {
+                let _all = conn.unchecked_transaction().unwrap();
+                queries.map(|query| self.rows(query))
+            }
+            At::Postgres { url, schema } => {
+                let begin = format!("{}; BEGIN ISOLATION LEVEL REPEATABLE READ", begin(schema));
+                let mut rows = results(url, &begin, &queries.join(";")).into_iter();
+                std::array::from_fn(|_| rows.next().unwrap_or_default())
+            }
         }
     }
 
@@ -114,6 +142,28 @@ fn text_of(value: ValueRef<'_>) -> Option<String> {
         ValueRef::Integer(n) => Some(n.to_string()),
         ValueRef::Real(n) => Some(n.to_string()),
         ValueRef::Text(text) | ValueRef::Blob(text) => Some(String::from_utf8_lossy(text).into_owned()),
+    }
+}
+
+/// Ends what a runtime that was dropped would still do: its sessions, which the test kit names after the schema.
+pub async fn end_sessions(path: &Path) {
+    if let Some(url) = url() {
+        // What a session has begun to commit is stored by then, or never.
+        let sql = format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = '{}'", schema(path));
+        tokio::task::spawn_blocking(move || rows(&url, "", &sql)).await.unwrap();
+    }
+}
+
+/// Waits until the sessions of a runtime have done what they were asked for.
+pub async fn until_idle(path: &Path) {
+    let Some(url) = url() else { return };
+    let sql = format!("SELECT 1 FROM pg_stat_activity WHERE application_name = '{}' AND state <> 'idle'", schema(path));
+    let mut idle = 0;
+    while idle < 3 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let (url, sql) = (url.clone(), sql.clone());
+        let busy = tokio::task::spawn_blocking(move || rows(&url, "", &sql)).await.unwrap();
+        idle = if busy.is_empty() { idle + 1 } else { 0 };
     }
 }
 
@@ -171,8 +221,13 @@ fn texts<const N: usize>(url: &str, query: &str) -> Vec<[String; N]> {
     rows(url, "", query).into_iter().map(row).collect()
 }
 
-/// Runs statements in a new session, on a thread of its own, since the caller may be a task; returns their rows.
+/// Runs statements in a new session; returns the rows of all of them.
 fn rows(url: &str, before: &str, sql: &str) -> Vec<Row> {
+    results(url, before, sql).concat()
+}
+
+/// Runs statements in a new session, on a thread of its own, since the caller may be a task; returns the rows of each.
+fn results(url: &str, before: &str, sql: &str) -> Vec<Vec<Row>> {
     let work = async {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
@@ -182,9 +237,13 @@ fn rows(url: &str, before: &str, sql: &str) -> Vec<Row> {
     let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
     let said: Result<_, tokio_postgres::Error> = thread::scope(|scope| scope.spawn(run).join().unwrap());
     let said = said.unwrap_or_else(|error| panic!("{sql}: {}", error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)));
-    let row = |said| match said {
-        SimpleQueryMessage::Row(row) => Some((0..row.len()).map(|n| row.get(n).map(str::to_owned)).collect()),
-        _ => None,
-    };
-    said.into_iter().filter_map(row).collect()
+    let (mut all, mut rows) = (Vec::new(), Vec::new());
+    for said in said {
+        match said {
+            SimpleQueryMessage::Row(row) => rows.push((0..row.len()).map(|n| row.get(n).map(str::to_owned)).collect()),
+            SimpleQueryMessage::CommandComplete(_) => all.push(std::mem::take(&mut rows)),
+            _ => {}
+        }
+    }
+    all
 }

@@ -2,7 +2,7 @@
 use forever::Forever;
 
 use super::soon;
-use crate::programs::twelve::stamps;
+use crate::programs::twelve::{receives, stamps};
 
 pub(crate) async fn finish(forever: &Forever) {
     for n in 0..6 {
@@ -13,4 +13,7 @@ pub(crate) async fn finish(forever: &Forever) {
         assert_eq!(numbers, (1..=13).collect::<Vec<_>>(), "{id}");
         assert!(history[12].is_resumed && history[12].at == "stamp");
     }
+    let counter = forever.fiber::<receives>("counter");
+    counter.send("telegram", "stop").await.unwrap();
+    assert_eq!(soon("counter", counter.wait()).await.unwrap(), "telegram: stop");
 }

@@ -80,49 +80,6 @@ impl Cell {
         moved
     }
 
-    /// The same cell in the schema of now: the logs of turns are streams since version 8, those of fibers and operations since version 10.
-    pub(crate) fn migrated(&self, sql: &Connection) -> Cell {
-        let mut cell = self.clone();
-        // As SQLite stores it in its column, whose type it may have been converted to.
-        let text = |value: &Value| match value {
-            Value::Integer(number) => number.to_string(),
-            Value::Real(number) if number.is_infinite() => "Inf".to_owned(),
-            Value::Real(number) => number.to_string(),
-            Value::Text(text) => text.clone(),
-            Value::Null | Value::Blob(_) => String::new(),
-        };
-        let name = match (cell.column.table.as_str(), &*cell.key) {
-            ("log_items", [_, log, _]) => format!("log/{}", text(log)),
-            ("op_items", [_, number, op, _]) if text(number) == "-1" => format!("op/{}", text(op)),
-            ("op_items", [_, number, op, _]) => format!("op/{}/{}", text(number), text(op)),
-            _ => String::new(),
-        };
-        if let ([fiber, .., n], false) = (&*self.key, name.is_empty()) {
-            let stream =
-                sql.query_row("SELECT seq FROM streams WHERE fiber = ?1 AND name = ?2", rusqlite::params![fiber, name], |r| r.get(0));
-            "stream_chunks".clone_into(&mut cell.column.table);
-            cell.column.key = vec!["stream".to_owned(), "first".to_owned()];
-            cell.key = vec![stream.unwrap_or(Value::Null), n.clone()];
-            match cell.column.name.as_str() {
-                "n" => "first".clone_into(&mut cell.column.name),
-                "data" => {}
-                // It is in the name of the stream.
-                of_stream => {
-                    let column = if of_stream == "fiber" { "fiber" } else { "name" };
-                    cell.column = Column { table: "streams".to_owned(), name: column.to_owned(), key: vec!["seq".to_owned()] };
-                    cell.key.pop();
-                }
-            }
-        }
-        if cell.column.table == "turn_chunks" {
-            "stream_chunks".clone_into(&mut cell.column.table);
-            for name in cell.column.key.iter_mut().chain([&mut cell.column.name]).filter(|name| *name == "turn") {
-                "stream".clone_into(name);
-            }
-        }
-        cell
-    }
-
     /// What is in it now, as bytes; `None` if the row is gone.
     pub(crate) fn read(&self, sql: &Connection) -> Option<Vec<u8>> {
         let found: Vec<_> = self.column.key.iter().enumerate().map(|(n, key)| format!("{key} IS ?{}", n + 1)).collect();

@@ -68,6 +68,10 @@ fn no_hostile_value_in_any_column_panics_hangs_or_harms_another_fiber() {
                     let step = if every_row { 1 } else { cells.len().div_ceil(ROWS) };
                     cases.extend(cells.iter().skip((v + c) % step).step_by(step).map(|cell| (cell.clone(), value.clone())));
                 }
+                // A number that is given again when its row has another one.
+                Damage::Value(Value::Integer(_)) if column.key.contains(&column.name) => {
+                    cases.extend([&cells[(v * 7 + c) % cells.len()], &cells[cells.len() - 1]].map(|cell| (cell.clone(), value.clone())));
+                }
                 // Another row each time.
                 _ => cases.push((cells[(v * 7 + c) % cells.len()].clone(), value)),
             }

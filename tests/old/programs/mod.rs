@@ -18,6 +18,9 @@ use forever::{Builder, Forever};
 
 use crate::desk::Desk;
 
+/// The version of the schema that the code of now writes.
+pub(crate) const VERSION: u32 = 12;
+
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
     upto(
@@ -105,7 +108,7 @@ pub(crate) fn left(version: u32) -> Vec<&'static str> {
     )
 }
 
-fn upto<T: Copy>(version: u32, all: [&[T]; 12]) -> Vec<T> {
+fn upto<T: Copy>(version: u32, all: [&[T]; VERSION as usize]) -> Vec<T> {
     all[..version as usize].concat()
 }
 

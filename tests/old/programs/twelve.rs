@@ -1,4 +1,5 @@
-//! What a database of version 12 can hold besides: the newest items of histories of fibers that commit together.
+//! What a database of version 12 can hold besides: the newest items of histories of fibers that commit together. And a fiber that waits for a
+//! message on two topics, which none of the programs before does.
 use forever::prelude::*;
 use forever::{Builder, Forever, fiber::History};
 
@@ -19,7 +20,10 @@ pub(crate) const HOLDS: &[(u32, &str)] = &[
     (2, "stamp 5"),
 ];
 
-pub(crate) const SETTLED: &[(u32, &str)] = &[(2, "SELECT count(DISTINCT stream) > 2 FROM history_tail_left")];
+pub(crate) const SETTLED: &[(u32, &str)] = &[
+    (2, "SELECT count(DISTINCT stream) > 2 FROM history_tail_left"),
+    (2, "SELECT count(*) = 2 FROM wait_topics JOIN fibers ON fiber = seq WHERE id = 'counter' AND state = 'waiting'"),
+];
 
 pub(crate) const LEFT: &[&str] = &["stamp 0", "stamp 1", "stamp 2", "stamp 3", "stamp 4", "stamp 5"];
 
@@ -33,13 +37,20 @@ pub(crate) async fn stamps(desk: Res<Desk>, n: u32) -> anyhow::Result<u32> {
     Ok(letters)
 }
 
+#[fiber]
+pub(crate) async fn receives() -> anyhow::Result<String> {
+    let (topic, words): (String, String) = recv!(["letter", "telegram"]);
+    Ok(format!("{topic}: {words}"))
+}
+
 pub(crate) fn registered(builder: Builder) -> Builder {
-    builder.fiber::<stamps>().history(History::last(100))
+    builder.fiber::<stamps>().history(History::last(100)).fiber::<receives>()
 }
 
 pub(crate) async fn start(forever: &Forever) -> anyhow::Result<()> {
     for n in 0..6 {
         forever.spawn(stamps(n)).id(format!("clerk {n}")).await?;
     }
+    forever.spawn(receives()).id("counter").await?;
     Ok(())
 }

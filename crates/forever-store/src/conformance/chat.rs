@@ -423,6 +423,14 @@ pub(super) async fn joins_the_turn_that_replies_to_a_message(store: &impl Store)
     let again = accept(store, NewTurnRow { messages: vec![message("u-3", "user")], ..new("a", "4") }).await;
     let AcceptTurnResult::Existing(latest) = store.accept_turn(unless("u-3", "5")).await.unwrap() else { panic!("asked twice") };
     assert_eq!(latest.id, again.id);
+    // Ids may have any character.
+    for (n, odd) in ["\0", "a\u{1a}0", "\"],[\"", "\\u0000", "%_\u{10ffff}"].into_iter().enumerate() {
+        let of = |id: String| NewTurnRow { messages: vec![message(odd, "user")], unless_asked: Some(odd.into()), ..new("odd", &id) };
+        let turn = accept(store, of(format!("{n}"))).await;
+        assert_eq!(turn.origins, [odd]);
+        let AcceptTurnResult::Existing(there) = store.accept_turn(of(format!("{n} again"))).await.unwrap() else { panic!("{odd:?}") };
+        assert_eq!(there.id, turn.id, "{odd:?}");
+    }
 }
 
 pub(super) async fn continues_and_asks_again(store: &impl Store) {

@@ -16,6 +16,36 @@ async fn ids(store: &impl Store, query: FiberQuery) -> String {
     rows.into_iter().map(|row| row.id).collect()
 }
 
+/// Metadata is any JSON, and text that was written by hand is perhaps none. It keeps no other fiber
+/// from being found.
+pub(super) async fn finds_fibers_beside_odd_metadata(store: &impl Store) {
+    let odd = "a\u{0}b\u{1a}c\"\\u0000";
+    let field = serde_json::json!({ odd: odd, "tenant": "acme" }).to_string();
+    let deep = "[".repeat(100_000);
+    for (id, metadata) in [
+        ("a", r#"{"tenant":"acme","\u0000":"\u0000"}"#),
+        ("b", &*field),
+        ("c", r#"{"tenant":"acme""#),
+        ("d", "{"),
+        ("e", "null"),
+        ("f", r#"[{"tenant":"acme"}]"#),
+        ("g", &*deep),
+        ("h", r#"{"tenant":"\ud800"}"#),
+        ("i", "tenant"),
+        ("j", r#"{"tenant":"acme"}"#),
+    ] {
+        spawn(store, NewFiber { metadata: Some(metadata.into()), ..new(id, None) }).await;
+    }
+    let with = |field: &str, value: &str| FiberQuery {
+        metadata: vec![(field.into(), serde_json::json!(value).to_string())],
+        ..FiberQuery::default()
+    };
+    assert_eq!(ids(store, with("tenant", "acme")).await, "abj");
+    assert_eq!(ids(store, with("\0", "\0")).await, "a");
+    assert_eq!(ids(store, with(odd, odd)).await, "b");
+    assert_eq!(ids(store, with("tenant", "\0")).await, "");
+}
+
 pub(super) async fn finds_fibers_by_each_condition(store: &impl Store) {
     let a = spawn(
         store,

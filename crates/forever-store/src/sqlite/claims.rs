@@ -3,6 +3,7 @@
 //! A fiber is claimed while it is `running`: `snapshots.worker` names the worker and
 //! `snapshots.epoch` the claim. Every write of an activation checks its epoch first, in its own
 //! transaction.
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::conn::Conn;
@@ -92,6 +93,13 @@ pub(super) fn claim(conn: &Conn, seen: Claim, worker: WorkerId, now_ms: i64, rea
 }
 
 pub(super) fn join(conn: &Connection, now_ms: i64) -> rusqlite::Result<WorkerId> {
+    // A number is never given twice, and SQLite says of the greatest one that the disk is full.
+    let last: i64 = conn.query_row("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'workers'", (), |r| r.get(0))?;
+    let last = last.max(conn.query_row("SELECT coalesce(max(id), 0) FROM workers", (), |r| r.get(0))?);
+    if last == i64::MAX {
+        let why = format!("`workers` has the id {last}, which leaves none for this worker");
+        return Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, why.into()));
+    }
     conn.execute("INSERT INTO workers (joined_ms) VALUES (?1)", [now_ms])?;
     let worker = conn.last_insert_rowid();
     take_over(conn, worker, now_ms)?;

@@ -126,33 +126,36 @@ impl Histories {
     fn read_row(&mut self, conn: &Connection, text: &str, fibers: &mut HashMap<StreamSeq, Option<Seq>>) -> rusqlite::Result<bool> {
         let mut all_read = true;
         for line in text.lines() {
-            let Some(item) = Item::read(line) else {
-                all_read = false;
-                continue;
+            all_read &= match Item::read(line).map(|item| self.read_item(conn, &item, fibers)) {
+                Some(Ok(is_read)) => is_read,
+                Some(Err(failed @ rusqlite::Error::SqliteFailure(..))) => return Err(failed),
+                // What is damaged of one fiber says nothing of the others.
+                Some(Err(_)) | None => false,
             };
-            let fiber = match fibers.get(&item.stream) {
-                Some(fiber) => *fiber,
-                None => *fibers.entry(item.stream).or_insert(fiber_of(conn, item.stream)?),
-            };
-            // None if it is deleted.
-            let Some(fiber) = fiber else { continue };
-            let next = match self.by_fiber.get(&fiber) {
-                Some(recent) => recent.next,
-                None => streams::copied(conn, item.stream)?.cast_unsigned(),
-            };
-            if item.number < next {
-                continue;
-            }
-            if item.number > next {
-                all_read = false;
-                continue;
-            }
-            if !self.by_fiber.contains_key(&fiber) {
-                self.begin(fiber, item.stream, next, 0);
-            }
-            self.grow(fiber, item.data, 1, item.stored_ms, None);
         }
         Ok(all_read)
+    }
+
+    /// Takes an item, unless it is stored elsewhere or its fiber is deleted; returns whether it
+    /// follows the one before it.
+    fn read_item(&mut self, conn: &Connection, item: &Item<'_>, fibers: &mut HashMap<StreamSeq, Option<Seq>>) -> rusqlite::Result<bool> {
+        let fiber = match fibers.get(&item.stream) {
+            Some(fiber) => *fiber,
+            None => *fibers.entry(item.stream).or_insert(fiber_of(conn, item.stream)?),
+        };
+        let Some(fiber) = fiber else { return Ok(true) };
+        let next = match self.by_fiber.get(&fiber) {
+            Some(recent) => recent.next,
+            None => streams::copied(conn, item.stream)?.cast_unsigned(),
+        };
+        if item.number != next {
+            return Ok(item.number < next);
+        }
+        if !self.by_fiber.contains_key(&fiber) {
+            self.begin(fiber, item.stream, next, 0);
+        }
+        self.grow(fiber, item.data, 1, item.stored_ms, None);
+        Ok(true)
     }
 
     /// Where the transaction stands.

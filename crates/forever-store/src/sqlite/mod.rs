@@ -29,6 +29,7 @@ mod log_length;
 mod messages;
 #[cfg(target_os = "linux")]
 mod mounts;
+mod numbers;
 mod op_store;
 mod open;
 mod ops;

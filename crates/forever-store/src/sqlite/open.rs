@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::lock::{self, DatabaseFile, beside};
 use super::pace::BUSY_TIMEOUT;
-use super::{compat, guard, schema, streams};
+use super::{compat, guard, numbers, schema, streams};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A log that one huge snapshot has made long is truncated to this many bytes.
@@ -262,6 +262,7 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     // A file that cannot be opened for writing at this moment is opened for reading by SQLite. It
     // reports that at the first write only, also if the file could be written by then.
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    numbers::open(&transaction)?;
     streams::open(&transaction)?;
     transaction.commit()?;
     guard::install(conn)

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_it
 use super::conn::Conn;
 use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
-use super::{claims, histories, layouts, ops, past, snapshot_rows, streams};
+use super::{claims, histories, layouts, numbers, ops, past, snapshot_rows, streams};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
@@ -40,10 +40,12 @@ pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Acce
 pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Option<Claim>> {
     let (class, agent) = new.agent.as_ref().map(|a| (&a.class, &a.name)).unzip();
     let inserted = conn
-        .prepare_cached(
-            "INSERT INTO fibers (id, name, key, state, kind, class, agent, parent, args, metadata, created_ms, changed_ms, id_given)
-             VALUES (?1, ?2, ?3, ?11, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, ?12) ON CONFLICT DO NOTHING",
-        )?
+        .prepare_cached(concat!(
+            "INSERT INTO fibers (seq, id, name, key, state, kind, class, agent, parent, args, metadata, created_ms, changed_ms, id_given)
+             VALUES (",
+            numbers::next!("fibers"),
+            ", ?1, ?2, ?3, ?11, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, ?12) ON CONFLICT DO NOTHING",
+        ))?
         .execute(params![
             new.id,
             new.name,

@@ -98,7 +98,7 @@ pub(super) const NAMES: [&str; 59] = [
 ];
 
 /// The same of the temporary schema of the connection that writes.
-pub(super) const TEMPORARY: [&str; 4] = ["stream_deleted", "stream_next", "stream_tail_open", "stream_tail_open_first"];
+pub(super) const TEMPORARY: [&str; 5] = ["last_numbers", "stream_deleted", "stream_next", "stream_tail_open", "stream_tail_open_first"];
 
 /// The schema version that this code reads and writes.
 pub(crate) fn version() -> i32 {

@@ -70,13 +70,14 @@ fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
 /// Lists the rows of the tail that are not copied yet, and finds the next free number, in a
 /// transaction that may write.
 pub(super) fn open(conn: &Connection) -> rusqlite::Result<()> {
-    let found = "SELECT EXISTS (SELECT 1 FROM stream_tail), EXISTS (SELECT 1 FROM stream_tail WHERE seq >= 1 << 62)";
+    let found = "SELECT EXISTS (SELECT 1 FROM stream_tail), EXISTS (SELECT 1 FROM stream_tail WHERE seq < 1 OR seq >= 1 << 62)";
     let (filled, damaged): (bool, bool) = conn.query_row(found, (), |r| Ok((r.get(0)?, r.get(1)?)))?;
     if damaged {
         // After the greatest number SQLite would choose any free one, not the next.
         conn.execute_batch(
             "CREATE TEMP TABLE numbered AS
-             SELECT * FROM stream_tail WHERE stream IN (SELECT stream FROM stream_tail WHERE seq >= 1 << 62) ORDER BY stream, first;
+             SELECT * FROM stream_tail WHERE stream IN (SELECT stream FROM stream_tail WHERE seq < 1 OR seq >= 1 << 62)
+             ORDER BY stream, first;
              DELETE FROM stream_tail WHERE stream IN (SELECT stream FROM numbered);
              INSERT INTO stream_tail (stream, first, count, data, stored_ms)
              SELECT stream, first, count, data, stored_ms FROM numbered ORDER BY rowid;
@@ -735,23 +736,24 @@ mod tests {
     }
 
     #[test]
-    fn number_that_leaves_none_behind_it_is_replaced() {
+    fn number_that_none_can_stand_before_or_behind_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
-        let conn = turns(&path);
+        let mut conn = turns(&path);
         for n in 0..3 {
             append_of_turn(&conn, 1, &batch(n, &[format!("a{n}")], 0)).unwrap();
             append_of_turn(&conn, 2, &batch(n, &[format!("b{n}")], 0)).unwrap();
         }
-        conn.execute("UPDATE stream_tail SET seq = 9223372036854775807 WHERE stream = 1 AND first = 0", ()).unwrap();
-        drop(conn);
-        let conn = opened(&path);
-        append_of_turn(&conn, 1, &batch(3, &["a3".to_owned()], 0)).unwrap();
-        append_of_turn(&conn, 2, &batch(3, &["b3".to_owned()], 0)).unwrap();
-        assert_eq!(
-            (told(&conn, 1), told(&conn, 2)),
-            (["a0", "a1", "a2", "a3"].map(str::to_owned).into(), ["b0", "b1", "b2", "b3"].map(str::to_owned).into())
-        );
+        for (n, seq) in (3..).zip([i64::MAX, i64::MIN, 0]) {
+            conn.execute("UPDATE stream_tail SET seq = ?1 WHERE stream = 1 AND first = 1", [seq]).unwrap();
+            drop(conn);
+            conn = opened(&path);
+            append_of_turn(&conn, 1, &batch(n, &[format!("a{n}")], 0)).unwrap();
+            append_of_turn(&conn, 2, &batch(n, &[format!("b{n}")], 0)).unwrap();
+            shorten(&conn).unwrap();
+            let all = |of: char| (0..=n).map(|n| format!("{of}{n}")).collect::<Vec<_>>();
+            assert_eq!((told(&conn, 1), told(&conn, 2)), (all('a'), all('b')), "{seq}");
+        }
     }
 
     #[test]

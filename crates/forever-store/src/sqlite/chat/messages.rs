@@ -2,6 +2,7 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use crate::sqlite::numbers;
 use crate::{AgentId, MessageRole, MessageRow, MessageUpdate, UpdateRefused};
 
 pub(super) fn find_chat(conn: &Connection, chat: &AgentId) -> rusqlite::Result<Option<i64>> {
@@ -14,7 +15,8 @@ pub(super) fn chat_of(conn: &Connection, chat: &AgentId) -> rusqlite::Result<i64
     if let Some(seq) = find_chat(conn, chat)? {
         return Ok(seq);
     }
-    conn.prepare_cached("INSERT INTO chats (class, agent) VALUES (?1, ?2)")?.execute(params![chat.class, chat.name])?;
+    conn.prepare_cached(concat!("INSERT INTO chats (seq, class, agent) VALUES (", numbers::next!("chats"), ", ?1, ?2)"))?
+        .execute(params![chat.class, chat.name])?;
     Ok(conn.last_insert_rowid())
 }
 

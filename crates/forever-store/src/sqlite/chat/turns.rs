@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::incidents::{self, incident};
 use super::messages::{chat_of, find_chat, insert_message, last_message, next_place, replace, update};
-use crate::sqlite::{agents, rows, streams};
+use crate::sqlite::{agents, numbers, rows, streams};
 use crate::{
     AcceptTurnResult, Admission, AgentId, MessageRole, MessageRow, NewTurnRow, QueuePolicy, TurnFilter, TurnKind, TurnRequest, TurnRow,
     TurnSeq, TurnSettlement, TurnStart, TurnState, TurnWrite,
@@ -228,14 +228,12 @@ fn accept_here(conn: &Connection, new: &NewTurnRow) -> rusqlite::Result<AcceptTu
         .ok_or_else(|| rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.fiber.id).into()))?
         .fiber;
     let ready = rows::runnable(conn, fiber)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    // After the greatest number SQLite would choose any free one.
-    conn.prepare_cached(
+    conn.prepare_cached(concat!(
         "INSERT INTO turns (seq, chat, id, key, kind, policy, state, fiber, message, place, origins, due_ms, created_ms)
-         VALUES ((SELECT CASE WHEN last < 9223372036854775807 THEN last + 1 END FROM (SELECT
-                      max(coalesce((SELECT max(seq) FROM turns), 0),
-                          coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'turns'), 0)) AS last)),
-                 ?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",
-    )?
+         VALUES (",
+        numbers::next!("turns"),
+        ", ?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?10, ?11)",
+    ))?
     .execute(params![
         chat,
         new.id,
@@ -389,6 +387,7 @@ pub(super) fn delete(conn: &Connection, before_ms: i64, limit: u32) -> rusqlite:
         if kept == 0 {
             conn.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('turns', ?1)")?.execute([last])?;
         }
+        conn.prepare_cached("UPDATE last_numbers SET turns = max(turns, ?1)")?.execute([last])?;
     }
     Ok(deleted as u64)
 }
