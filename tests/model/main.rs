@@ -25,7 +25,7 @@ fn number(name: &str, usually: u32) -> u32 {
 
 /// Runs sequences, and shows the shortest that goes wrong.
 fn sequences_agree(die: bool) -> Seen {
-    let cases = number("FOREVER_MODEL_CASES", if is_in_postgres() { 40 } else { 300 });
+    let cases = number("FOREVER_MODEL_CASES", if is_in_postgres() { 80 } else { 300 });
     let longest = number("FOREVER_MODEL_LENGTH", 40) as usize;
     let seed = number("FOREVER_MODEL_SEED", 1);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, max_shrink_time: 20_000, ..Config::default() };

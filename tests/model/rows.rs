@@ -120,7 +120,7 @@ impl Database {
                 ("due", text(due.map(|due| due.parse::<i64>().unwrap() - self.begun))),
                 ("topic", text(topic)),
             ]);
-            rows.insert(seq, fields);
+            rows.insert(seq, as_in_sqlite(fields));
         }
         let mut joins: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for [fiber, child] in joined.into_iter().map(of_columns) {
@@ -143,6 +143,14 @@ impl Database {
         }
         (rows.into_iter().map(|(seq, row)| (seqs[&seq].clone(), row)).collect(), ids)
     }
+}
+
+/// Over Postgres a fiber that its worker has left is stored as pending, and the reason tells it from others: any worker may claim it.
+fn as_in_sqlite(mut row: Row) -> Row {
+    if database::is_in_postgres() && row["state"] == "pending" && row["why"] == "process died" {
+        row.insert("state", "interrupted".to_owned());
+    }
+    row
 }
 
 /// The values of a row without NULL.

@@ -1,4 +1,6 @@
 //! Killed before and after every write of an effect, and in its body on both sides of the charge, under each policy.
+use std::time::Duration;
+
 use forever::fiber::{Fiber, FiberErrorKind, FiberHandle};
 use forever::ops::OpResolution;
 use forever::prelude::*;
@@ -240,6 +242,19 @@ async fn under_park_nothing_is_called_until_somebody_resolves_it() {
     }
 }
 
+/// The number of writes, when those that nobody waits for have begun as well: over Postgres they are not in one queue with the others.
+async fn settled(fuse: &Fuse) -> u64 {
+    let mut before = None;
+    loop {
+        let writes = fuse.writes();
+        if !database::is_in_postgres() || before == Some(writes) {
+            return writes;
+        }
+        before = Some(writes);
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+}
+
 /// Killed between what a person has said and what the fiber does with it, on both sides of every write.
 #[tokio::test]
 async fn a_resolution_outlives_the_process() {
@@ -257,7 +272,7 @@ async fn a_resolution_outlives_the_process() {
                 let fuse = Fuse::never();
                 let forever = left.place.builder(&left.bank).fiber::<parking>().fuse(fuse.clone()).open().await.unwrap();
                 soon(forever.fiber::<parking>(ID).wait()).await.unwrap_err();
-                let writes = fuse.writes();
+                let writes = settled(&fuse).await;
                 forever.close().await.unwrap();
                 (op, writes)
             };
@@ -267,6 +282,7 @@ async fn a_resolution_outlives_the_process() {
             let forever = left.place.builder(&left.bank).fiber::<parking>().fuse(fuse.clone()).open().await.unwrap();
             let handle = forever.fiber::<parking>(ID);
             soon(handle.wait()).await.unwrap_err();
+            assert_eq!(settled(&fuse).await, parked);
             let life = async {
                 forever.resolve_op(&opened.id, left.found()).await.unwrap();
                 handle.wait().await
@@ -279,9 +295,14 @@ async fn a_resolution_outlives_the_process() {
 
             let (forever, handle) = left.opened(parking(100)).await;
             let begun_anew = fate == Death::BeforeTheCharge && (n, after) == (3, true) || (n, after) == (4, false) && calls == 2;
-            if n == 1 && !after || begun_anew {
-                soon(handle.wait()).await.unwrap_err();
-                forever.resolve_op(&opened.id, left.found()).await.unwrap();
+            let should_park = n == 1 && !after || begun_anew;
+            // Over Postgres the writes behind the resolution are others.
+            if should_park || database::is_in_postgres() {
+                let parks = soon(handle.wait()).await.is_err();
+                assert!(parks == should_park || n > 1 && database::is_in_postgres(), "write {n}, after: {after}");
+                if parks {
+                    forever.resolve_op(&opened.id, left.found()).await.unwrap();
+                }
             }
             let again = left.bank.calls();
             assert_eq!(soon(handle.wait()).await.unwrap(), 1000, "write {n}, after: {after}");

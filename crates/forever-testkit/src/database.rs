@@ -104,8 +104,9 @@ impl Database {
                 queries.map(|query| self.rows(query))
             }
             At::Postgres { url, schema } => {
-                let begin = format!("{}; BEGIN ISOLATION LEVEL REPEATABLE READ", begin(schema));
-                let mut rows = results(url, &begin, &queries.join(";")).into_iter();
+                let queries = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; {}", queries.join(";"));
+                // `BEGIN` has a result too.
+                let mut rows = results(url, &begin(schema), &queries).into_iter().skip(1);
                 std::array::from_fn(|_| rows.next().unwrap_or_default())
             }
         }
