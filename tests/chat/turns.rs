@@ -215,7 +215,8 @@ async fn queueing_drop_refuses_while_another_turn_is_under_way() {
 async fn queueing_debounce_waits_for_quiet_and_answers_the_last() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
-    let quiet = Queueing::Debounce(Duration::from_millis(30));
+    // Longer than the three are apart on a busy machine.
+    let quiet = Queueing::Debounce(Duration::from_millis(500));
     let mut turns = Vec::new();
     for n in 0..3 {
         turns.push(agent.save_messages([UiMessage::user(format!("u{n}"), "hi")]).id(format!("r{n}")).queueing(quiet).await.unwrap());
