@@ -380,29 +380,29 @@ impl Pair {
 
     /// Looks whether all is as it should be; what is not, where that may be because the runtime has not come to rest.
     async fn stands(&mut self, life: &mut Open, rest: &Model, should: &Rows) -> Result<Option<String>, String> {
-        if let Some(difference) = self.differs(life, rest, should)? {
+        if let Some(difference) = self.differs(life, rest, should) {
             return Ok(Some(difference));
         }
         for (name, fiber) in &rest.fibers {
             self.waits_for(life, name, fiber).await?;
         }
         // One that is looked at anew may come from the state in which it was to the same one: whoever waits for it hears when it has.
-        if let Some(difference) = self.differs(life, rest, should)? {
+        if let Some(difference) = self.differs(life, rest, should) {
             return Ok(Some(difference));
         }
         self.says(life, rest, should).await.map(|()| None)
     }
 
     /// In what the database, and those who wait to be told, are not as they should be.
-    fn differs(&mut self, life: &Open, rest: &Model, should: &Rows) -> Result<Option<String>, String> {
+    fn differs(&mut self, life: &Open, rest: &Model, should: &Rows) -> Option<String> {
         let (is, ids) = life.database.rows();
         self.ids = ids;
         let (hall, there) = (there_in(rest), self.hall.there());
         if is == *should && there == hall {
-            return Ok(None);
+            return None;
         }
         let who = if there == hall { String::new() } else { format!("\n    to be told should be {hall:?}, and are {there:?}") };
-        Ok(Some(format!("it does not come to rest as it should:{}{who}", differences(should, &is))))
+        Some(format!("it does not come to rest as it should:{}{who}", differences(should, &is)))
     }
 
     /// Whether the lists that the runtime gives are what is stored.

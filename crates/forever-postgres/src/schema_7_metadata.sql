@@ -5,8 +5,10 @@
 -- error: one damaged row must not fail a list of others. Text of the server has no U+0000, so that
 -- is replaced as in all other text of this library, and with it the character that marks what was
 -- replaced; what follows an escaped backslash is no escape.
+--
+-- The handler of errors needs a subtransaction, and parallel workers cannot have one.
 CREATE FUNCTION @metadata_has(metadata TEXT, field TEXT, value TEXT) RETURNS BOOLEAN
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE AS $$
 DECLARE
     escaped TEXT;
     wanted TEXT;

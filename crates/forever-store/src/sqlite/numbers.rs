@@ -99,11 +99,12 @@ mod tests {
                     let mut needed = conn.prepare(needed).unwrap();
                     needed.query_map([of, column], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
                 };
-                let (mut columns, mut values) = (column.to_owned(), "77".to_owned());
+                let (mut columns, mut values) = (vec![column.to_owned()], vec!["77"]);
                 for (name, kind) in needed {
-                    columns += &format!(", {name}");
-                    values += if kind == "INTEGER" { ", 1" } else { ", '1'" };
+                    columns.push(name);
+                    values.push(if kind == "INTEGER" { "1" } else { "'1'" });
                 }
+                let (columns, values) = (columns.join(", "), values.join(", "));
                 conn.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON").unwrap();
                 conn.execute(&format!("INSERT INTO {of} ({columns}) VALUES ({values})"), ()).unwrap();
                 drop(conn);
