@@ -242,7 +242,7 @@ async fn under_park_nothing_is_called_until_somebody_resolves_it() {
     }
 }
 
-/// The number of writes, when those that nobody waits for have begun as well: over Postgres they are not in one queue with the others.
+/// The number of writes, when those that no call waits for have begun as well: over Postgres they are not in one queue with the others.
 async fn settled(fuse: &Fuse) -> u64 {
     let mut before = None;
     loop {

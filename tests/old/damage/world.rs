@@ -611,7 +611,7 @@ pub(crate) fn damage(cell: &Cell, damage: &Damage) -> Found {
     for (work, times) in &came.done {
         *mended.done.entry(work.clone()).or_default() += times;
     }
-    // A number says where a fiber stands, and with another one nobody can tell what it has done. What is done before the loop of a turn, or
+    // A number says where a fiber stands, and another one leaves open what it has done. What is done before the loop of a turn, or
     // by an agent that looks after itself, is in no step.
     let numbers = matches!(cell.value, Value::Integer(_));
     mended.done.retain(|work, _| !(work.starts_with("ada") || work.starts_with("miner") || numbers && is_of(work, &touched)));
