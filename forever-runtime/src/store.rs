@@ -54,7 +54,7 @@ pub use forever_store::{
     Changes, ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteCursor, DeleteResult, Deletion, Durability,
     End, Epoch, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, FiberStore,
     FiberTombstone, HISTORY, HoldResult, IncidentRow, IncidentState, InteractionCursor, InteractionKind, InteractionQuery, InteractionRow,
-    KeepAliveRow, LOGS, LayoutRow, LoadedFiber, MessageRole, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage,
+    KeepAliveRow, LOGS, LayoutRow, Lease, LoadedFiber, MessageRole, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage,
     NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OUTPUTS, OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpStore,
     OpsDelta, PROGRESS, PendingMessage, Publication, PublishedItem, PublishedPage, PublishedQuery, QueuePolicy, ReadySender,
     RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow, ScheduleTiming,

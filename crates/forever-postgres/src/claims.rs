@@ -4,7 +4,7 @@
 //! epoch of its claim. A write that is conditional on a claim locks that row first, in a statement
 //! of its own, so that what it reads next is current and stays so until the end of the transaction.
 //! Where the row in `@fibers` is locked as well, it is locked first.
-use forever_store::{Claim, ClaimResult, End, Error, ErrorKind, FiberState, Seq, StoredClaim, WorkerId};
+use forever_store::{Claim, ClaimResult, End, Error, ErrorKind, FiberState, LoadedFiber, Seq, StoredClaim, WorkerId};
 
 use crate::fibers;
 use crate::sql::{Done, Fail, Tx, args};
@@ -44,6 +44,14 @@ pub(crate) async fn claim_of(tx: &Tx, fiber: Seq) -> Done<Option<StoredClaim>> {
     tx.row(sql, args![fiber]).await?.map(|row| Ok(StoredClaim { epoch: row.int("epoch")?, worker: row.int_opt("worker")? })).transpose()
 }
 
+/// Releases the claim of a fiber that stops running; without a claim nothing is changed.
+///
+/// The epoch is raised, so that a claim that rests on what was read while the fiber ran is refused.
+pub(crate) async fn release(tx: &Tx, fiber: Seq) -> Done<()> {
+    let sql = "UPDATE @snapshots SET epoch = least(epoch, 9223372036854775806) + 1, worker = NULL WHERE fiber = $1 AND worker IS NOT NULL";
+    tx.run(sql, args![fiber]).await.map(drop)
+}
+
 /// Voids the claims of fibers, by raising their epochs. That covers a claim that a worker is about
 /// to take.
 pub(crate) async fn void(tx: &Tx, fibers: &[Seq]) -> Done<()> {
@@ -54,7 +62,15 @@ pub(crate) async fn void(tx: &Tx, fibers: &[Seq]) -> Done<()> {
 pub(crate) async fn claim(tx: &Tx, seen: Claim, worker: WorkerId, now_ms: i64) -> Done<ClaimResult> {
     let sql = "SELECT f.state, f.cancel IS NOT NULL AS cancelled, s.worker FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
                WHERE f.seq = $1 AND s.epoch = $2 AND f.finished_ms IS NULL FOR NO KEY UPDATE OF f, s";
-    let Some(row) = tx.row(sql, args![seen.fiber, seen.epoch]).await? else { return Ok(ClaimResult::Refused) };
+    let Some(row) = tx.row(sql, args![seen.fiber, seen.epoch]).await? else {
+        let lost = "SELECT EXISTS (SELECT 1 FROM @fibers WHERE seq = $1 AND finished_ms IS NULL)
+                           AND NOT EXISTS (SELECT 1 FROM @snapshots WHERE fiber = $1) AS its_snapshot";
+        if tx.one(lost, args![seen.fiber]).await?.flag("its_snapshot")? {
+            // It says what is wrong.
+            fibers::load(tx, seen.fiber).await?;
+        }
+        return Ok(ClaimResult::Refused);
+    };
     let free = match row.word::<FiberState>("state")? {
         FiberState::Pending | FiberState::Interrupted | FiberState::Parked => true,
         // The worker stopped its own fiber and could not store that; it may run the fiber again.
@@ -69,8 +85,10 @@ pub(crate) async fn claim(tx: &Tx, seen: Claim, worker: WorkerId, now_ms: i64) -
         let ended = fibers::finish(tx, seen.fiber, &End::Cancelled(String::new()), &[], now_ms).await?;
         return Ok(ended.map_or(ClaimResult::Refused, ClaimResult::Ended));
     }
+    // Both rows are locked: what is read from here on stays as it is until the commit.
+    let loaded = fibers::load(tx, seen.fiber).await?;
     let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
     tx.run("UPDATE @snapshots SET epoch = $2, worker = $3 WHERE fiber = $1", args![claim.fiber, claim.epoch, worker]).await?;
     tx.run("UPDATE @fibers SET state = 'running', reason = NULL, changed_ms = $2 WHERE seq = $1", args![claim.fiber, now_ms]).await?;
-    Ok(ClaimResult::Granted(claim))
+    Ok(ClaimResult::Granted(claim, Box::new(LoadedFiber { epoch: claim.epoch, ..loaded })))
 }

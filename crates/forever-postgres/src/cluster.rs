@@ -20,7 +20,7 @@ pub(crate) fn left_to_others() -> String {
     )
 }
 
-pub(crate) async fn decline(tx: &Tx, seen: Claim, worker: WorkerId, reason: &str, now_ms: i64) -> Done<DeclineResult> {
+pub(crate) async fn decline(tx: &Tx, seen: Claim, worker: WorkerId, reason: &str, interrupted: bool, now_ms: i64) -> Done<DeclineResult> {
     claims::hold(tx, seen).await?;
     let seq = seen.fiber;
     if fibers::is_cancelled(tx, seq).await? {
@@ -49,12 +49,12 @@ pub(crate) async fn decline(tx: &Tx, seen: Claim, worker: WorkerId, reason: &str
             // Only interrupted fibers have a reason.
             tx.run(
                 "UPDATE @fibers SET state = 'pending', changed_ms = $2,
-                        reason = CASE WHEN state = 'running' THEN 'a worker could not resume it' ELSE reason END
+                        reason = CASE WHEN state <> 'running' THEN reason WHEN $3 THEN 'a worker could not resume it' END
                  WHERE seq = $1 AND state IN ('running', 'interrupted')",
-                args![seq, now_ms],
+                args![seq, now_ms, interrupted],
             )
             .await?;
-            tx.run("UPDATE @snapshots SET worker = NULL WHERE fiber = $1 AND worker IS NOT NULL", args![seq]).await?;
+            claims::release(tx, seq).await?;
             tx.announce(READY);
             Ok(DeclineResult::Left)
         }

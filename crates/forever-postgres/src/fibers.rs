@@ -6,7 +6,7 @@ use forever_store::{
     NewSnapshot, OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, StreamAppend, Suspension, UnfinishedGroup, Wait, WorkerId,
 };
 
-use crate::notify::CHANGED;
+use crate::notify::{CHANGED, READY};
 use crate::sql::{Arg, Done, Row, Tx, args, damaged, refused};
 use crate::{admin, claims, layouts, ops, snapshot_rows, streams, waits};
 
@@ -39,6 +39,9 @@ pub(crate) async fn accept(tx: &Tx, new: &NewFiber) -> Done<AcceptResult> {
 pub(crate) async fn insert(tx: &Tx, new: &NewFiber) -> Done<Option<Claim>> {
     let (class, agent) = new.agent.as_ref().map(|a| (a.class.as_str(), a.name.as_str())).unzip();
     let epoch = i64::from(new.worker.is_some());
+    if new.worker.is_none() {
+        tx.announce(READY);
+    }
     let made = tx
         .row(
             "WITH made AS (
@@ -147,7 +150,8 @@ fn agent(row: &Row) -> Done<Option<AgentId>> {
 
 /// A fiber of an agent that was interrupted and is ready waits for the decision of its agent's
 /// hook: it is shown as interrupted.
-pub(crate) const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.closure, f.class, f.agent, coalesce(s.deaths, 0) AS deaths,
+pub(crate) const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.closure, f.class, f.agent,
+        coalesce(s.epoch, 0) AS epoch, coalesce(s.deaths, 0) AS deaths,
         CASE WHEN f.state = 'pending' AND f.reason IS NOT NULL AND f.agent IS NOT NULL AND f.name NOT LIKE 'forever.%' THEN 'interrupted'
              ELSE f.state END AS state
     FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq";
@@ -160,6 +164,7 @@ pub(crate) fn runnable_row(row: &Row) -> Done<Runnable> {
         closure: row.flag("closure")?,
         agent: agent(row)?,
         state: row.word("state")?,
+        epoch: row.int("epoch")?,
         deaths: row.count("deaths")?,
     })
 }
@@ -450,7 +455,7 @@ pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], 
             snapshot_rows::delete(tx, &[seq]).await?;
         }
     } else {
-        tx.run("UPDATE @snapshots SET worker = NULL WHERE fiber = $1 AND worker IS NOT NULL", args![seq]).await?;
+        claims::release(tx, seq).await?;
     }
     if look.flag("waited_for")? {
         waits::wake_parents(tx, seq, now_ms).await?;
@@ -481,7 +486,7 @@ pub(crate) async fn suspend(tx: &Tx, claim: Claim, how: &Suspension, now_ms: i64
         args![claim.fiber, state, reason, now_ms],
     )
     .await?;
-    tx.run("UPDATE @snapshots SET worker = NULL WHERE fiber = $1 AND worker IS NOT NULL", args![claim.fiber]).await?;
+    claims::release(tx, claim.fiber).await?;
     Ok(None)
 }
 

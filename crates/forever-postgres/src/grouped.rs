@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use forever_store::{Claim, End, LayoutRow, NewFiber, NewSnapshot, OpRecord, OpsDelta, Seq, StreamBatch, TurnSeq};
 
-use crate::notify::CHANGED;
+use crate::notify::{CHANGED, READY};
 use crate::sql::{Arg, Done, Tx, args};
 use crate::{fibers, ops, streams};
 
@@ -183,6 +183,9 @@ pub(crate) async fn accept(tx: &Tx, jobs: &[NewFiber]) -> Done<Vec<Option<Claim>
     table.add("metadata", "text", column(jobs, |new| new.metadata.as_deref()));
     table.add("now_ms", "bigint", column(jobs, |new| new.now_ms));
     table.add("worker", "bigint", column(jobs, |new| new.worker));
+    if jobs.iter().any(|new| new.worker.is_none()) {
+        tx.announce(READY);
+    }
     let (table, args) = table.into_sql();
     let sql = format!(
         "WITH u AS MATERIALIZED (SELECT * FROM {table}),
@@ -250,13 +253,15 @@ pub(crate) async fn start_ops(tx: &Tx, jobs: &[Started]) -> Done<Vec<Option<()>>
                                       $9::text[], $10::bool[], $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::bigint[])
                           u (fiber, epoch, number, id, kind, function, step, key, outcome, resolved, failed, now_ms, layout, error, next_ms)),
              running AS MATERIALIZED ({RUNNING} FOR NO KEY UPDATE OF s)
-             INSERT INTO @ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, started_ms, changed_ms,
-                               layout, error, next_ms)
+             INSERT INTO @ops AS o (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, started_ms,
+                                    changed_ms, layout, error, next_ms)
              SELECT fiber, number, id, kind, function, step, key, 'started', outcome, resolved, failed, now_ms, now_ms, layout, error, next_ms
              FROM u JOIN running USING (fiber)
              ON CONFLICT (fiber, number, id) DO UPDATE SET state = 'started', outcome = excluded.outcome, resolved = excluded.resolved,
                     failed = excluded.failed, stash = NULL, changed_ms = excluded.changed_ms, error = excluded.error, next_ms = excluded.next_ms
-             RETURNING fiber"
+             WHERE {}
+             RETURNING fiber",
+            ops::MAY_BEGIN
         ),
         args![
             column(jobs, |job| job.0.fiber),

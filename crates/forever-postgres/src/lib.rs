@@ -50,6 +50,7 @@ mod copies;
 mod fibers;
 mod grouped;
 mod layouts;
+mod lease;
 mod messages;
 mod notify;
 mod ops;

@@ -6,11 +6,15 @@ use forever_store::{
     StreamAppend, op_stream,
 };
 
-use crate::sql::{Done, Row, Tx, args};
+use crate::sql::{Done, Row, Tx, args, refused};
 use crate::{claims, fibers, layouts, streams};
 
 const COLUMNS: &str =
     "o.id, o.kind, o.function, o.step, o.key, o.number, o.state, o.outcome, o.resolved, o.failed, o.stash, o.error, o.next_ms";
+
+/// Condition: operation `o` may begin. It may not once it has completed, unless a person has said
+/// so of it, whose value may not be readable. A trigger says the same.
+pub(crate) const MAY_BEGIN: &str = "(o.state <> 'completed' OR o.resolved)";
 
 /// Column `number` of manual operations.
 const BY_HAND: i64 = -1;
@@ -47,34 +51,43 @@ pub(crate) async fn save(tx: &Tx, claim: Claim, op: &OpRecord, now_ms: i64) -> D
     if op.stash.is_some() { fibers::forget_deaths(tx, claim.fiber).await } else { Ok(()) }
 }
 
+/// Stores an operation. One that has completed does not begin again.
 pub(crate) async fn store(tx: &Tx, seq: Seq, op: &OpRecord, now_ms: i64) -> Done<()> {
     layouts::save(tx, op.layout.as_deref()).await?;
-    tx.run(
-        "INSERT INTO @ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms, changed_ms,
-                           layout, error, next_ms)
+    let sql = format!(
+        "INSERT INTO @ops AS o (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms,
+                                changed_ms, layout, error, next_ms)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14, $15, $16)
          ON CONFLICT (fiber, number, id) DO UPDATE SET state = $8, outcome = $9, resolved = $10, failed = $11, stash = $12, changed_ms = $13,
-                error = $15, next_ms = $16",
-        args![
-            seq,
-            at(op.number),
-            &op.id,
-            op.kind.as_str(),
-            &op.function,
-            &op.step,
-            &op.key,
-            op.state.as_str(),
-            &op.outcome,
-            op.resolved,
-            op.failed,
-            &op.stash,
-            now_ms,
-            op.layout.as_ref().map(|layout| &layout.hash),
-            op.retry.as_ref().map(|retry| &retry.error),
-            op.retry.as_ref().map(|retry| retry.next_ms),
-        ],
-    )
-    .await?;
+                error = $15, next_ms = $16
+         WHERE $8 <> 'started' OR {MAY_BEGIN}"
+    );
+    let stored = tx
+        .run(
+            &sql,
+            args![
+                seq,
+                at(op.number),
+                &op.id,
+                op.kind.as_str(),
+                &op.function,
+                &op.step,
+                &op.key,
+                op.state.as_str(),
+                &op.outcome,
+                op.resolved,
+                op.failed,
+                &op.stash,
+                now_ms,
+                op.layout.as_ref().map(|layout| &layout.hash),
+                op.retry.as_ref().map(|retry| &retry.error),
+                op.retry.as_ref().map(|retry| retry.next_ms),
+            ],
+        )
+        .await?;
+    if stored == 0 {
+        return refused(format!("operation `{}` has completed, and does not begin again", op.id));
+    }
     if op.state == OpState::Started { Ok(()) } else { forget_log(tx, seq, op.number, &op.id).await }
 }
 

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_5_streams.sql"),
     include_str!("schema_6_causes.sql"),
     include_str!("schema_7_metadata.sql"),
+    include_str!("schema_8_claims.sql"),
 ];
 
 /// The version that this code reads and writes.

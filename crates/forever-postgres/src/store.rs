@@ -7,10 +7,10 @@ use forever_store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentHold, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult,
     Changes, ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules,
     FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, HoldResult, IncidentRow,
-    InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewAgentRequest,
-    NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore, PendingMessage,
-    Publication, PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart,
-    RestartResult, Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore,
+    InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, Lease, LoadedFiber, MessageRow, MessageUpdate,
+    NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore,
+    PendingMessage, Publication, PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp,
+    Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore,
     Suspension, TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup,
     UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 
 use crate::batch::Queue;
 use crate::call::{Kind, Shared, Work};
+use crate::lease::{self, OwnLease};
 use crate::options::Builder;
 use crate::pool::Access;
 use crate::sql::args;
@@ -66,6 +67,8 @@ pub struct PostgresStore {
     /// Number of deaths in a row at which a schedule is suspended; 0 until the runtime sets it.
     strikes: Arc<AtomicU32>,
     tasks: Mutex<Vec<AbortHandle>>,
+    /// What this process knows of its lease.
+    own: Arc<OwnLease>,
 }
 
 impl PostgresStore {
@@ -84,7 +87,18 @@ impl PostgresStore {
         schema: Arc<str>,
     ) -> Self {
         let queue = Queue::start(&shared);
-        PostgresStore { shared, queue, house, transactions, lease, direct, schema, strikes: Arc::default(), tasks: Mutex::default() }
+        PostgresStore {
+            shared,
+            queue,
+            house,
+            transactions,
+            lease,
+            direct,
+            schema,
+            strikes: Arc::default(),
+            tasks: Mutex::default(),
+            own: Arc::new(OwnLease::new(lease)),
+        }
     }
 
     /// Runs a transaction of the program, under a claim or outside of fibers.
@@ -128,6 +142,14 @@ impl PostgresStore {
             })
         };
         self.read("look for a sign of life", worker, work).await
+    }
+
+    /// Gives a function that lets the lease end as if the process were paused, and go on.
+    // For tests.
+    #[doc(hidden)]
+    pub fn stand_still(&self) -> impl Fn(bool) + Send + Sync + use<> {
+        let own = Arc::clone(&self.own);
+        move |still| own.stand_still(still)
     }
 
     /// Whether it was closed or abandoned.
@@ -182,10 +204,11 @@ impl PostgresStore {
     }
 
     /// Starts the tasks that renew the lease of a worker and take over from others.
-    fn watch(&self, worker: WorkerId) {
+    fn watch(&self, worker: WorkerId, asked: Duration) {
         if self.lease.is_zero() {
             return;
         }
+        self.own.renewed(asked, false);
         let look = if self.direct.is_some() { Duration::from_millis(120).min(self.lease / 4) } else { self.lease / 4 };
         let watch = Watch {
             shared: Arc::clone(&self.house),
@@ -196,6 +219,7 @@ impl PostgresStore {
             direct: self.direct.clone(),
             schema: Arc::clone(&self.schema),
             held: Arc::default(),
+            own: Arc::clone(&self.own),
         };
         let mut tasks = self.tasks();
         // A store serves one runtime, so a worker that joined earlier has left.
@@ -233,10 +257,10 @@ impl FiberStore for PostgresStore {
 
     fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>> {
         Box::pin(async move {
-            let args = (self.lease, now_ms);
+            let (asked, args) = (lease::now(), (self.lease, now_ms));
             let worker = self.write("register a worker", args, |tx, args| Box::pin(workers::join(tx, args.0, args.1))).await?;
             self.shared.worker.store(worker, Ordering::Relaxed);
-            self.watch(worker);
+            self.watch(worker, asked);
             Ok(worker)
         })
     }
@@ -401,13 +425,24 @@ impl ClusterStore for PostgresStore {
         })
     }
 
+    fn lease(&self) -> Option<&dyn Lease> {
+        Some(&*self.own)
+    }
+
     fn notified(&self) -> BoxFuture<'_, Notification> {
         Box::pin(self.shared.notices.notified())
     }
 
-    fn decline(&self, seen: Claim, worker: WorkerId, reason: String, now_ms: i64) -> BoxFuture<'_, Result<DeclineResult>> {
-        self.write("leave a fiber to other workers", (seen, worker, reason, now_ms), |tx, args| {
-            Box::pin(cluster::decline(tx, args.0, args.1, &args.2, args.3))
+    fn decline(
+        &self,
+        seen: Claim,
+        worker: WorkerId,
+        reason: String,
+        interrupted: bool,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<DeclineResult>> {
+        self.write("leave a fiber to other workers", (seen, worker, reason, interrupted, now_ms), |tx, args| {
+            Box::pin(cluster::decline(tx, args.0, args.1, &args.2, args.3, args.4))
         })
     }
 

@@ -97,7 +97,7 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
         tx.undo();
         return Ok(WaitResult::Ready);
     }
-    tx.run("UPDATE @snapshots SET worker = NULL WHERE fiber = $1", args![seq]).await?;
+    claims::release(tx, seq).await?;
     Ok(WaitResult::Waiting)
 }
 

@@ -9,13 +9,14 @@
 //! A worker that counts as dead and is alive loses its claims, because their epochs are raised, and
 //! nothing else: it inserts its row again.
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forever_store::{Seq, WorkerId};
 use tokio::time::Instant;
 
 use crate::call::{Kind, Shared, Work};
+use crate::lease::{self, OwnLease};
 use crate::notify::CHANGED;
 use crate::pool::{Access, Connection, backoff};
 use crate::sql::{Arg, Done, Tx, args};
@@ -143,22 +144,18 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
 /// Renews the lease of a worker; returns whether it counted as dead. A worker that did inserts its
 /// row again and continues without its claims.
 async fn beat(tx: &Tx, (worker, lease, held): &(WorkerId, Duration, Option<Lock>)) -> Done<bool> {
-    if tx.run("UPDATE @workers SET seen = clock_timestamp() WHERE id = $1", args![*worker]).await? > 0 {
+    let (lock, server) = (held.as_ref().map(|held| held.key), held.as_ref().map(|held| held.server.as_str()));
+    // With the lock that it holds: a lock that is lost must not count as a sign of death.
+    let renewal = "UPDATE @workers SET seen = clock_timestamp(), lock = $2, server = $3 WHERE id = $1";
+    if tx.run(renewal, args![*worker, lock, server]).await? > 0 {
         return Ok(false);
     }
     tracing::warn!(worker, "this worker was taken for dead, and its claims were taken over");
-    // With its lock, if it still holds one: without it others would go by the lease alone.
     tx.run(
         "INSERT INTO @workers (id, joined_ms, seen, lease_ms, process, address, lock, server)
          VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, clock_timestamp(), $2, $3, host(inet_client_addr()), $4, $5)
          ON CONFLICT DO NOTHING",
-        args![
-            *worker,
-            i64::try_from(lease.as_millis()).unwrap_or(i64::MAX),
-            i64::from(std::process::id()),
-            held.as_ref().map(|held| held.key),
-            held.as_ref().map(|held| held.server.as_str()),
-        ],
+        args![*worker, i64::try_from(lease.as_millis()).unwrap_or(i64::MAX), i64::from(std::process::id()), lock, server,],
     )
     .await
     .map(|_| true)
@@ -210,6 +207,8 @@ pub(crate) struct Watch {
     pub(crate) schema: Arc<str>,
     /// The lock that the worker holds.
     pub(crate) held: Arc<Mutex<Option<Lock>>>,
+    /// What this process knows of the lease.
+    pub(crate) own: Arc<OwnLease>,
 }
 
 impl Watch {
@@ -217,21 +216,35 @@ impl Watch {
     pub(crate) async fn renew(self) {
         while !self.shared.is_closed() {
             tokio::time::sleep(self.lease / 4).await;
-            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let args = (self.worker, self.lease, held);
-            let renew: Work<_, bool> = |tx, args| Box::pin(beat(tx, args));
-            let mut renewed = self.shared.carry_out("renew a lease", Kind::Write, &args, renew).await;
-            if renewed.as_ref().is_err_and(|error| !error.is_closed()) {
-                // The server may have no further connection for this worker.
-                renewed = self.of_calls.carry_out("renew a lease", Kind::Write, &args, renew).await;
-            }
-            match renewed {
-                Ok(false) => {}
-                Ok(true) => self.shared.notices.fenced.store(true, Ordering::Relaxed),
-                Err(error) if error.is_closed() => return,
-                Err(error) => tracing::warn!(%error, "a lease could not be renewed"),
+            if self.own.goes_on() {
+                self.renew_once().await;
             }
         }
+    }
+
+    async fn renew_once(&self) {
+        let asked = lease::now();
+        let args = (self.worker, self.lease, self.held().clone());
+        let renew: Work<_, bool> = |tx, args| Box::pin(beat(tx, args));
+        let mut renewed = self.shared.carry_out("renew a lease", Kind::Write, &args, renew).await;
+        if renewed.as_ref().is_err_and(|error| !error.is_closed()) {
+            // The server may have no further connection for this worker.
+            renewed = self.of_calls.carry_out("renew a lease", Kind::Write, &args, renew).await;
+        }
+        match renewed {
+            Ok(was_lost) => {
+                if was_lost {
+                    self.shared.notices.fenced.store(true, Ordering::Relaxed);
+                }
+                self.own.renewed(asked, was_lost);
+            }
+            Err(error) if error.is_closed() => {}
+            Err(error) => tracing::warn!(%error, "a lease could not be renewed"),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Lock>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes over from workers that are gone, until the store is closed.
@@ -300,24 +313,19 @@ impl Watch {
         let mut failed = 0;
         while !self.shared.is_closed() {
             match self.hold(direct).await {
-                Ok((connection, key)) => {
+                Ok(connection) => {
                     failed = 0;
                     // What was changed before it listened.
                     self.shared.notices.receive(&format!("0 {CHANGED}"), self.worker);
                     connection.lost().await;
-                    *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                    // Without the lock others must go by the lease, until there is a new lock.
-                    let args = (self.worker, key);
-                    let forgotten = self.shared.carry_out("give up a lock", Kind::Write, &args, |tx, (worker, key)| {
-                        Box::pin(async move {
-                            tx.run("UPDATE @workers SET lock = NULL WHERE id = $1 AND lock = $2", args![*worker, *key]).await
-                        })
-                    });
-                    if let Err(error) = forgotten.await {
-                        tracing::debug!(%error, "it could not be stored that the sign of life was lost");
-                    }
+                    // Others may take over at once. With the renewal they go by the lease, until
+                    // there is a new lock.
+                    *self.held() = None;
+                    self.own.doubt();
+                    self.renew_once().await;
                 }
                 Err(error) => {
+                    *self.held() = None;
                     tracing::debug!(%error, "the direct connection failed");
                     tokio::time::sleep(backoff(failed)).await;
                     failed = failed.saturating_add(1);
@@ -326,7 +334,7 @@ impl Watch {
         }
     }
 
-    async fn hold(&self, direct: &Access) -> std::result::Result<(Connection, i64), tokio_postgres::Error> {
+    async fn hold(&self, direct: &Access) -> std::result::Result<Connection, tokio_postgres::Error> {
         let (notices, worker) = (Arc::clone(&self.shared.notices), self.worker);
         let connection = direct.connect_and_listen(Some(Arc::new(move |payload| notices.receive(payload, worker)))).await?;
         // Positive, because `pg_locks` shows its two halves as unsigned numbers.
@@ -334,13 +342,13 @@ impl Watch {
         connection.query("SELECT pg_advisory_lock($1)::text AS locked", &[Arg::from(key)]).await?;
         let server: String =
             connection.query(&format!("SELECT {SERVER} AS server"), &[]).await?.first().map_or_else(String::new, |row| row.get(0));
+        *self.held() = Some(Lock { key, server: server.clone() });
         connection.execute("UPDATE @workers SET lock = $2, server = $3 WHERE id = $1", args![self.worker, key, &server]).await?;
         let channel = connection.query(&notify::channel(), args![&*self.schema]).await?;
         if let Some(channel) = channel.first().map(|row| row.get::<_, String>(0)) {
             connection.batch(&format!("LISTEN \"{channel}\"")).await?;
         }
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Lock { key, server });
-        Ok((connection, key))
+        Ok(connection)
     }
 }
 

@@ -231,6 +231,20 @@ pub struct PublishedPage {
     pub more: bool,
 }
 
+/// Lease of this worker, as far as its own process knows.
+///
+/// In force means that no other worker can have taken over: the last renewal is younger than the
+/// lease, by a clock that goes on while the machine sleeps.
+pub trait Lease: Send + Sync {
+    /// How often the lease was in doubt, from 1; `None` while it is.
+    ///
+    /// A claim that was requested under another number may have been taken over since.
+    fn generation(&self) -> Option<u64>;
+
+    /// Waits until the lease is in force.
+    fn renewal(&self) -> BoxFuture<'_, ()>;
+}
+
 /// Ability of a store that several workers share.
 ///
 /// A store without it ([`FiberStore::cluster`](crate::FiberStore::cluster)) has one worker, which
@@ -239,17 +253,34 @@ pub trait ClusterStore: Send + Sync {
     /// Reads what has become of the things that a worker waits for.
     fn changes(&self, watch: Watch) -> BoxFuture<'_, Result<Changes>>;
 
+    /// The lease of the worker that has joined.
+    ///
+    /// Defaults to none: then code of fibers runs whatever the process knows, and only its writes
+    /// are refused after a takeover.
+    fn lease(&self) -> Option<&dyn Lease> {
+        None
+    }
+
     /// Waits until another worker says that it has changed something.
     ///
     /// A hint that saves the time until the next poll. Notifications may be lost, come together,
     /// and never come at all.
     fn notified(&self) -> BoxFuture<'_, Notification>;
 
-    /// Stores that a worker cannot resume a fiber, at the epoch at which it was loaded or claimed.
+    /// Stores that a worker cannot resume a fiber that it has claimed, or that is parked at this
+    /// epoch.
     ///
     /// Another worker that is alive and has not declined it at this checkpoint may claim it.
-    /// Without one it is parked for `reason`. The epoch stays.
-    fn decline(&self, seen: Claim, worker: WorkerId, reason: String, now_ms: i64) -> BoxFuture<'_, Result<DeclineResult>>;
+    /// Without one it is parked for `reason`. A claim is released, which raises the epoch; such a
+    /// fiber stays one that was interrupted if it was so before the claim, by `interrupted`.
+    fn decline(
+        &self,
+        seen: Claim,
+        worker: WorkerId,
+        reason: String,
+        interrupted: bool,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<DeclineResult>>;
 
     /// Lists the workers that count as alive, by number.
     fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerRow>>>;

@@ -162,7 +162,7 @@ async fn sqlite_in_a_file_conforms() {
 pub(crate) const FIRST: WorkerId = 1;
 pub(crate) const SECOND: WorkerId = 2;
 
-fn new(id: &str, key: Option<&str>) -> NewFiber {
+pub(crate) fn new(id: &str, key: Option<&str>) -> NewFiber {
     NewFiber {
         id: id.to_owned(),
         name: "work".to_owned(),
@@ -199,7 +199,7 @@ pub(crate) async fn accept(store: &impl Store, id: &str) -> Claim {
 }
 
 /// Accepts a fiber that a worker claims at once.
-async fn accept_by(store: &impl Store, id: &str, worker: WorkerId) -> Claim {
+pub(crate) async fn accept_by(store: &impl Store, id: &str, worker: WorkerId) -> Claim {
     match store.accept(NewFiber { worker: Some(worker), ..new(id, None) }).await.unwrap() {
         AcceptResult::Created(claim) => claim,
         there => panic!("{there:?}"),
@@ -210,7 +210,7 @@ async fn accept_by(store: &impl Store, id: &str, worker: WorkerId) -> Claim {
 pub(crate) async fn claimed(store: &impl Store, fiber: Seq, by: WorkerId) -> Claim {
     let seen = Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().epoch };
     match store.claim(seen, by, 1).await.unwrap() {
-        ClaimResult::Granted(claim) => claim,
+        ClaimResult::Granted(claim, _) => claim,
         other => panic!("{other:?}"),
     }
 }
@@ -364,7 +364,7 @@ async fn ends_with_a_result_or_an_error(store: &impl Store) {
     store.end(failed, End::Failed("broken".into()), Vec::new(), Vec::new(), 3000).await.unwrap();
     // A fiber that has ended stays as it ended.
     store.suspend(done, Suspension::Interrupted("late".into()), 4000).await.unwrap_err();
-    store.suspend(failed, Suspension::Interrupted("late".into()), 4000).await.unwrap();
+    store.suspend(failed, Suspension::Interrupted("late".into()), 4000).await.unwrap_err();
     store.end(failed, End::Completed("late".into()), Vec::new(), Vec::new(), 4000).await.unwrap_err();
 
     let row_done = row(store, "done").await;

@@ -18,7 +18,7 @@ pub type Seq = i64;
 /// Number of a worker, which is one open runtime; never given twice.
 pub type WorkerId = i64;
 
-/// Count of a fiber's claims, and of the commands that ended one.
+/// Count of a fiber's claims, of their releases, and of the commands that changed what it runs from.
 pub type Epoch = i64;
 
 /// Right of one worker to run one fiber: the fiber at an epoch.
@@ -46,9 +46,9 @@ pub struct StoredClaim {
 /// Result of [`FiberStore::claim`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimResult {
-    /// The fiber is `running` under this claim. From now on a death of the worker counts as one of
-    /// the fiber.
-    Granted(Claim),
+    /// The fiber is `running` under this claim, from what is stored of it. From now on a death of
+    /// the worker counts as one of the fiber.
+    Granted(Claim, Box<LoadedFiber>),
     /// The fiber had been cancelled before it could run, and has ended so.
     Ended(End),
     /// The fiber is claimed by another worker, waits, has ended, or is at another epoch.
@@ -239,12 +239,14 @@ pub struct Runnable {
     pub agent: Option<AgentId>,
     /// State.
     pub state: FiberState,
+    /// Epoch to claim it at.
+    pub epoch: Epoch,
     /// Deaths of its workers since its last progress.
     pub deaths: u32,
 }
 
 /// Stored data of a fiber that an activation begins with, all from one moment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedFiber {
     /// Arguments by name, a JSON object.
     pub args: String,
@@ -370,7 +372,7 @@ pub struct Wait {
 /// Result of [`FiberStore::wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitResult {
-    /// The fiber is `waiting`. Once it is ready it is claimed at the epoch of this claim.
+    /// The fiber is `waiting`, and the claim is released.
     Waiting,
     /// The condition is met already, or the fiber is cancelled. It stays `running`, under its
     /// claim.
@@ -511,7 +513,7 @@ pub trait FiberStore {
     /// are.
     fn wake(&self, fibers: Vec<Seq>, now_ms: i64) -> BoxFuture<'_, Result<()>>;
 
-    /// Loads a fiber.
+    /// Loads a fiber, to look at it. An activation runs from what its [claim](Self::claim) gives.
     ///
     /// Everything is from one moment, whatever is written meanwhile. A row that cannot be read, or
     /// a fiber that has not completed and has lost its snapshot, is an error of kind
@@ -523,12 +525,17 @@ pub trait FiberStore {
     /// Also of one that cannot be loaded, so that it can be parked.
     fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<StoredClaim>>>;
 
-    /// Claims a fiber for a worker, at the epoch at which it was loaded.
+    /// Claims a fiber for a worker, and loads what it runs from, in one transaction.
     ///
     /// Granted if the epoch is still that of `seen`, and the fiber is `pending`, `interrupted` or
     /// `parked`, or `running` under a claim of the same worker. Then the epoch is raised, and the
-    /// fiber is `running` without a reason. One that was cancelled meanwhile ends as cancelled
-    /// instead.
+    /// fiber is `running` without a reason; what is loaded is as [`load`](Self::load) gives it
+    /// before the claim, with the epoch of the claim. One that was cancelled meanwhile ends as
+    /// cancelled instead. Nothing is changed where the fiber cannot be loaded.
+    ///
+    /// The epoch is raised at each release too ([`wait`](Self::wait), [`suspend`](Self::suspend),
+    /// [`take_over`](Self::take_over), [`close`](Self::close)), so that nothing that was read
+    /// before an activation of another worker can be used after it.
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>>;
 
     /// Replaces the snapshot of a fiber; gives the claims of the children made with it, in order.
@@ -583,16 +590,16 @@ pub trait FiberStore {
     ///
     /// That is `Cancelled` with the first reason, whatever `end` says, if the fiber was cancelled
     /// before. Stores the outcomes of operations with it, and appends to streams of the fiber.
-    /// Deletes waits, and makes ready each parent that waited for this fiber last. Unless the fiber
+    /// Releases the claim, which raises the epoch of a fiber whose snapshot stays. Deletes waits, and makes ready each parent that waited for this fiber last. Unless the fiber
     /// failed, and so may be resumed, its pending messages, branch results and temporary operations
     /// are deleted; of a completed one the snapshot as well.
     fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64)
     -> BoxFuture<'_, Result<End>>;
 
-    /// Stops a fiber without ending it; gives its end instead if it was cancelled before.
+    /// Stops a fiber without ending it, and releases its claim; gives its end instead if it was
+    /// cancelled before.
     ///
-    /// The epoch stays, so that the stopped fiber can be claimed at it. On a fiber that failed or
-    /// was cancelled under the same claim it has no effect.
+    /// A claimed fiber has its epoch raised by one; of one that is stopped already the epoch stays.
     fn suspend(&self, claim: Claim, suspension: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>>;
 
     /// Makes a claimed fiber ready again from its start, unless an operation of it is in doubt.

@@ -67,7 +67,7 @@ pub use chat::{
     TurnStart, TurnState, TurnWrite, UpdateRefused,
 };
 pub use cluster::{
-    AgentRequest, Changes, ClusterStore, DeclineResult, HoldResult, NewAgentRequest, Notification, Publication, PublishedItem,
+    AgentRequest, Changes, ClusterStore, DeclineResult, HoldResult, Lease, NewAgentRequest, Notification, Publication, PublishedItem,
     PublishedPage, PublishedQuery, RequestOutcome, RequestProgress, TurnProgress, Watch, WorkerRow,
 };
 pub use copies::{FiberCopy, FiberEdit, SnapshotCopy};

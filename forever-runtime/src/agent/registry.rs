@@ -487,6 +487,9 @@ impl Agents {
     /// Wakes an agent unless it is awake, and keeps it so.
     pub(crate) async fn wake(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<AwakeAgent> {
         let class = self.check(id)?;
+        if runtime.claims_as().is_none() {
+            return Err(Error::new(ErrorKind::Setup, format!("agent `{id}` cannot be woken by a process that runs nothing")));
+        }
         if is_within_start(id) {
             let why = format!("agent `{id}` cannot be woken by its own `on_start`, which would wait for itself");
             return Err(Error::new(ErrorKind::Agent, why));

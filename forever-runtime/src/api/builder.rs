@@ -23,6 +23,7 @@ use crate::history::History;
 use crate::layers::agents::EngineAgents;
 use crate::layers::engine::Engine;
 use crate::layers::layer::{Functions, Layer};
+use crate::runtime::cluster;
 use crate::runtime::database::Database;
 use crate::runtime::events::{Events, Listeners};
 #[cfg(feature = "metrics")]
@@ -528,8 +529,10 @@ impl Builder {
 
     /// Opens the database to look at it and to give commands, and runs nothing.
     ///
-    /// No fiber is resumed, none is taken over, and no agent is woken: what a command makes ready
-    /// runs at the next [`open`](Builder::open). Functions do not have to be registered.
+    /// No fiber is resumed, none is taken over, and no agent is woken. What is spawned or made ready
+    /// is stored as `pending`: a worker of the same Postgres database runs it, and otherwise the
+    /// next [`open`](Builder::open). Functions do not have to be registered, except those that are
+    /// spawned.
     ///
     /// # Errors
     /// As [`open`](Builder::open), except for what concerns fibers, resources and agents.
@@ -541,12 +544,16 @@ impl Builder {
         let agents = Agents::new(self.classes?, self.agents, shared_classes(&self.layers));
         let now_ms = clock::ms(self.clock.now());
         let (store, database) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
-        // No worker has number 0: closing interrupts nothing.
+        // No worker has number 0: it claims nothing, and closing interrupts nothing.
         let parts = Parts { store, database, worker: 0, clock: self.clock, listeners: self.listeners, settings: self.settings };
         let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
         let hooks: Arc<dyn AgentHooks> = Arc::<Agents>::clone(&agents);
         let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, Compatibility::default()));
         agents.attach(&exec);
+        if runtime.cluster().is_some() {
+            // Other workers run what this one waits for.
+            runtime.start(cluster::run(Arc::clone(&runtime), || std::future::ready(())))?;
+        }
         Ok(Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) })
     }
 

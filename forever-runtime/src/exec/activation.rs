@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::backend::StoreBackend;
 use crate::exec::dispatch;
 use crate::exec::executor::Executor;
+use crate::exec::lease::{LeaseNumber, while_leased};
 use crate::exec::registry::{Begin, Known};
 use crate::frame::backend::RunBackend;
 use crate::frame::context::FiberContext;
@@ -33,7 +34,10 @@ use crate::runtime::exits;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::timer::Alarm;
-use crate::store::{AgentId, Claim, ClaimResult, DeclineResult, End, OpOutcome, Runnable, Seq, StreamAppend, Suspension, WaitResult};
+use crate::store::{
+    AgentId, Claim, ClaimResult, DeclineResult, End, Epoch, FiberState, LoadedFiber, OpOutcome, Runnable, Seq, StoredClaim, StreamAppend,
+    Suspension, WaitResult,
+};
 
 /// The first and the longest pause before an interrupted fiber is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -55,6 +59,14 @@ pub(crate) struct FiberTask {
     known: Option<Arc<dyn Known>>,
     seq: Seq,
     agent: Option<AgentId>,
+    /// What this task knows of who may run the fiber.
+    known_claim: KnownClaim,
+    /// Deaths of its workers since its last progress.
+    deaths: u32,
+    /// Whether the activation before this one was cut off.
+    interrupted: bool,
+    /// The lease that its claim was requested under.
+    lease: LeaseNumber,
     alive: ActiveGuard,
     turn: Turn,
     /// The functions whose values could not be read, by their depth of calls.
@@ -84,6 +96,25 @@ impl Turn {
             let _ = before.await;
         }
         self.after.take();
+    }
+}
+
+/// What an activation knows of the claim of its fiber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KnownClaim {
+    /// The fiber is stopped in this state, and may be claimed at this epoch.
+    Stopped(FiberState, Epoch),
+    /// This activation has it claimed at this epoch.
+    Claimed(Epoch),
+    /// A write of this activation at this epoch may have been carried out or not.
+    Unknown(Epoch),
+}
+
+impl KnownClaim {
+    fn epoch(self) -> Epoch {
+        match self {
+            KnownClaim::Stopped(_, epoch) | KnownClaim::Claimed(epoch) | KnownClaim::Unknown(epoch) => epoch,
+        }
     }
 }
 
@@ -129,22 +160,53 @@ impl FiberTask {
     ) -> Self {
         let known = exec.registry.get(&fiber.name);
         let (name, agent) = (fiber.name.clone(), fiber.agent.clone());
+        let known_claim = KnownClaim::Stopped(fiber.state, fiber.epoch);
         let (exec, unreadable) = (Arc::clone(exec), BTreeSet::new());
-        FiberTask { exec, name, known, seq: fiber.seq, agent, alive, turn, unreadable, entering, handed_over: None }
+        let lease = LeaseNumber::of(&exec.runtime);
+        FiberTask {
+            exec,
+            name,
+            known,
+            seq: fiber.seq,
+            agent,
+            known_claim,
+            deaths: fiber.deaths,
+            interrupted: false,
+            lease,
+            alive,
+            turn,
+            unreadable,
+            entering,
+            handed_over: None,
+        }
     }
 
-    /// Runs a fiber that was just accepted, under the claim that it was accepted with.
+    /// Runs a fiber that was just accepted, under the claim that it was accepted with, which was
+    /// requested under `lease`.
     pub(crate) async fn begin(
         exec: Arc<Executor>,
         known: Arc<dyn Known>,
-        claim: Claim,
+        (claim, lease): (Claim, LeaseNumber),
         agent: Option<AgentId>,
         alive: ActiveGuard,
         call: Box<dyn Any + Send>,
     ) {
-        let (name, turn) = (known.machine().name.to_owned(), Turn::default());
-        let (known, seq, unreadable) = (Some(known), claim.fiber, BTreeSet::new());
-        let task = FiberTask { exec, name, known, seq, agent, alive, turn, unreadable, entering: None, handed_over: None };
+        let task = FiberTask {
+            exec,
+            name: known.machine().name.to_owned(),
+            known: Some(known),
+            seq: claim.fiber,
+            agent,
+            known_claim: KnownClaim::Claimed(claim.epoch),
+            deaths: 0,
+            interrupted: false,
+            lease,
+            alive,
+            turn: Turn::default(),
+            unreadable: BTreeSet::new(),
+            entering: None,
+            handed_over: None,
+        };
         task.run(Some((claim, call))).await;
     }
 
@@ -181,6 +243,8 @@ impl FiberTask {
                 debug!(fiber.id = %self.alive.id, "the claim of an activation was lost");
                 return self.alive.away();
             }
+            // The write that failed may have been carried out all the same.
+            self.known_claim = KnownClaim::Unknown(self.known_claim.epoch());
             let text: Arc<str> = chain(&*why).into();
             failed = if progress { 1 } else { failed + 1 };
             let pause = pause(failed);
@@ -227,6 +291,7 @@ impl FiberTask {
         self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Started { resuming });
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = self.name, forever.resuming = resuming);
         let driven = backend.let_others_in(Guarded::new(driven).instrument(span));
+        let driven = while_leased(&self.exec.runtime, claim, self.lease, driven);
         let exit = until_told(&self.exec, &self.alive, &run, driven).await;
         Ran {
             exit,
@@ -242,37 +307,71 @@ impl FiberTask {
         if let Some((claim, call)) = begin {
             return self.prepare(Begin::Call(call), claim).map_err(|why| Ran::not(Exit::unfit(why), Some(claim)));
         }
-        let stored = match self.exec.runtime.store.load(self.seq).await {
-            Ok(stored) => stored,
-            Err(error) if error.kind() == ErrorKind::Value => {
-                // What is wrong with the row is said in it, if at least its epoch can be read.
-                let stored = self.exec.runtime.store.claim_of(self.seq).await.unwrap_or(None);
-                let claim = stored.map(|stored| Claim { fiber: self.seq, epoch: stored.epoch });
-                return Err(Ran::not(Exit::parked(chain(&error)), claim));
-            }
-            Err(error) => return Err(Ran::not(Exit::interrupted(error), None)),
-        };
-        let (deaths, seen) = (stored.deaths, Claim { fiber: self.seq, epoch: stored.epoch });
-        let limit = self.known.as_ref().and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
-        if self.known.is_some() && deaths > limit {
-            let why =
-                format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
-            return Err(Ran::not(Exit::failed(why), Some(seen)));
-        }
-        let entered = self.prepare(Begin::Stored(Box::new(stored)), seen);
-        let mut entered = entered.map_err(|why| Ran::not(Exit::unfit(why), Some(seen)))?;
-        if deaths >= SUSPECT {
+        let Some(seen) = self.seen().await? else { return Err(Ran::not(Exit::ClaimLost, None)) };
+        let mut suspect = None;
+        if self.deaths >= SUSPECT {
             // It may wait long, and those behind it should not.
             self.turn.pass().await;
-            let permit = race(Arc::clone(&self.exec.suspects).acquire_owned(), self.exec.runtime.closing()).await.and_then(Result::ok);
-            entered.backend.suspect(permit);
+            suspect = race(Arc::clone(&self.exec.suspects).acquire_owned(), self.exec.runtime.closing()).await.and_then(Result::ok);
         }
         if self.exec.runtime.is_closing() {
-            return Err(Ran::not(Exit::interrupted(Error::closed()), Some(seen)));
+            return Err(Ran::not(Exit::interrupted(Error::closed()), None));
         }
-        entered.claim = self.claim(seen).await?;
-        entered.backend.claimed(entered.claim);
+        let (claim, stored) = self.claim(seen).await?;
+        let limit = self.known.as_ref().and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
+        if self.known.is_some() && stored.deaths > limit {
+            let deaths = stored.deaths;
+            let why =
+                format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
+            return Err(Ran::not(Exit::failed(why), Some(claim)));
+        }
+        let entered = self.prepare(Begin::Stored(stored), claim).map_err(|why| Ran::not(Exit::unfit(why), Some(claim)))?;
+        entered.backend.suspect(suspect);
         Ok(entered)
+    }
+
+    /// The epoch at which this activation may claim the fiber; `None` if the fiber has moved on
+    /// without it.
+    async fn seen(&mut self) -> Result<Option<Claim>, Ran> {
+        let epoch = match self.known_claim {
+            KnownClaim::Claimed(epoch) => epoch,
+            KnownClaim::Stopped(FiberState::Parked, epoch) => return self.seen_parked(epoch).await,
+            KnownClaim::Stopped(_, epoch) => epoch,
+            KnownClaim::Unknown(epoch) => {
+                let stored = self.exec.runtime.store.claim_of(self.seq).await;
+                let stored = stored.map_err(|error| Ran::not(Exit::interrupted(error), None))?;
+                // Anything else has come from another worker or a command: what is to be done now is
+                // for the dispatcher to find out.
+                let this = Some(self.exec.runtime.worker);
+                let alone = self.exec.runtime.cluster().is_none();
+                let own = |stored: &StoredClaim| {
+                    [epoch, epoch.saturating_add(1)].contains(&stored.epoch) && (stored.worker == this || stored.worker.is_none() && alone)
+                };
+                match stored.filter(own) {
+                    Some(StoredClaim { epoch, .. }) => epoch,
+                    None => return Ok(None),
+                }
+            }
+        };
+        Ok(Some(Claim { fiber: self.seq, epoch }))
+    }
+
+    /// Looks whether a parked fiber fits by now; without a write if it does not, so that since when
+    /// it is parked stays stored.
+    async fn seen_parked(&mut self, epoch: Epoch) -> Result<Option<Claim>, Ran> {
+        let seen = Claim { fiber: self.seq, epoch };
+        let stored = match self.exec.runtime.store.load(self.seq).await {
+            Ok(stored) => stored,
+            Err(error) if error.kind() == ErrorKind::Value => return Err(Ran::not(Exit::parked(chain(&error)), Some(seen))),
+            Err(error) => return Err(Ran::not(Exit::interrupted(error), None)),
+        };
+        if stored.epoch != epoch {
+            return Ok(None);
+        }
+        match self.prepare(Begin::Stored(Box::new(stored)), seen) {
+            Ok(_) => Ok(Some(seen)),
+            Err(why) => Err(Ran::not(Exit::unfit(why), Some(seen))),
+        }
     }
 
     /// A run that is not claimed yet, unless it begins with an invocation; `Err` says why what is
@@ -315,23 +414,30 @@ impl FiberTask {
         Ok(Entered { driven, backend, run, resuming, claim })
     }
 
-    async fn claim(&self, seen: Claim) -> Result<Claim, Ran> {
+    /// Claims the fiber, and loads what it runs from.
+    async fn claim(&mut self, seen: Claim) -> Result<(Claim, Box<LoadedFiber>), Ran> {
+        // Until the answer is there, whether it is claimed is unknown.
+        self.known_claim = KnownClaim::Unknown(seen.epoch);
+        self.lease = LeaseNumber::of(&self.exec.runtime);
         let claimed = self.exec.runtime.store.claim(seen, self.exec.runtime.worker, self.exec.runtime.now_ms()).await;
-        // Whether it is claimed is unknown when this fails: nothing is stored under what was read,
-        // and the next look says.
-        match claimed.map_err(|error| Ran::not(Exit::interrupted(error), None))? {
-            ClaimResult::Granted(claim) => {
+        match claimed {
+            Ok(ClaimResult::Granted(claim, stored)) => {
+                self.known_claim = KnownClaim::Claimed(claim.epoch);
+                self.interrupted = stored.interrupted;
                 self.alive.control.claimed();
-                Ok(claim)
+                Ok((claim, stored))
             }
-            ClaimResult::Ended(end) => Err(Ran::not(Exit::from(end), None)),
-            ClaimResult::Refused => Err(Ran::not(Exit::ClaimLost, None)),
+            Ok(ClaimResult::Ended(end)) => Err(Ran::not(Exit::from(end), None)),
+            Ok(ClaimResult::Refused) => Err(Ran::not(Exit::ClaimLost, None)),
+            // What is wrong with the row is said in it, if at least its epoch can be read.
+            Err(error) if error.kind() == ErrorKind::Value => Err(Ran::not(Exit::parked(chain(&error)), Some(seen))),
+            Err(error) => Err(Ran::not(Exit::interrupted(error), None)),
         }
     }
 
     /// Stores how a run ended; `Err` when it is to be tried again.
     async fn store_exit(
-        &self,
+        &mut self,
         exit: Exit,
         claim: Option<Claim>,
         settled: Vec<OpOutcome>,
@@ -356,7 +462,7 @@ impl FiberTask {
         match exit {
             Exit::Completed(text) => self.end(claim, End::Completed(text.to_string()), settled, sent).await.map(|exit| Break(Some(exit))),
             Exit::Failed(why) => self.end(claim, End::Failed(why.to_string()), settled, sent).await.map(|exit| Break(Some(exit))),
-            Exit::Unfit(why) => match decline(&self.exec.runtime, claim, &why).await? {
+            Exit::Unfit(why) => match decline(&self.exec.runtime, claim, &why, self.interrupted).await? {
                 DeclineResult::Left => {
                     debug!(fiber.id = %self.alive.id, reason = %why, "a fiber is left to workers whose code fits");
                     Ok(Break(None))
@@ -370,6 +476,16 @@ impl FiberTask {
                     Some(end) => self.report(end.into()),
                     None => self.parked(&why),
                 })))
+            }
+            Exit::StoredAsParked(why) => {
+                let parked = Suspension::Parked(why.to_string());
+                match self.exec.runtime.store.suspend(claim, parked, self.exec.runtime.now_ms()).await {
+                    Ok(Some(end)) => Ok(Break(Some(self.report(end.into())))),
+                    Ok(None) => Ok(Break(Some(self.parked(&why)))),
+                    // It was released when it was parked.
+                    Err(error) if error.is_claim_lost() => Ok(Break(Some(self.parked(&why)))),
+                    Err(error) => Err(error.into()),
+                }
             }
             Exit::Waiting(wait) => {
                 let due = wait.due_ms;
@@ -386,6 +502,7 @@ impl FiberTask {
             Exit::Again(_) => {
                 let aside = Suspension::Interrupted("it is tried again".to_owned());
                 let ended = self.exec.runtime.store.suspend(claim, aside, self.exec.runtime.now_ms()).await?;
+                self.known_claim = KnownClaim::Stopped(FiberState::Interrupted, claim.epoch.saturating_add(1));
                 Ok(ended.map_or(Continue(()), |end| Break(Some(self.report(end.into())))))
             }
             Exit::Interrupted(error) => Err(error),
@@ -443,9 +560,12 @@ pub(crate) async fn until_told(exec: &Executor, alive: &ActiveGuard, run: &Run, 
 
 /// Leaves a fiber that does not fit the code of this worker to other workers. Without one that may
 /// run it, it is parked.
-pub(crate) async fn decline(runtime: &Runtime, seen: Claim, why: &str) -> Result<DeclineResult> {
+///
+/// `interrupted` says whether the activation before was cut off: then the hook of its agent decides
+/// there as well.
+pub(crate) async fn decline(runtime: &Runtime, seen: Claim, why: &str, interrupted: bool) -> Result<DeclineResult> {
     if let Some(cluster) = runtime.cluster() {
-        return cluster.decline(seen, runtime.worker, why.to_owned(), runtime.now_ms()).await;
+        return cluster.decline(seen, runtime.worker, why.to_owned(), interrupted, runtime.now_ms()).await;
     }
     let ended = runtime.store.suspend(seen, Suspension::Parked(why.to_owned()), runtime.now_ms()).await?;
     Ok(ended.map_or(DeclineResult::Parked, DeclineResult::Ended))

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exec::activation::FiberTask;
 use crate::exec::adoption;
 use crate::exec::executor::Executor;
+use crate::exec::lease::LeaseNumber;
 use crate::exec::registry::Known;
 use crate::frame::backend::{Checkpoint, RunBackend};
 use crate::future::BoxFuture;
@@ -90,11 +91,6 @@ impl StoreBackend {
         }
     }
 
-    /// Makes later writes conditional on this claim.
-    pub(super) fn claimed(&self, claim: Claim) {
-        self.ledger.fence().claimed(claim);
-    }
-
     /// The recorder of the fiber's history, unless none is kept.
     pub(super) fn history(&self) -> Option<MutexGuard<'_, Recorder>> {
         self.history.as_ref().map(|history| history.lock().unwrap_or_else(PoisonError::into_inner))
@@ -131,6 +127,7 @@ impl StoreBackend {
     fn commit_with_children(&self, new: NewSnapshot, children: Vec<Child>) -> impl Future<Output = Result<()>> + Send + use<> {
         let (exec, claim, agent, parent) = (Arc::clone(&self.exec), self.claim(), self.agent.clone(), self.control.clone());
         let of_work = Arc::clone(&exec);
+        let lease = LeaseNumber::of(&exec.runtime);
         let work = async move {
             let stored = of_work.runtime.store.checkpoint(claim, new).await.inspect_err(|error| {
                 if error.kind() == ErrorKind::OutcomeUnknown {
@@ -140,7 +137,7 @@ impl StoreBackend {
                 }
             });
             for (claim, child) in stored?.into_iter().zip(children) {
-                start_child(&of_work, claim, child, agent.clone(), &parent).await;
+                start_child(&of_work, (claim, lease), child, agent.clone(), &parent).await;
             }
             Ok(())
         };
@@ -195,7 +192,7 @@ struct Child {
 }
 
 /// Starts a child that is stored, under the claim of its creation.
-async fn start_child(exec: &Arc<Executor>, claim: Claim, child: Child, agent: Option<AgentId>, parent: &Weak<Control>) {
+async fn start_child(exec: &Arc<Executor>, claim: (Claim, LeaseNumber), child: Child, agent: Option<AgentId>, parent: &Weak<Control>) {
     let Child { id, known, call } = child;
     let name = known.machine().name;
     exec.runtime.tell(&id, name, || EventKind::Spawned);

@@ -14,6 +14,7 @@ use tracing::{Instrument, info_span, warn};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
 use crate::exec::executor::Executor;
+use crate::exec::lease::{LeaseNumber, while_leased};
 use crate::exec::spawn::Given;
 use crate::exec::{activation, spawn};
 use crate::frame::backend::RunBackend;
@@ -152,8 +153,13 @@ impl<C> SpawnClosure<C> {
             return Err(Error::new(ErrorKind::Value, why));
         }
         let (exec, called) = (link.get()?, name.as_str().into());
+        if exec.runtime.claims_as().is_none() {
+            let why = format!("failed to start fiber `{name}`: its code is in this process, which runs nothing");
+            return Err(Error::new(ErrorKind::Setup, why));
+        }
+        let lease = LeaseNumber::of(&exec.runtime);
         spawn::start(link, &name, true, Ok("{}".to_owned()), given, move |claim, agent, alive| {
-            Box::pin(ClosureTask { exec, claim, name: called, agent, alive }.run(closure))
+            Box::pin(ClosureTask { exec, claim, lease, name: called, agent, alive }.run(closure))
         })
         .await
     }
@@ -182,6 +188,7 @@ where
 struct ClosureTask {
     exec: Arc<Executor>,
     claim: Claim,
+    lease: LeaseNumber,
     name: Arc<str>,
     agent: Option<AgentId>,
     alive: ActiveGuard,
@@ -218,6 +225,7 @@ impl ClosureTask {
         self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Started { resuming: false });
         let span = info_span!("fiber", fiber.id = %self.alive.id, fiber.name = %self.name, forever.resuming = false);
         let driven = Guarded::new(Box::pin(drive_closure(&run, ctx, closure))).instrument(span);
+        let driven = while_leased(&self.exec.runtime, self.claim, self.lease, driven);
         let exit = activation::until_told(&self.exec, &self.alive, &run, driven).await;
         let end = match (self.alive.control.reason(), exit) {
             (_, Exit::ClaimLost) => return self.alive.away(),

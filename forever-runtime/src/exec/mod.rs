@@ -9,6 +9,7 @@ pub(crate) mod compatibility;
 pub(crate) mod dispatch;
 pub(crate) mod dry_run;
 pub(crate) mod executor;
+pub(crate) mod lease;
 pub(crate) mod recovery;
 pub(crate) mod registry;
 pub(crate) mod retention;

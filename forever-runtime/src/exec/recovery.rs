@@ -33,7 +33,8 @@ use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::store::{
-    AgentId, Claim, ClaimResult, DeclineResult, End, FiberRef, FiberRow, FiberState, RestartResult, Runnable, Seq, StoredClaim, Suspension,
+    AgentId, Claim, ClaimResult, DeclineResult, End, FiberRef, FiberRow, FiberState, LoadedFiber, RestartResult, Runnable, Seq,
+    StoredClaim, Suspension,
 };
 
 /// How many rows are read at a time; snapshots are read later, each by its fiber.
@@ -158,11 +159,18 @@ async fn hand_over_once(
                 let why = format!(
                     "the process died {deaths} times while it ran or was recovered, without a checkpoint in between; {limit} recoveries are allowed",
                 );
-                Decided { exec, agent, fiber: &fiber, claim: seen }.end(End::Failed(why)).await;
+                match claim(exec, agent, &fiber, seen).await {
+                    Ok(Some((claim, _))) => Decided { exec, agent, fiber: &fiber, claim }.end(End::Failed(why)).await,
+                    Ok(None) => {}
+                    Err(error) => {
+                        warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be claimed");
+                        rows.insert(fiber.seq, (fiber, None));
+                    }
+                }
             }
-            Ok(Some(Described::Alive { recovered, ledger })) => {
+            Ok(Some(Described::Alive { recovered, seen })) => {
                 described.push(recovered);
-                rows.insert(fiber.seq, (fiber, Some(ledger)));
+                rows.insert(fiber.seq, (fiber, Some(seen)));
             }
             // A person has resolved, cancelled or resumed it meanwhile.
             Ok(None) => {}
@@ -185,10 +193,10 @@ async fn hand_over_once(
         Err(why) => {
             let why = chain(&why);
             warn!(agent = %agent, error = %why, "an agent could not be asked about its interrupted fibers");
-            for (fiber, ledger) in rows.values() {
-                if let Some(ledger) = ledger {
+            for (fiber, seen) in rows.values() {
+                if let Some(seen) = seen {
                     let reason = Suspension::Interrupted(why.clone());
-                    let _ = exec.runtime.store.suspend(ledger.ledger.fence().claim(), reason, exec.runtime.now_ms()).await;
+                    let _ = exec.runtime.store.suspend(*seen, reason, exec.runtime.now_ms()).await;
                 }
                 exec.runtime.active.tell(&fiber.id);
             }
@@ -202,8 +210,8 @@ async fn hand_over_once(
         }
     }
     for recovered in order {
-        let Some((fiber, Some(ledger))) = rows.get(&recovered.seq) else { continue };
-        if decide(exec, agent, fiber, &recovered, ledger).await {
+        let Some((fiber, Some(seen))) = rows.get(&recovered.seq) else { continue };
+        if decide(exec, agent, fiber, recovered.clone(), *seen).await {
             rows.remove(&recovered.seq);
         }
         away(undecided, recovered.seq);
@@ -228,7 +236,7 @@ enum Described {
     },
     Alive {
         recovered: RecoveredFiber,
-        ledger: Arc<HookBackend>,
+        seen: Claim,
     },
 }
 
@@ -240,18 +248,17 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
             || row.closure && row.state == FiberState::Parked
             || row.state == FiberState::Pending && row.reason.is_some()
     };
+    let stored = exec.runtime.store.load(fiber.seq).await?;
+    // After the load: while a claim at its epoch is possible, this row is of that epoch too.
     let Some(row) = exec.runtime.store.find(FiberRef::Seq(fiber.seq)).await?.filter(undecided) else {
         return Ok(None);
     };
-    let mut stored = exec.runtime.store.load(fiber.seq).await?;
     let seen = Claim { fiber: fiber.seq, epoch: stored.epoch };
     let limit = exec.registry.get(&fiber.name).and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
     if stored.deaths > limit {
         return Ok(Some(Described::Dead { seen, deaths: stored.deaths, limit }));
     }
-    let backend = Arc::new(HookBackend { ledger: StoredLedger::new(&exec.runtime, seen, None) });
-    let left = Left::of(&mut stored, &BTreeSet::new());
-    let run = Run::again(&row.id, Arc::clone(&backend) as Arc<dyn RunBackend>, left);
+    let (run, data) = as_stored(exec, &row.id, seen, stored);
     let recovered = RecoveredFiber {
         run,
         seq: row.seq,
@@ -262,11 +269,18 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
         metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
         reason: row.reason.unwrap_or_default(),
         at: row.at,
-        data: stored.snapshot.map(|text| crate::frame::tracker::fill(&stored.rows, &text)),
+        data,
         deaths: row.deaths,
         created: from_ms(row.created_ms),
     };
-    Ok(Some(Described::Alive { recovered, ledger: backend }))
+    Ok(Some(Described::Alive { recovered, seen }))
+}
+
+/// The ledger of a fiber and its snapshot or stash, for a hook.
+fn as_stored(exec: &Executor, id: &str, claim: Claim, mut stored: LoadedFiber) -> (Arc<Run>, Option<String>) {
+    let backend = Arc::new(HookBackend { ledger: StoredLedger::new(&exec.runtime, claim, None) });
+    let run = Run::again(id, backend as Arc<dyn RunBackend>, Left::of(&mut stored, &BTreeSet::new()));
+    (run, stored.snapshot.map(|text| crate::frame::tracker::fill(&stored.rows, &text)))
 }
 
 /// The store, as a hook sees it that uses the ledger of a fiber.
@@ -300,11 +314,11 @@ impl RunBackend for HookBackend {
     }
 }
 
-/// Claims a fiber for its hook: from here on a death of the process counts as one of the fiber, and
-/// a hook that kills it is not asked for ever. `None` if there is nothing to decide.
-async fn claim(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, seen: Claim) -> Result<Option<Claim>> {
+/// Claims a fiber for its hook, and loads it: from here on a death of the process counts as one of
+/// the fiber, and a hook that kills it is not asked for ever. `None` if there is nothing to decide.
+async fn claim(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, seen: Claim) -> Result<Option<(Claim, LoadedFiber)>> {
     match exec.runtime.store.claim(seen, exec.runtime.worker, exec.runtime.now_ms()).await? {
-        ClaimResult::Granted(claim) => Ok(Some(claim)),
+        ClaimResult::Granted(claim, stored) => Ok(Some((claim, *stored))),
         ClaimResult::Ended(end) => {
             Decided { exec, agent, fiber, claim: seen }.tell(end);
             Ok(None)
@@ -317,16 +331,17 @@ async fn claim(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, seen: Cl
 }
 
 /// Asks the hook about one fiber and does what it says; `false` if it is to be asked again.
-async fn decide(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, recovered: &RecoveredFiber, backend: &HookBackend) -> bool {
-    let claim = match claim(exec, agent, fiber, backend.ledger.fence().claim()).await {
-        Ok(Some(claim)) => claim,
+async fn decide(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, described: RecoveredFiber, seen: Claim) -> bool {
+    let (claim, stored) = match claim(exec, agent, fiber, seen).await {
+        Ok(Some(claimed)) => claimed,
         Ok(None) => return true,
         Err(error) => {
             warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be claimed");
             return false;
         }
     };
-    backend.ledger.fence().claimed(claim);
+    let (run, data) = as_stored(exec, &described.id, claim, stored);
+    let recovered = &RecoveredFiber { run, data, ..described };
     let decided = Decided { exec, agent, fiber, claim };
     let answer = asked(exec, exec.agents.recovered(&exec.runtime, agent, recovered)).await;
     match answer.and_then(|answer| if recovered.closure { possible_for_closure(answer) } else { Ok(answer) }) {
@@ -366,7 +381,10 @@ impl Decided<'_> {
         let exec = self.exec;
         match answer {
             // It is this worker's: its activation goes on under a claim of its own.
-            RecoveryAction::Resume => drop(dispatch::start(exec, self.fiber, None)),
+            RecoveryAction::Resume => {
+                let claimed = Runnable { state: FiberState::Running, epoch: self.claim.epoch, ..self.fiber.clone() };
+                dispatch::start(exec, &claimed, None);
+            }
             RecoveryAction::Restart => {
                 let restarted = self.stored(|| exec.runtime.store.restart_claimed(self.claim, exec.runtime.now_ms())).await;
                 if let Some(RestartResult::InDoubt(op)) = restarted {
@@ -435,7 +453,7 @@ impl Decided<'_> {
 /// Parks a fiber of which nothing can be decided.
 async fn park(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &str) {
     match exec.runtime.store.claim_of(fiber.seq).await {
-        Ok(Some(StoredClaim { epoch, .. })) => {
+        Ok(Some(StoredClaim { epoch, worker })) if worker.is_none_or(|worker| worker == exec.runtime.worker) => {
             let claim = Claim { fiber: fiber.seq, epoch };
             // A person's command that was first has made it void.
             if (Decided { exec, agent, fiber, claim }).suspend(Suspension::Parked(why.to_owned())).await {
@@ -443,7 +461,7 @@ async fn park(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &str
                 exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.into() });
             }
         }
-        Ok(None) => {}
+        Ok(_) => {}
         Err(error) => warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be parked"),
     }
     exec.runtime.active.tell(&fiber.id);
@@ -455,9 +473,8 @@ async fn decline(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &
         return park(exec, agent, fiber, why).await;
     }
     let declined = async {
-        let Some(StoredClaim { epoch, .. }) = exec.runtime.store.claim_of(fiber.seq).await? else { return Ok(()) };
-        let seen = Claim { fiber: fiber.seq, epoch };
-        match activation::decline(&exec.runtime, seen, why).await? {
+        let seen = Claim { fiber: fiber.seq, epoch: fiber.epoch };
+        match activation::decline(&exec.runtime, seen, why, true).await? {
             DeclineResult::Left => {}
             DeclineResult::Parked => exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.into() }),
             DeclineResult::Ended(end) => Decided { exec, agent, fiber, claim: seen }.tell(end),

@@ -12,6 +12,7 @@ use crate::exec::activation::FiberTask;
 use crate::exec::adoption::{adopt, adopt_found};
 use crate::exec::agent_hooks::check_name;
 use crate::exec::executor::Executor;
+use crate::exec::lease::LeaseNumber;
 use crate::exec::registry::Known;
 use crate::frame::arguments::save_arguments;
 use crate::frame::fiber::Fiber;
@@ -78,8 +79,9 @@ impl<F: Fiber> Spawn<F> {
         let exec = link.get()?;
         let known = exec.registry.of::<F>()?;
         let args = save_arguments(&call);
+        let lease = LeaseNumber::of(&exec.runtime);
         start(link, F::MACHINE.name, false, args, given, move |claim, agent, alive| {
-            Box::pin(FiberTask::begin(exec, known, claim, agent, alive, Box::new(call)))
+            Box::pin(FiberTask::begin(exec, known, (claim, lease), agent, alive, Box::new(call)))
         })
         .await
     }
@@ -128,7 +130,7 @@ pub(crate) async fn start<T>(
         metadata,
         agent: agent.clone(),
         parent: None,
-        worker: Some(exec.runtime.worker),
+        worker: exec.runtime.claims_as(),
         now_ms: exec.runtime.now_ms(),
     };
     let there = accept(exec, new, move |claim, alive| run(claim, agent, alive)).await;
@@ -217,6 +219,11 @@ async fn accept(
         let (id, name) = (new.id.clone(), new.name.clone());
         let spawn = of_task.runtime.active.announce_spawn(&id);
         let claim = match of_task.runtime.store.accept(new).await {
+            Ok(AcceptResult::Created(_)) if of_task.runtime.claims_as().is_none() => {
+                drop(spawn);
+                of_task.runtime.tell(&id, &name, || EventKind::Spawned);
+                return drop(tell.send(Ok(None)));
+            }
             Ok(AcceptResult::Created(claim)) => claim,
             Ok(AcceptResult::Existing(row)) => {
                 drop(spawn);

@@ -132,8 +132,10 @@ fn is_busy(runtime: &Runtime) -> bool {
 /// may be ready that this worker was not told of.
 pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready: impl Fn() -> F) {
     let mut failed = false;
-    // A runtime that closes publishes nothing.
-    let _ = runtime.start(published::run(Arc::clone(&runtime)));
+    if runtime.claims_as().is_some() {
+        // A runtime that closes publishes nothing.
+        let _ = runtime.start(published::run(Arc::clone(&runtime)));
+    }
     loop {
         let Some(cluster) = runtime.cluster() else { return };
         let pause = if is_busy(&runtime) { LOOK } else { IDLE_LOOK };
@@ -168,6 +170,8 @@ pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready:
 async fn look(runtime: &Runtime, cluster: &dyn ClusterStore) -> Result<()> {
     let changes = cluster.changes(runtime.watched()).await?;
     runtime.take_in(&changes).await;
-    runtime.watchers.published.set_listeners(runtime, cluster, changes.listeners, changes.listens).await?;
+    if runtime.claims_as().is_some() {
+        runtime.watchers.published.set_listeners(runtime, cluster, changes.listeners, changes.listens).await?;
+    }
     runtime.read_published().await
 }

@@ -16,6 +16,9 @@ pub enum Exit {
     Cancelled(Arc<str>),
     /// An operation is in doubt, or what is stored is damaged.
     Parked(Arc<str>),
+    /// As [`Parked`](Self::Parked), and stored with another change already, unless the fiber was
+    /// cancelled by then.
+    StoredAsParked(Arc<str>),
     /// What is stored does not fit the code of this worker. Another worker may have code that fits.
     Unfit(Arc<str>),
     /// A stored value cannot be read by the function at this depth of calls.
@@ -78,7 +81,7 @@ impl Exit {
             Exit::Completed(_) => "completed",
             Exit::Failed(_) => "failed",
             Exit::Cancelled(_) => "cancelled",
-            Exit::Parked(_) | Exit::Unfit(_) | Exit::Unreadable { .. } => "parked",
+            Exit::Parked(_) | Exit::StoredAsParked(_) | Exit::Unfit(_) | Exit::Unreadable { .. } => "parked",
             Exit::Interrupted(_) | Exit::Again(_) => "interrupted",
             Exit::Waiting(_) => "waiting",
             Exit::ClaimLost => "claim lost",

@@ -1,37 +1,26 @@
 //! The claim of one activation, as everything that writes under it sees it.
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::error::Result;
 use crate::runtime::active::Control;
-use crate::store::{Claim, Seq};
+use crate::store::Claim;
 
 /// The claim that the writes of an activation are conditional on.
-///
-/// A fence is made before the fiber is claimed, from the epoch that was read, and is given the
-/// claim before its code begins.
 #[derive(Debug)]
 pub struct Fence {
-    fiber: Seq,
-    epoch: AtomicI64,
+    claim: Claim,
     /// The activation that stops when the claim is lost. A hook has none: it gets the error.
     control: Option<Weak<Control>>,
 }
 
 impl Fence {
     pub(crate) fn new(claim: Claim, control: Option<&Arc<Control>>) -> Self {
-        let Claim { fiber, epoch } = claim;
-        Fence { fiber, epoch: epoch.into(), control: control.map(Arc::downgrade) }
-    }
-
-    /// Makes later writes conditional on this claim.
-    pub(crate) fn claimed(&self, claim: Claim) {
-        self.epoch.store(claim.epoch, Ordering::Release);
+        Fence { claim, control: control.map(Arc::downgrade) }
     }
 
     /// The claim.
     pub fn claim(&self) -> Claim {
-        Claim { fiber: self.fiber, epoch: self.epoch.load(Ordering::Acquire) }
+        self.claim
     }
 
     /// The activation, while there is one.

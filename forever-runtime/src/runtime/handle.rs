@@ -305,6 +305,9 @@ impl<T: ReturnValue> FiberHandle<T> {
                     if runtime.is_closing() {
                         return self.exited(Exit::Closed);
                     }
+                    if runtime.claims_as().is_none() && runtime.cluster().is_none() {
+                        return Err(self.error(FiberErrorKind::Closed, "this process runs nothing; the fiber runs at the next open"));
+                    }
                 }
             }
             // The sender is in `entry`, so the wait cannot fail.
@@ -318,7 +321,9 @@ impl<T: ReturnValue> FiberHandle<T> {
             Exit::Completed(text) => self.value(&text),
             Exit::Failed(why) => Err(self.error(FiberErrorKind::Failed, &*why)),
             Exit::Cancelled(why) => Err(self.error(FiberErrorKind::Cancelled, &*why)),
-            Exit::Parked(why) | Exit::Unfit(why) | Exit::Unreadable { why, .. } => Err(self.error(FiberErrorKind::Parked, &*why)),
+            Exit::Parked(why) | Exit::StoredAsParked(why) | Exit::Unfit(why) | Exit::Unreadable { why, .. } => {
+                Err(self.error(FiberErrorKind::Parked, &*why))
+            }
             Exit::Interrupted(error) => Err(self.error(FiberErrorKind::Interrupted, chain(&*error))),
             Exit::NotFound => Err(self.error(FiberErrorKind::NotFound, "")),
             Exit::Closed | Exit::Again(_) | Exit::Waiting(_) | Exit::ClaimLost => {

@@ -153,6 +153,11 @@ impl Runtime {
         self.listeners.tell(|| Event { fiber: fiber.into(), name: name.into(), time: self.clock.now(), kind: what() });
     }
 
+    /// The worker that this runtime claims fibers as; `None` if it runs nothing.
+    pub(crate) fn claims_as(&self) -> Option<WorkerId> {
+        (self.worker > 0).then_some(self.worker)
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         *self.closing.borrow()
     }

@@ -253,7 +253,9 @@ impl Stage {
             Ok(frame) => match drive(start, &ctx, frame, &run).await {
                 Ok(Ok(value)) => Outcome::Completed(value),
                 Ok(Err(error)) => Outcome::Failed(error.into().to_string()),
-                Err(Exit::Parked(why) | Exit::Unfit(why) | Exit::Unreadable { why, .. }) => Outcome::Parked(why.to_string()),
+                Err(Exit::Parked(why) | Exit::StoredAsParked(why) | Exit::Unfit(why) | Exit::Unreadable { why, .. }) => {
+                    Outcome::Parked(why.to_string())
+                }
                 Err(Exit::Waiting(_)) => Outcome::Waiting,
                 Err(Exit::Interrupted(_)) => Outcome::Killed,
                 Err(Exit::Failed(why)) => Outcome::Failed(why.to_string()),

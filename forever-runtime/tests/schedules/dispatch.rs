@@ -26,6 +26,7 @@ use crate::exec::agent_hooks::NoAgents;
 use crate::exec::compatibility::Compatibility;
 use crate::exec::dispatch;
 use crate::exec::executor::Executor;
+use crate::exec::lease::LeaseNumber;
 use crate::exec::registry::{Known, MESSAGES, Receives, Registry};
 use crate::frame::resources::Resources;
 use crate::runtime::database::Database as OfRuntime;
@@ -122,7 +123,8 @@ impl Worker {
             let known: Arc<dyn Known> = Arc::new(Receives);
             let alive = exec.runtime.active.activate_new(&id, known.machine().name).await;
             let _ = tell.send(claim.fiber);
-            FiberTask::begin(exec, known, claim, None, alive, Box::new(())).await;
+            let lease = LeaseNumber::of(&exec.runtime);
+            FiberTask::begin(exec, known, (claim, lease), None, alive, Box::new(())).await;
         };
         self.exec.runtime.start(task).unwrap();
         told.await.unwrap()

@@ -50,6 +50,7 @@ mod exec {
     pub(crate) mod activation;
     pub(crate) mod dispatch;
     pub(crate) mod executor;
+    pub(crate) mod lease;
 
     pub(crate) use crate::stubs::exec::{agent_hooks, backend, compatibility, recovery, registry};
 }
@@ -60,7 +61,7 @@ mod stubs;
 pub(crate) use stubs::{frame, history, layout, ops};
 
 /// As the files of `forever-store` name what is in the root of their crate.
-use store::{Claim, ClaimResult, End, FiberState, Runnable, Seq, StoredClaim, WorkerId};
+use store::{Claim, ClaimResult, End, FiberState, LoadedFiber, Runnable, Seq, StoredClaim, WorkerId};
 
 #[allow(dead_code, unreachable_pub, reason = "the store uses all of it, and gives it to others")]
 #[path = "../../../crates/forever-store/src"]

@@ -57,19 +57,33 @@ pub(super) fn finish(
     conn.execute("DELETE FROM waits WHERE fiber = ?1", [seq])?;
     if state == "completed" {
         conn.execute("DELETE FROM snapshots WHERE fiber = ?1", [seq])?;
+    } else {
+        claims::release_one(conn, seq)?;
     }
     Ok((finished > 0).then_some(end))
 }
 
+/// As above.
+pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
+    let sql = "SELECT coalesce(number, 0), coalesce(deaths, 0), coalesce(epoch, 0)
+               FROM fibers LEFT JOIN snapshots ON fiber = seq WHERE seq = ?1";
+    conn.query_row(sql, [seq], |r| {
+        let (number, deaths, epoch) = (r.get::<_, u32>(0)?.into(), r.get(1)?, r.get(2)?);
+        Ok(LoadedFiber { snapshot: None, rows: (), number, deaths, interrupted: false, epoch, layout: None, callees: Vec::new() })
+    })
+}
+
 fn runnable(row: &Row<'_>) -> rusqlite::Result<Runnable> {
     let state = if row.get::<_, String>(2)? == "interrupted" { FiberState::Interrupted } else { FiberState::Pending };
-    Ok(Runnable { seq: row.get(0)?, id: row.get(1)?, name: "receives".to_owned(), agent: None, state, deaths: 0 })
+    let (seq, id, epoch) = (row.get(0)?, row.get(1)?, row.get(3)?);
+    Ok(Runnable { seq, id, name: "receives".to_owned(), agent: None, state, epoch, deaths: 0 })
 }
 
 fn wake(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Runnable>> {
     conn.execute("DELETE FROM waits WHERE fiber = ?1", [seq])?;
-    conn.query_row("UPDATE fibers SET state = 'pending' WHERE seq = ?1 AND state = 'waiting' RETURNING seq, id, state", [seq], runnable)
-        .optional()
+    let sql = "UPDATE fibers SET state = 'pending' WHERE seq = ?1 AND state = 'waiting'
+               RETURNING seq, id, state, (SELECT epoch FROM snapshots WHERE fiber = seq)";
+    conn.query_row(sql, [seq], runnable).optional()
 }
 
 fn has_message(conn: &Connection, seq: Seq) -> rusqlite::Result<bool> {
@@ -287,7 +301,8 @@ impl OpenStore {
                 seen.claims(worker, claim);
             } else {
                 let state = FiberState::Pending;
-                ready.push(Runnable { seq: claim.fiber, id, name: "receives".to_owned(), agent: None, state, deaths: 0 });
+                let (seq, epoch) = (claim.fiber, claim.epoch);
+                ready.push(Runnable { seq, id, name: "receives".to_owned(), agent: None, state, epoch, deaths: 0 });
             }
             Ok(claim)
         })
@@ -330,7 +345,7 @@ impl OpenStore {
 
     pub(crate) async fn unfinished(&self) -> Result<Vec<Runnable>> {
         self.job("unfinished".to_owned(), |c, _, _| {
-            c.prepare("SELECT seq, id, state FROM fibers WHERE finished_ms IS NULL AND state <> 'waiting' ORDER BY seq")?
+            c.prepare("SELECT seq, id, state, epoch FROM fibers JOIN snapshots ON fiber = seq WHERE finished_ms IS NULL AND state <> 'waiting' ORDER BY seq")?
                 .query_map((), runnable)?
                 .collect()
         })
@@ -357,14 +372,7 @@ impl Store for OpenStore {
     }
 
     fn load(&self, seq: Seq) -> BoxFuture<'_, Result<LoadedFiber>> {
-        Box::pin(self.job(format!("load {seq}"), move |c, _, _| {
-            let sql = "SELECT coalesce(number, 0), coalesce(deaths, 0), coalesce(epoch, 0)
-                       FROM fibers LEFT JOIN snapshots ON fiber = seq WHERE seq = ?1";
-            c.query_row(sql, [seq], |r| {
-                let (number, deaths, epoch) = (r.get::<_, u32>(0)?.into(), r.get(1)?, r.get(2)?);
-                Ok(LoadedFiber { snapshot: None, rows: (), number, deaths, interrupted: false, epoch, layout: None, callees: Vec::new() })
-            })
-        }))
+        Box::pin(self.job(format!("load {seq}"), move |c, _, _| load(c, seq)))
     }
 
     fn claim_of(&self, seq: Seq) -> BoxFuture<'_, Result<Option<StoredClaim>>> {
@@ -373,7 +381,7 @@ impl Store for OpenStore {
 
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
         Box::pin(self.job("ready".to_owned(), move |c, _, _| {
-            c.prepare("SELECT seq, id, state FROM fibers WHERE state = 'pending' AND seq > ?1 ORDER BY seq LIMIT ?2")?
+            c.prepare("SELECT seq, id, state, epoch FROM fibers JOIN snapshots ON fiber = seq WHERE state = 'pending' AND seq > ?1 ORDER BY seq LIMIT ?2")?
                 .query_map(params![after, limit], runnable)?
                 .collect()
         }))
@@ -383,7 +391,7 @@ impl Store for OpenStore {
         Box::pin(self.job(format!("claim {at:?}"), move |c, seen, ready| {
             let claimed = claims::claim(c, at, worker, now_ms, ready)?;
             match &claimed {
-                ClaimResult::Granted(claim) => seen.claims(worker, *claim),
+                ClaimResult::Granted(claim, _) => seen.claims(worker, *claim),
                 ClaimResult::Ended(_) => seen.ends(at.fiber),
                 ClaimResult::Refused => {}
             }
@@ -405,6 +413,7 @@ impl Store for OpenStore {
                 return Ok(WaitResult::Ready);
             }
             c.execute("INSERT OR REPLACE INTO waits (fiber, due_ms) VALUES (?1, ?2)", params![claim.fiber, wait.due_ms])?;
+            claims::release_one(c, claim.fiber)?;
             seen.in_force.remove(&claim.fiber);
             Ok(WaitResult::Waiting)
         }))
@@ -449,6 +458,7 @@ impl Store for OpenStore {
             seen.writes(self.worker, claim);
             let state = if matches!(how, Suspension::Parked(_)) { "parked" } else { "interrupted" };
             c.execute("UPDATE fibers SET state = ?2 WHERE seq = ?1", params![claim.fiber, state])?;
+            claims::release_one(c, claim.fiber)?;
             seen.in_force.remove(&claim.fiber);
             Ok(None)
         }))

@@ -64,7 +64,7 @@ pub(crate) mod runtime {
         use crate::error::Result;
         use crate::future::BoxFuture;
         use crate::runtime::state::Runtime;
-        use crate::store::{Claim, DeclineResult, WorkerId};
+        use crate::store::{Claim, DeclineResult, Lease, WorkerId};
 
         #[derive(Debug, Default)]
         pub(crate) struct Watchers {}
@@ -72,7 +72,11 @@ pub(crate) mod runtime {
         pub(crate) enum NoCluster {}
 
         impl NoCluster {
-            pub(crate) fn decline(&self, _: Claim, _: WorkerId, _: String, _: i64) -> BoxFuture<'_, Result<DeclineResult>> {
+            pub(crate) fn lease(&self) -> Option<&dyn Lease> {
+                match *self {}
+            }
+
+            pub(crate) fn decline(&self, _: Claim, _: WorkerId, _: String, _: bool, _: i64) -> BoxFuture<'_, Result<DeclineResult>> {
                 match *self {}
             }
         }
@@ -324,10 +328,6 @@ pub(crate) mod exec {
             #[allow(clippy::unused_self, reason = "as in the runtime")]
             pub(crate) fn history(&self) -> Option<Recorder> {
                 None
-            }
-
-            pub(crate) fn claimed(&self, claim: Claim) {
-                self.fence.claimed(claim);
             }
 
             #[allow(clippy::unused_self, reason = "as in the runtime")]

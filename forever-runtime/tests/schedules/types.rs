@@ -49,7 +49,7 @@ pub(crate) struct Claim {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClaimResult {
-    Granted(Claim),
+    Granted(Claim, Box<LoadedFiber>),
     Ended(End),
     Refused,
 }
@@ -91,7 +91,13 @@ pub(crate) struct Runnable {
     pub(crate) name: String,
     pub(crate) agent: Option<AgentId>,
     pub(crate) state: FiberState,
+    pub(crate) epoch: Epoch,
     pub(crate) deaths: u32,
+}
+
+pub(crate) trait Lease: Send + Sync {
+    fn generation(&self) -> Option<u64>;
+    fn renewal(&self) -> BoxFuture<'_, ()>;
 }
 
 /// What came of leaving a fiber to workers whose code fits.
@@ -102,7 +108,7 @@ pub(crate) enum DeclineResult {
     Ended(End),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadedFiber {
     pub(crate) snapshot: Option<String>,
     pub(crate) rows: (),
@@ -114,7 +120,7 @@ pub(crate) struct LoadedFiber {
     pub(crate) callees: Vec<LayoutRow>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LayoutRow {
     pub(crate) hash: String,
 }

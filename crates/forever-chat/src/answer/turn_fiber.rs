@@ -210,7 +210,7 @@ impl Answering<'_> {
                     Exit::Parked(why) if !was_cancelled => {
                         let parked = engine.store().park_turn(fence.claim(), row.seq, why.to_string(), engine.now_ms());
                         if fence.guard(parked).await? {
-                            return Ok(Next::Leave(Exit::Parked(why)));
+                            return Ok(Next::Leave(Exit::StoredAsParked(why)));
                         }
                         before = Before::Parked;
                     }

@@ -20,7 +20,7 @@ use rows::{accept, fiber, snapshot};
 async fn claim(store: &impl FiberStore, fiber: Seq, worker: WorkerId) -> Claim {
     let seen = Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().epoch };
     match store.claim(seen, worker, 3).await.unwrap() {
-        ClaimResult::Granted(claim) => claim,
+        ClaimResult::Granted(claim, _) => claim,
         other => panic!("{other:?}"),
     }
 }

@@ -94,12 +94,14 @@ async fn ready_fiber_is_claimed_by_one_of_two_workers() {
         let held = accept(&*a, &format!("f{n}"), 1).await;
         a.suspend(held, forever_store::Suspension::Interrupted("x".into()), 5).await.unwrap();
         let (by_a, by_b) = (Arc::clone(&a), Arc::clone(&b));
+        // The release has raised the epoch.
+        let held = forever_store::Claim { epoch: held.epoch + 1, ..held };
         let of = |worker| (held, worker);
         let (one, two) = (of(1), of(2));
         let (by_one, by_two) =
             at_once(async move { by_a.claim(one.0, one.1, 6).await.unwrap() }, async move { by_b.claim(two.0, two.1, 6).await.unwrap() })
                 .await;
-        let granted = |claimed: &forever_store::ClaimResult| matches!(claimed, forever_store::ClaimResult::Granted(_));
+        let granted = |claimed: &forever_store::ClaimResult| matches!(claimed, forever_store::ClaimResult::Granted(..));
         assert_ne!(granted(&by_one), granted(&by_two), "round {n}: {by_one:?} and {by_two:?}");
     }
 }

@@ -93,9 +93,8 @@ async fn claim(at: usize, worker: Worker, fiber: Seq) -> Outcome {
     let claimed = async {
         let Some(seen) = worker.store.claim_of(fiber).await? else { return Ok(Outcome::Refused) };
         let seen = Claim { fiber, epoch: seen.epoch };
-        let ClaimResult::Granted(claim) = worker.store.claim(seen, worker.id, 2).await? else { return Ok(Outcome::Refused) };
-        let number = worker.store.load(fiber).await?.number;
-        Ok::<_, Error>(Outcome::Granted(Activation { worker: at, claim, number }))
+        let ClaimResult::Granted(claim, loaded) = worker.store.claim(seen, worker.id, 2).await? else { return Ok(Outcome::Refused) };
+        Ok::<_, Error>(Outcome::Granted(Activation { worker: at, claim, number: loaded.number }))
     };
     claimed.await.unwrap_or_else(|error| {
         assert!(error.is_outcome_unknown() || error.is_retryable(), "{error}");

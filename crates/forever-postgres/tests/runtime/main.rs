@@ -4,6 +4,7 @@ mod calls;
 mod damage;
 mod elsewhere;
 mod events;
+mod paused;
 mod serve;
 mod servers;
 mod streams;

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use super::{FIRST, ReadyReceiver, SECOND, accept, branch_result, claimed, message, new, row, snapshot};
 use crate::error::{ErrorKind, Result};
 use crate::{
-    AcceptResult, Claim, ClaimResult, CommandResult, End, FiberState, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpState,
-    ResolvedOp, Restart, RestartResult, SendResult, Seq, Store, Suspension, Wait,
+    AcceptResult, Claim, ClaimResult, CommandResult, End, FiberState, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord,
+    OpState, ResolvedOp, Restart, RestartResult, SendResult, Seq, SnapshotDelta, Store, Suspension, Wait,
 };
 
 pub(super) async fn run<S: Store + 'static>(make: &impl AsyncFn() -> S) {
     numbers_workers(&make().await).await;
     gives_a_fiber_to_one_worker(&make().await).await;
     claims_what_was_looked_at_and_nothing_else(&make().await).await;
+    gives_what_is_stored_with_the_claim(&make().await).await;
+    refuses_what_was_loaded_before_another_activation(&make().await).await;
     refuses_every_write_of_a_lost_claim(&make().await).await;
     refuses_what_is_left_of_an_activation_that_has_stopped(&make().await).await;
     says_whether_a_fiber_was_interrupted(&make().await).await;
@@ -39,6 +41,11 @@ async fn ready(store: &impl Store, id: &str) -> Claim {
     }
 }
 
+/// Where a fiber could be claimed as it stands now.
+pub(super) async fn seen(store: &impl Store, fiber: Seq) -> Claim {
+    Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().epoch }
+}
+
 pub(super) fn is_lost<T: std::fmt::Debug>(stored: Result<T>) -> bool {
     stored.unwrap_err().kind() == ErrorKind::ClaimLost
 }
@@ -49,15 +56,16 @@ async fn gives_a_fiber_to_one_worker(store: &impl Store) {
     let listed: Vec<String> = store.ready(Seq::MIN, 9).await.unwrap().into_iter().map(|fiber| fiber.id).collect();
     assert_eq!(listed, ["a"]);
 
-    let ClaimResult::Granted(claim) = store.claim(seen, FIRST, 5).await.unwrap() else { panic!() };
+    let ClaimResult::Granted(claim, loaded) = store.claim(seen, FIRST, 5).await.unwrap() else { panic!() };
     assert!(claim.epoch > seen.epoch);
+    assert_eq!((loaded.epoch, loaded.interrupted), (claim.epoch, false));
     assert_eq!(row(store, "a").await.state, FiberState::Running);
     assert!(store.ready(Seq::MIN, 9).await.unwrap().is_empty());
     for now_seen in [seen, claim] {
         assert_eq!(store.claim(now_seen, SECOND, 6).await.unwrap(), ClaimResult::Refused, "it is the first worker's");
     }
     // Its own worker may begin it again, where it could not store that it was interrupted.
-    let ClaimResult::Granted(later) = store.claim(claim, FIRST, 7).await.unwrap() else { panic!() };
+    let ClaimResult::Granted(later, _) = store.claim(claim, FIRST, 7).await.unwrap() else { panic!() };
     assert!(is_lost(store.checkpoint(claim, snapshot(1)).await));
     store.checkpoint(later, snapshot(1)).await.unwrap();
 }
@@ -65,15 +73,82 @@ async fn gives_a_fiber_to_one_worker(store: &impl Store) {
 async fn claims_what_was_looked_at_and_nothing_else(store: &impl Store) {
     let claim = accept(store, "a").await;
     store.wait(claim, Wait { due_ms: Some(99), ..Wait::default() }, 10).await.unwrap();
-    assert_eq!(store.claim(claim, FIRST, 11).await.unwrap(), ClaimResult::Refused, "it waits");
-    store.take_due(99, 9).await.unwrap();
-    let ClaimResult::Granted(second) = store.claim(claim, SECOND, 12).await.unwrap() else { panic!() };
+    let waiting = seen(store, claim.fiber).await;
+    assert!(waiting.epoch > claim.epoch, "the claim is released");
+    assert_eq!(store.claim(waiting, FIRST, 11).await.unwrap(), ClaimResult::Refused, "it waits");
+    let due = store.take_due(99, 9).await.unwrap().remove(0);
+    assert_eq!(store.claim(claim, FIRST, 11).await.unwrap(), ClaimResult::Refused, "it has waited since");
+    let ready = Claim { epoch: due.epoch, ..claim };
+    let ClaimResult::Granted(second, _) = store.claim(ready, SECOND, 12).await.unwrap() else { panic!() };
     store.suspend(second, Suspension::Parked("x".into()), 13).await.unwrap();
-    assert_eq!(store.claim(claim, FIRST, 14).await.unwrap(), ClaimResult::Refused, "it was claimed since");
-    let ClaimResult::Granted(third) = store.claim(second, FIRST, 15).await.unwrap() else { panic!() };
+    for old in [claim, ready, second] {
+        assert_eq!(store.claim(old, FIRST, 14).await.unwrap(), ClaimResult::Refused, "it was claimed or released since");
+    }
+    let parked = seen(store, claim.fiber).await;
+    store.suspend(parked, Suspension::Parked("x".into()), 14).await.unwrap();
+    assert_eq!(seen(store, claim.fiber).await, parked, "there was no claim to release");
+    let ClaimResult::Granted(third, _) = store.claim(parked, FIRST, 15).await.unwrap() else { panic!() };
     store.end(third, End::Failed("no".into()), Vec::new(), Vec::new(), 16).await.unwrap();
     assert_eq!(store.claim(third, FIRST, 17).await.unwrap(), ClaimResult::Refused, "it has ended");
     assert_eq!(store.claim(Claim { fiber: 99, epoch: 0 }, FIRST, 18).await.unwrap(), ClaimResult::Refused);
+}
+
+/// What an activation runs from is of the moment of its claim, whatever it has looked at before.
+async fn gives_what_is_stored_with_the_claim(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    let delta = SnapshotDelta { parts: vec![("part".into(), "1".into())], ..SnapshotDelta::default() };
+    store.checkpoint(claim, NewSnapshot { delta, ..snapshot(1) }).await.unwrap();
+    store.save_branch(claim, 1, branch_result("both[x]", None), Vec::new(), 2).await.unwrap();
+    let op = OpRecord::begun("x".into(), OpKind::Effect, "pay", "charge", None, Some(1));
+    store.save_op(claim, op.clone(), 3).await.unwrap();
+    store.suspend(claim, Suspension::Interrupted("x".into()), 4).await.unwrap();
+    let (seen, stored) = (seen(store, claim.fiber).await, store.load(claim.fiber).await.unwrap());
+    assert_eq!((stored.branches.len(), stored.ops.len(), stored.rows.parts.len(), stored.interrupted), (1, 1, 1, true));
+    let ClaimResult::Granted(again, loaded) = store.claim(seen, SECOND, 5).await.unwrap() else { panic!() };
+    assert_eq!(*loaded, LoadedFiber { epoch: again.epoch, ..stored });
+}
+
+/// A worker that loads a fiber while another one runs it must not run it from there, however that
+/// activation has gone on: only an epoch that was read after it was released is claimed.
+async fn refuses_what_was_loaded_before_another_activation(store: &impl Store) {
+    let stops = ["waits and is woken", "stores a branch", "stores an operation", "stores a stash", "fails and is resumed", "is parked"];
+    for id in stops {
+        let first = accept(store, id).await;
+        store.checkpoint(first, snapshot(1)).await.unwrap();
+        let (loaded, early) = (store.load(first.fiber).await.unwrap(), seen(store, first.fiber).await);
+        assert_eq!(loaded.epoch, early.epoch);
+        let interrupts = || store.suspend(first, Suspension::Interrupted("x".into()), 3);
+        match id {
+            "waits and is woken" => {
+                store.checkpoint(first, snapshot(2)).await.unwrap();
+                store.wait(first, Wait { due_ms: Some(99), ..Wait::default() }, 3).await.unwrap();
+                store.take_due(99, 9).await.unwrap();
+            }
+            "stores a branch" => {
+                store.save_branch(first, 1, branch_result("both[x]", None), Vec::new(), 2).await.unwrap();
+                interrupts().await.unwrap();
+            }
+            "stores an operation" => {
+                let op = OpRecord::begun("x".into(), OpKind::Effect, "pay", "charge", None, Some(1));
+                store.save_op(first, OpRecord { state: OpState::Completed, outcome: Some("1".into()), ..op }, 2).await.unwrap();
+                interrupts().await.unwrap();
+            }
+            "stores a stash" => {
+                store.stash(first, "\"stash\"".into(), 2).await.unwrap();
+                interrupts().await.unwrap();
+            }
+            "fails and is resumed" => {
+                store.end(first, End::Failed("no".into()), Vec::new(), Vec::new(), 2).await.unwrap();
+                store.restart(id.into(), Restart::FromSnapshot, 3).await.unwrap();
+            }
+            _ => drop(store.suspend(first, Suspension::Parked("x".into()), 3).await.unwrap()),
+        }
+        assert_eq!(store.claim(early, SECOND, 4).await.unwrap(), ClaimResult::Refused, "{id}");
+        let (late, stored) = (seen(store, first.fiber).await, store.load(first.fiber).await.unwrap());
+        let ClaimResult::Granted(claim, loaded) = store.claim(late, SECOND, 5).await.unwrap() else { panic!("{id}") };
+        assert_eq!(*loaded, LoadedFiber { epoch: claim.epoch, ..stored }, "{id}");
+        assert!(is_lost(store.checkpoint(first, snapshot(loaded.number + 1)).await), "{id}");
+    }
 }
 
 /// Every operation that takes a claim, with one that is no longer in force: refused, and nothing is
@@ -336,7 +411,7 @@ async fn runs_each_fiber_once_between_two_workers<S: Store + 'static>(store: Arc
                     }
                     let loaded = store.load(fiber.seq).await.unwrap();
                     let seen = Claim { fiber: fiber.seq, epoch: loaded.epoch };
-                    let ClaimResult::Granted(claim) = store.claim(seen, worker, 1).await.unwrap() else { continue };
+                    let ClaimResult::Granted(claim, _) = store.claim(seen, worker, 1).await.unwrap() else { continue };
                     for number in loaded.number + 1..=CHECKPOINTS {
                         match store.checkpoint(claim, snapshot(number)).await {
                             Ok(_) => {}

@@ -1,6 +1,7 @@
 //! Copies of fibers, and changes of what a stopped fiber has stored.
 use std::sync::Arc;
 
+use super::claims::seen;
 use super::{FIRST, ReadyReceiver, SECOND, accept, claimed, new, row, snapshot};
 use crate::{
     AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, Deletion, End, FiberCopy, FiberEdit, FiberQuery, FiberState, HISTORY,
@@ -51,6 +52,7 @@ async fn changes_what_a_stopped_fiber_resumes_from(store: &impl Store) {
             "interrupted" => drop(store.suspend(claim, Suspension::Interrupted("why".into()), 2).await.unwrap()),
             _ => drop(store.wait(claim, Wait { topics: vec!["go".into()], ..Wait::default() }, 2).await.unwrap()),
         }
+        let claim = seen(store, claim.fiber).await;
         let before = row(store, "a").await;
         assert_eq!(before.state.as_str(), stop);
         let text = format!("{{\"edited\":{number}}}");
@@ -75,6 +77,7 @@ async fn changes_what_a_stopped_fiber_resumes_from(store: &impl Store) {
 
     let early = accept(store, "early").await;
     store.suspend(early, Suspension::Parked("why".into()), 2).await.unwrap();
+    let early = seen(store, early.fiber).await;
     let arguments = FiberEdit { args: Some("{\"n\":2}".into()), snapshot: None, removed_parts: Vec::new(), ..edit(early) };
     assert!(matches!(store.edit(arguments).await.unwrap(), CommandResult::Done(true)));
     let loaded = store.load(early.fiber).await.unwrap();

@@ -8,6 +8,7 @@ use crate::{
 pub(super) async fn run<S: Store>(make: &impl AsyncFn() -> S) {
     keeps_what_is_temporary_until_the_next_checkpoint(&make().await).await;
     keeps_effects_in_the_ledger(&make().await).await;
+    never_begins_again_what_has_completed(&make().await).await;
     says_what_is_open_and_nothing_more(&make().await).await;
     keeps_logs_until_their_operation_ends(&make().await).await;
     resolves_what_nobody_knows_and_nothing_else(&make().await).await;
@@ -104,6 +105,27 @@ async fn keeps_effects_in_the_ledger(store: &impl Store) {
     let claim = claimed(store, claim.fiber, FIRST).await;
     store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 50).await.unwrap();
     assert_eq!(ledger(store, claim).await.len(), 3);
+}
+
+/// An activation that has missed how an operation ended must not carry it out again.
+async fn never_begins_again_what_has_completed(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    for kind in [OpKind::Effect, OpKind::ByHand] {
+        let id = kind.as_str();
+        let number = (kind == OpKind::Effect).then_some(0);
+        let with = |state, resolved| OpRecord { state, resolved, number, outcome: Some("7".into()), ..record(id, kind) };
+        let begun = OpRecord { outcome: None, ..with(OpState::Started, false) };
+        // What has failed or was not executed may, and what a person has said of it may be taken back.
+        for before in [with(OpState::Failed, false), with(OpState::NotExecuted, true), with(OpState::Completed, true)] {
+            store.save_op(claim, before, 1).await.unwrap();
+            store.save_op(claim, begun.clone(), 2).await.unwrap();
+        }
+        store.save_op(claim, with(OpState::Completed, false), 3).await.unwrap();
+        let refused = format!("{:?}", store.save_op(claim, begun.clone(), 4).await.unwrap_err());
+        assert!(refused.contains("does not begin again"), "{refused}");
+        store.append_op_log(claim, begun, vec!["1".into()], 5).await.unwrap_err();
+    }
+    assert_eq!(ledger(store, claim).await, ["op completed 7", "effect completed 7"]);
 }
 
 async fn says_what_is_open_and_nothing_more(store: &impl Store) {
@@ -338,8 +360,10 @@ async fn replaces_the_record_of_an_effect(store: &impl Store) {
         store.checkpoint(claim, NewSnapshot { ops: behind(vec![of]), ..snapshot(n + 1) }).await.unwrap();
     }
     for (number, id) in [(0, "op 00"), (10, "op 10"), (19, "op 19")] {
-        store.save_op(claim, effect(id, number), 3).await.unwrap();
-        assert_eq!(store.find_op(id.into()).await.unwrap(), Some((claim.fiber, effect(id, number))));
+        store.save_op(claim, effect(id, number), 3).await.unwrap_err();
+        let replaced = OpRecord { state: OpState::NotExecuted, resolved: true, ..effect(id, number) };
+        store.save_op(claim, replaced.clone(), 3).await.unwrap();
+        assert_eq!(store.find_op(id.into()).await.unwrap(), Some((claim.fiber, replaced)));
         assert_eq!(store.ops(claim.fiber).await.unwrap().len(), 20, "{id}");
     }
 }

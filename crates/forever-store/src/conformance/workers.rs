@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::claims::is_lost;
-use super::{ReadyReceiver, accept_by, claimed, new, row, snapshot};
+use super::claims::{is_lost, seen};
+use super::{ReadyReceiver, accept_by, branch_result, claimed, new, row, snapshot};
 use crate::error::Result;
 use crate::{
-    AdminStore, AgentHold, AgentId, AgentStore, ClusterStore, DeclineResult, End, FiberState, FiberStore, HoldResult, NewFiber,
-    NewScheduleRow, Restart, RunResult, ScheduleTiming, Seq, Store, Wait, Watch, WorkerId,
+    AdminStore, AgentHold, AgentId, AgentStore, ClaimResult, ClusterStore, DeclineResult, End, FiberState, FiberStore, HoldResult,
+    LoadedFiber, NewFiber, NewScheduleRow, OpKind, OpRecord, OpState, OpStore, Restart, RunResult, ScheduleTiming, Seq, Store, Wait, Watch,
+    WorkerId,
 };
 
 /// Workers that share one store, for [`run_workers`](super::run_workers).
@@ -59,6 +60,7 @@ impl<S: Store> Worker<S> {
 pub(super) async fn run<W: Workers>(make: &impl AsyncFn() -> W) {
     takes_over_from_a_worker_whose_lease_has_ended(&make().await).await;
     hands_over_at_a_clean_close(&make().await).await;
+    refuses_what_another_worker_has_left_behind(&make().await).await;
     gives_due_fibers_to_one_of_several_workers(&make().await).await;
     ends_the_run_of_a_schedule_in_its_new_worker_alone(&make().await).await;
     parks_a_fiber_when_every_worker_has_declined_it(&make().await).await;
@@ -105,6 +107,40 @@ async fn hands_over_at_a_clean_close(workers: &impl Workers) {
     assert!(b.store.load(held.fiber).await.unwrap().interrupted);
     claimed(&b.store, held.fiber, b.id).await;
     assert!(a.store.load(held.fiber).await.unwrap_err().is_closed());
+}
+
+/// A worker loads a fiber while another one runs it. That one goes on, and waits, stops or closes.
+async fn refuses_what_another_worker_has_left_behind(workers: &impl Workers) {
+    for how in ["waits and is woken", "stores a branch and closes", "stores an operation and closes", "stores a stash and closes"] {
+        let (a, b) = (Worker::join(workers).await, Worker::join(workers).await);
+        let held = accept_by(&a.store, how, a.id).await;
+        a.store.checkpoint(held, snapshot(1)).await.unwrap();
+        let early = seen(&b.store, held.fiber).await;
+        assert_eq!(early.epoch, b.store.load(held.fiber).await.unwrap().epoch);
+        match how {
+            "waits and is woken" => {
+                a.store.checkpoint(held, snapshot(2)).await.unwrap();
+                a.store.wait(held, Wait { due_ms: Some(10), ..Wait::default() }, 5).await.unwrap();
+                a.store.take_due(20, 9).await.unwrap();
+            }
+            "stores a branch and closes" => {
+                a.store.save_branch(held, 1, branch_result("both[x]", None), Vec::new(), 5).await.unwrap();
+            }
+            "stores an operation and closes" => {
+                let op = OpRecord::begun("x".into(), OpKind::Effect, "pay", "charge", None, Some(1));
+                a.store.save_op(held, OpRecord { state: OpState::Completed, outcome: Some("1".into()), ..op }, 5).await.unwrap();
+            }
+            _ => a.store.stash(held, "\"stash\"".into(), 5).await.unwrap(),
+        }
+        if how.ends_with("closes") {
+            a.store.close(a.id, 6).await.unwrap();
+        }
+        assert_eq!(b.store.claim(early, b.id, 7).await.unwrap(), ClaimResult::Refused, "{how}");
+        let (late, stored) = (seen(&b.store, held.fiber).await, b.store.load(held.fiber).await.unwrap());
+        let ClaimResult::Granted(claim, loaded) = b.store.claim(late, b.id, 8).await.unwrap() else { panic!("{how}") };
+        assert_eq!(*loaded, LoadedFiber { epoch: claim.epoch, ..stored }, "{how}");
+        b.store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 9).await.unwrap();
+    }
 }
 
 /// The ids of all fibers that are due.
@@ -172,17 +208,19 @@ async fn parks_a_fiber_when_every_worker_has_declined_it(workers: &impl Workers)
     let (a, b, c) = (Worker::join(workers).await, Worker::join(workers).await, Worker::join(workers).await);
     let held = accept_by(&a.store, "a", a.id).await;
     a.store.checkpoint(held, snapshot(1)).await.unwrap();
-    assert_eq!(a.cluster().decline(held, a.id, "x".into(), 5).await.unwrap(), DeclineResult::Left);
+    assert_eq!(a.cluster().decline(held, a.id, "x".into(), true, 5).await.unwrap(), DeclineResult::Left);
     assert_eq!(row(&a.store, "a").await.state, FiberState::Pending);
     assert_eq!((a.ready().await.len(), b.ready().await.len()), (0, 1), "it is left to the others");
     assert!(b.store.load(held.fiber).await.unwrap().interrupted);
     let by_b = claimed(&b.store, held.fiber, b.id).await;
     assert!(is_lost(a.store.checkpoint(held, snapshot(2)).await));
-    assert_eq!(b.cluster().decline(by_b, b.id, "y".into(), 6).await.unwrap(), DeclineResult::Left);
+    assert_eq!(b.cluster().decline(by_b, b.id, "y".into(), false, 6).await.unwrap(), DeclineResult::Left);
+    let by_b = seen(&b.store, held.fiber).await;
+    assert!(!b.store.load(held.fiber).await.unwrap().interrupted, "it was not before that claim");
     // The last one that has not looked at it leaves.
     c.store.close(c.id, 7).await.unwrap();
     assert_eq!((a.ready().await.len(), b.ready().await.len()), (1, 1), "no worker is left that could run it");
-    assert_eq!(a.cluster().decline(by_b, a.id, "z".into(), 8).await.unwrap(), DeclineResult::Parked);
+    assert_eq!(a.cluster().decline(by_b, a.id, "z".into(), false, 8).await.unwrap(), DeclineResult::Parked);
     let parked = row(&a.store, "a").await;
     assert_eq!((parked.state, parked.reason.as_deref()), (FiberState::Parked, Some("z")));
     // A command of a person lets all of them look again.

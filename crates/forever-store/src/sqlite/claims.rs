@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::conn::Conn;
 use super::{recent_ops, rows};
 use crate::error::{Error, ErrorKind};
-use crate::{Claim, ClaimResult, End, FiberState, Runnable, Seq, StoredClaim, WorkerId};
+use crate::{Claim, ClaimResult, End, FiberState, LoadedFiber, Runnable, Seq, StoredClaim, WorkerId};
 
 /// The error of an operation whose claim is no longer in force.
 pub(super) fn lost(claim: Claim) -> rusqlite::Error {
@@ -49,6 +49,14 @@ pub(super) fn claim_of(conn: &Connection, fiber: Seq) -> rusqlite::Result<Option
     Ok(None)
 }
 
+/// Releases the claim of a fiber that stops running; without a claim nothing is changed.
+///
+/// The epoch is raised, so that a claim that rests on what was read while the fiber ran is refused.
+pub(super) fn release_one(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
+    let sql = "UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1, worker = NULL WHERE fiber = ?1 AND worker IS NOT NULL";
+    conn.prepare_cached(sql)?.execute([fiber]).map(drop)
+}
+
 /// Ends every claim of a fiber, also one that an activation is about to request.
 pub(super) fn void(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
     conn.prepare_cached("UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([fiber]).map(drop)
@@ -62,7 +70,16 @@ pub(super) fn claim(conn: &Conn, seen: Claim, worker: WorkerId, now_ms: i64, rea
         )?
         .query_row(params![seen.fiber, seen.epoch], |r| Ok((rows::state(r)?, r.get(1)?, r.get::<_, Option<WorkerId>>(2)?, r.get(3)?)))
         .optional()?;
-    let Some((state, cancelled, owner, has_ops)) = row else { return Ok(ClaimResult::Refused) };
+    let Some((state, cancelled, owner, has_ops)) = row else {
+        let has_lost_its_snapshot: bool = conn
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM fibers WHERE seq = ?1 AND finished_ms IS NULL)
+                        AND NOT EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1)",
+            )?
+            .query_row([seen.fiber], |r| r.get(0))?;
+        // The load says what is wrong.
+        return if has_lost_its_snapshot { rows::load(conn, seen.fiber).map(|_| ClaimResult::Refused) } else { Ok(ClaimResult::Refused) };
+    };
     let free = match state {
         FiberState::Pending | FiberState::Interrupted | FiberState::Parked => true,
         // A worker that failed to store an interruption of its own fiber claims it again.
@@ -81,6 +98,7 @@ pub(super) fn claim(conn: &Conn, seen: Claim, worker: WorkerId, now_ms: i64, rea
         // Effects that an earlier activation left. If the text is damaged, the load reports it.
         recent_ops::fold_readable(conn, seen.fiber)?;
     }
+    let loaded = rows::load(conn, seen.fiber)?;
     let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
     conn.prepare_cached("UPDATE snapshots SET epoch = ?2, worker = ?3 WHERE fiber = ?1")?.execute(params![
         claim.fiber,
@@ -89,7 +107,7 @@ pub(super) fn claim(conn: &Conn, seen: Claim, worker: WorkerId, now_ms: i64, rea
     ])?;
     conn.prepare_cached("UPDATE fibers SET state = 'running', reason = NULL, changed_ms = ?2 WHERE seq = ?1")?
         .execute(params![claim.fiber, now_ms])?;
-    Ok(ClaimResult::Granted(claim))
+    Ok(ClaimResult::Granted(claim, Box::new(LoadedFiber { epoch: claim.epoch, ..loaded })))
 }
 
 pub(super) fn join(conn: &Connection, now_ms: i64) -> rusqlite::Result<WorkerId> {
@@ -123,12 +141,15 @@ pub(super) fn take_over(conn: &Connection, by: WorkerId, now_ms: i64) -> rusqlit
 /// Interrupts the fibers that a worker has claimed, and ends its claims, so that later writes of
 /// their activations are refused.
 pub(super) fn close(conn: &Connection, worker: WorkerId, now_ms: i64) -> rusqlite::Result<()> {
-    conn.execute(
-        "UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1
-         WHERE fiber IN (SELECT seq FROM fibers WHERE state <> 'completed' AND state = 'running') AND worker = ?1",
-        [worker],
-    )?;
-    release(conn, worker, true, "the runtime was closed", now_ms)
+    let claimed: Vec<Seq> = conn
+        .prepare(
+            "SELECT f.seq FROM fibers f JOIN snapshots s ON s.fiber = f.seq
+             WHERE f.state <> 'completed' AND f.state = 'running' AND s.worker = ?1",
+        )?
+        .query_map([worker], |r| r.get(0))?
+        .collect::<Result<_, _>>()?;
+    release(conn, worker, true, "the runtime was closed", now_ms)?;
+    claimed.into_iter().try_for_each(|fiber| release_one(conn, fiber))
 }
 
 /// Marks running fibers as interrupted: those that `worker` has claimed, or those of all others.

@@ -15,6 +15,7 @@ mod conn;
 pub mod copied;
 mod copier;
 mod copies;
+mod fences;
 mod fiber_store;
 mod file_guard;
 mod guard;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::lock::{self, DatabaseFile, beside};
 use super::pace::BUSY_TIMEOUT;
-use super::{compat, guard, numbers, schema, streams};
+use super::{compat, fences, guard, numbers, schema, streams};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A log that one huge snapshot has made long is truncated to this many bytes.
@@ -265,6 +265,7 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     numbers::open(&transaction)?;
     streams::open(&transaction)?;
     transaction.commit()?;
+    fences::install(conn)?;
     guard::install(conn)
 }
 

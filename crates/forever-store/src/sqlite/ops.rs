@@ -140,17 +140,20 @@ pub(super) fn since(conn: &Connection, seq: Seq, number: u64, layout: Option<&La
     Ok(since)
 }
 
+/// Stores an operation. One that has completed does not begin again, unless a person has said so of
+/// it, whose value may not be readable.
 pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> rusqlite::Result<()> {
     if op.kind == OpKind::Effect {
         recent_ops::unfold(conn, seq, op)?;
     }
     layouts::save(conn, op.layout.as_deref())?;
-    conn.prepare_cached(
+    let stored = conn.prepare_cached(
         "INSERT INTO ops (fiber, number, id, kind, function, step, key, state, outcome, resolved, failed, stash, started_ms, changed_ms,
                           layout, error, next_ms)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, ?14, ?15, ?16)
          ON CONFLICT DO UPDATE SET state = ?8, outcome = ?9, resolved = ?10, failed = ?11, stash = ?12, changed_ms = ?13,
-                                    error = ?15, next_ms = ?16",
+                                    error = ?15, next_ms = ?16
+         WHERE ?8 <> 'started' OR ops.state <> 'completed' OR ops.resolved",
     )?
     .execute(params![
         seq,
@@ -170,6 +173,10 @@ pub(super) fn save(conn: &Connection, seq: Seq, op: &OpRecord, now_ms: i64) -> r
         op.retry.as_ref().map(|retry| &retry.error),
         op.retry.as_ref().map(|retry| retry.next_ms)
     ])?;
+    if stored == 0 {
+        let why = format!("operation `{}` has completed, and does not begin again", op.id);
+        return Err(rusqlite::Error::ToSqlConversionFailure(why.into()));
+    }
     if op.state == OpState::Started { Ok(()) } else { forget_log(conn, seq, op.number, &op.id) }
 }
 

@@ -358,7 +358,7 @@ fn count(row: &Row<'_>) -> rusqlite::Result<u64> {
     Ok(number.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
 }
 
-const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.kind, f.class, f.agent, f.state, coalesce(s.deaths, 0) AS deaths
+const RUNNABLE: &str = "SELECT f.seq, f.id, f.name, f.kind, f.class, f.agent, f.state, s.epoch, coalesce(s.deaths, 0) AS deaths
                           FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq";
 
 pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite::Result<Vec<Runnable>> {
@@ -458,6 +458,7 @@ fn runnable_row(row: &Row<'_>) -> rusqlite::Result<Runnable> {
         closure: text("kind")? == "closure",
         agent: agent(row).unwrap_or_default(),
         state: state(row)?,
+        epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
         deaths: deaths(row),
     })
 }
@@ -748,6 +749,8 @@ pub(super) fn finish(
     }
     if state == FiberState::Completed {
         conn.prepare_cached("DELETE FROM snapshots WHERE fiber = ?1")?.execute([seq])?;
+    } else {
+        claims::release_one(conn, seq)?;
     }
     if !waited_for {
         return Ok(Some(end));
@@ -802,8 +805,9 @@ pub(super) fn suspend(
         "UPDATE fibers SET state = ?2, reason = ?3, changed_ms = ?4
          WHERE seq = ?1 AND (state <> ?2 OR reason IS NOT ?3) AND finished_ms IS NULL",
     )?
-    .execute(params![claim.fiber, state, reason, now_ms])
-    .map(|_| None)
+    .execute(params![claim.fiber, state, reason, now_ms])?;
+    claims::release_one(conn, claim.fiber)?;
+    Ok(None)
 }
 
 pub(super) fn resolve(
@@ -913,6 +917,7 @@ pub(super) fn make_ready(conn: &Connection, seq: Seq, now_ms: i64) -> rusqlite::
                            state = 'pending', reason = NULL, changed_ms = ?2, finished_ms = NULL WHERE seq = ?1",
     )?
     .execute(params![seq, now_ms])?;
-    conn.prepare_cached("UPDATE snapshots SET deaths = 0, epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([seq])?;
+    conn.prepare_cached("UPDATE snapshots SET deaths = 0, worker = NULL, epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?
+        .execute([seq])?;
     runnable(conn, seq)
 }

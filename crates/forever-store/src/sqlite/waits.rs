@@ -49,9 +49,13 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
              WHERE seq = ?1 AND finished_ms IS NULL AND cancel IS NULL",
         )?
         .execute(params![seq, now_ms])?;
-    // A fiber that was cancelled meanwhile does not wait. The rows of its wait are deleted with its
-    // end.
-    Ok(if waits == 0 { WaitResult::Ready } else { WaitResult::Waiting })
+    if waits == 0 {
+        // A fiber that was cancelled meanwhile does not wait. The rows of its wait are deleted with
+        // its end.
+        return Ok(WaitResult::Ready);
+    }
+    claims::release_one(conn, seq)?;
+    Ok(WaitResult::Waiting)
 }
 
 /// Whether one of several fibers has ended, or is unknown.

@@ -27,7 +27,14 @@ impl ClusterStore for ModelStore {
         Box::pin(ModelStore::notified(self))
     }
 
-    fn decline(&self, seen: Claim, worker: WorkerId, reason: String, now_ms: i64) -> BoxFuture<'_, Result<DeclineResult>> {
+    fn decline(
+        &self,
+        seen: Claim,
+        worker: WorkerId,
+        reason: String,
+        interrupted: bool,
+        now_ms: i64,
+    ) -> BoxFuture<'_, Result<DeclineResult>> {
         Box::pin(self.write_under("decline", seen, move |seen| {
             let database = &self.sim().database;
             let standing = database.standing(seen.fiber)?.filter(|(_, _, epoch, _)| *epoch == seen.epoch);
@@ -48,7 +55,7 @@ impl ClusterStore for ModelStore {
                 // A worker that can resume it claims it as it is.
                 ("parked", true) => Ok(DeclineResult::Parked),
                 (_, true) => {
-                    database.leave_to_others(seen.fiber)?;
+                    database.leave_to_others(seen.fiber, interrupted)?;
                     self.sim().notify_others(self, Notification { ready: true, requested: false });
                     Ok(DeclineResult::Left)
                 }

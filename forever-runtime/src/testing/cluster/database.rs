@@ -380,20 +380,20 @@ impl Database {
     }
 
     /// Makes a fiber that a worker has declined ready for another one.
-    pub(super) fn leave_to_others(&self, fiber: Seq) -> Result<()> {
+    pub(super) fn leave_to_others(&self, fiber: Seq, interrupted: bool) -> Result<()> {
         let now_ms = self.now_ms();
-        let was_running = self.with(|conn| {
-            conn.execute("UPDATE snapshots SET worker = NULL WHERE fiber = ?1", [fiber])?;
+        let was_interrupted = self.with(|conn| {
+            conn.execute("UPDATE snapshots SET epoch = epoch + 1, worker = NULL WHERE fiber = ?1 AND worker IS NOT NULL", [fiber])?;
             let state: String = conn.query_row("SELECT state FROM fibers WHERE seq = ?1", [fiber], |row| row.get(0))?;
             conn.execute(
                 "UPDATE fibers SET state = 'pending', changed_ms = ?2,
-                        reason = CASE WHEN state = 'running' THEN 'a worker could not resume it' ELSE reason END
+                        reason = CASE WHEN state <> 'running' THEN reason WHEN ?3 THEN 'a worker could not resume it' END
                  WHERE seq = ?1 AND state IN ('running', 'interrupted')",
-                params![fiber, now_ms],
+                params![fiber, now_ms, interrupted],
             )?;
-            Ok(matches!(state.as_str(), "running" | "interrupted"))
+            Ok(state == "interrupted" || state == "running" && interrupted)
         })?;
-        if was_running {
+        if was_interrupted {
             self.tables().interrupted.insert(fiber);
         }
         Ok(())

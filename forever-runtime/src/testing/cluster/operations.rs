@@ -148,10 +148,6 @@ impl FiberStore for ModelStore {
                 return Ok(loaded);
             }
             loaded.interrupted |= database.tables().interrupted.contains(&seq);
-            // A completed fiber has no checkpoints any more.
-            if database.standing(seq)?.is_some_and(|(state, ..)| state != "completed") {
-                lock(&self.sim().audit).loaded(seq, self.worker(), loaded.number, &database.name(seq));
-            }
             Ok(loaded)
         }))
     }
@@ -160,13 +156,16 @@ impl FiberStore for ModelStore {
         Box::pin(self.write("claim", move || {
             let database = &self.sim().database;
             let mut result = at_once(database.sqlite.claim(seen, worker, now_ms))?;
-            if let ClaimResult::Granted(claim) = &mut result {
+            if let ClaimResult::Granted(claim, loaded) = &mut result {
                 if self.sim().defect == Some(Defect::ClaimKeepsEpoch) {
                     *claim = seen;
                     database.with(|conn| conn.execute("UPDATE snapshots SET epoch = ?2 WHERE fiber = ?1", [seen.fiber, seen.epoch]))?;
                 }
-                database.tables().interrupted.remove(&seen.fiber);
+                loaded.interrupted |= database.tables().interrupted.remove(&seen.fiber);
                 lock(&self.0.dropped).remove(&seen.fiber);
+                if !self.sim().is_single() {
+                    lock(&self.sim().audit).loaded(seen.fiber, worker, loaded.number, &database.name(seen.fiber));
+                }
                 self.granted(*claim, worker, "claims");
             }
             Ok(result)

@@ -98,7 +98,7 @@ async fn accept(store: &ModelStore, new: NewFiber) -> Claim {
 async fn claim(store: &ModelStore, fiber: i64, worker: WorkerId) -> Claim {
     let seen = Claim { fiber, epoch: store.claim_of(fiber).await.unwrap().unwrap().epoch };
     match store.claim(seen, worker, 3).await.unwrap() {
-        ClaimResult::Granted(claim) => claim,
+        ClaimResult::Granted(claim, _) => claim,
         other => panic!("{other:?}"),
     }
 }

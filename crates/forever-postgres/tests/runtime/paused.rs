@@ -1,0 +1,154 @@
+//! A worker that is paused in a body for longer than its lease, while another one takes over.
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forever::prelude::*;
+use forever::{BoxError, Builder};
+use forever_postgres::PostgresStore;
+use forever_postgres::tokio_postgres::{self, Client, NoTls};
+use tokio::sync::Semaphore;
+
+use crate::{SOON, cluster, until};
+
+/// Short enough for four renewals a second.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// What is charged outside of the database.
+#[derive(Clone)]
+struct Bank {
+    calls: Arc<AtomicU32>,
+    charged: Arc<Mutex<Vec<String>>>,
+    /// One permit lets the first call go on.
+    gate: Arc<Semaphore>,
+    /// Whether the first call is over, whichever way.
+    first_is_over: Arc<AtomicBool>,
+}
+
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+impl Bank {
+    fn new() -> Self {
+        Bank { calls: Arc::default(), charged: Arc::default(), gate: Arc::new(Semaphore::new(0)), first_is_over: Arc::default() }
+    }
+
+    async fn charge(&self, id: &str) -> Result<u32, BoxError> {
+        let call = self.calls.fetch_add(1, SeqCst);
+        let _over = (call == 0).then(|| Over(Arc::clone(&self.first_is_over)));
+        if call == 0 {
+            self.gate.acquire().await?.forget();
+        }
+        self.charged.lock().unwrap().push(id.to_owned());
+        Ok(call)
+    }
+
+    async fn find(&self, id: String) -> Result<Option<u32>, BoxError> {
+        tokio::task::yield_now().await;
+        Ok(self.charged.lock().unwrap().contains(&id).then_some(0))
+    }
+}
+
+#[fiber]
+async fn pays(bank: Res<Bank>) -> Result<u32, BoxError> {
+    let charged = step!("charge", effect, on_unknown = OnUnknown::check(async |op| bank.find(op.id().to_owned()).await), |op| bank
+        .charge(op.id())
+        .await?);
+    Ok(charged)
+}
+
+#[fiber]
+async fn works(bank: Res<Bank>) -> Result<u32, BoxError> {
+    let call = step!("work", bank.charge("work").await?);
+    Ok(call)
+}
+
+struct World {
+    url: String,
+    schema: String,
+    client: Client,
+    bank: Bank,
+}
+
+impl World {
+    /// `None` without a server.
+    async fn new() -> Option<Self> {
+        let url = cluster::url()?;
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        Some(World { url, schema: cluster::schema(), client, bank: Bank::new() })
+    }
+
+    async fn store(&self) -> PostgresStore {
+        PostgresStore::builder(&self.url).schema(&self.schema).lease(LEASE).connect().await.unwrap()
+    }
+
+    fn builder(&self, store: PostgresStore) -> Builder {
+        Forever::builder().store(store).resource(self.bank.clone()).fiber::<pays>().fiber::<works>()
+    }
+
+    /// Ends the lease of the first worker, until it is taken over.
+    async fn end_lease(&self) {
+        let all = self.client.query(&format!("SELECT id FROM \"{}\".workers", self.schema), &[]).await.unwrap();
+        let first = *all.iter().map(|row| row.get(0)).collect::<BTreeSet<i64>>().first().unwrap();
+        let end = format!("UPDATE \"{}\".workers SET lease_ms = 0, lock = NULL WHERE id = $1", self.schema);
+        until("the other worker takes over", async || self.client.execute(&end, &[&first]).await.unwrap() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_that_was_paused_in_a_body_does_not_go_on_with_it_after_a_take_over() {
+    for of in ["pays", "works"] {
+        let Some(world) = World::new().await else { return };
+        let bank = &world.bank;
+        let store = world.store().await;
+        let stand_still = store.stand_still();
+        let paused = world.builder(store).open().await.unwrap();
+        let id = match of {
+            "pays" => paused.spawn(pays()).await.unwrap().id().to_owned(),
+            _ => paused.spawn(works()).await.unwrap().id().to_owned(),
+        };
+        until("the body is under way", async || bank.calls.load(SeqCst) == 1).await;
+        let other = world.builder(world.store().await).open().await.unwrap();
+        stand_still(true);
+        world.end_lease().await;
+        let ended = async {
+            match of {
+                "pays" => other.fiber::<pays>(&id).wait().await.unwrap(),
+                _ => other.fiber::<works>(&id).wait().await.unwrap(),
+            }
+        };
+        let call = tokio::time::timeout(SOON, ended).await.expect("it ends");
+        assert_eq!(call, 1, "{of}: the other worker has carried it out");
+
+        // What its code waits for is there, and it goes on.
+        bank.gate.add_permits(1);
+        stand_still(false);
+        until("the first body is over", async || bank.first_is_over.load(SeqCst)).await;
+        assert_eq!(bank.charged.lock().unwrap().len(), 1, "{of}: nothing was carried out after the takeover");
+        paused.close().await.unwrap();
+        other.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_that_was_paused_goes_on_with_what_is_still_its_own() {
+    let Some(world) = World::new().await else { return };
+    let store = world.store().await;
+    let stand_still = store.stand_still();
+    let forever = world.builder(store).open().await.unwrap();
+    let handle = forever.spawn(works()).await.unwrap();
+    until("the body is under way", async || world.bank.calls.load(SeqCst) == 1).await;
+    stand_still(true);
+    world.bank.gate.add_permits(1);
+    stand_still(false);
+    assert_eq!(tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap(), 0);
+    assert_eq!(world.bank.calls.load(SeqCst), 1, "its body has run once");
+    forever.close().await.unwrap();
+}
