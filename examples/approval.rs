@@ -101,6 +101,10 @@ struct Calendar {
 }
 
 impl Clock for Calendar {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn now(&self) -> SystemTime {
         self.system.now() + DAY * self.days
     }

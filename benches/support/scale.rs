@@ -404,7 +404,7 @@ impl Meter {
             *self.begun.lock().expect("nobody panics with it") = Some(Usage::now());
         }
         let text = payload(number);
-        format!("{text}{}", &text[..170 - text.len()])
+        text.chars().cycle().take(170).collect()
     }
 }
 

@@ -68,7 +68,7 @@ impl Reader {
     pub(crate) fn new_lines(&mut self) -> io::Result<Vec<Line>> {
         self.file.read_to_string(&mut self.rest)?;
         let whole = self.rest.rfind('\n').map_or(0, |end| end + 1);
-        let lines = self.rest[..whole].lines().filter_map(Line::parse).collect();
+        let lines = self.rest.split_at(whole).0.lines().filter_map(Line::parse).collect();
         self.rest.drain(..whole);
         Ok(lines)
     }

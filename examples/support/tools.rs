@@ -93,7 +93,8 @@ fn factor(rest: &mut &str, depth: u32) -> Option<f64> {
 
 /// Takes the next character if it is one of `wanted`.
 fn take(rest: &mut &str, wanted: &[char]) -> Option<char> {
-    let next = rest.chars().next().filter(|c| wanted.contains(c))?;
-    *rest = &rest[next.len_utf8()..];
+    let mut after = rest.chars();
+    let next = after.next().filter(|c| wanted.contains(c))?;
+    *rest = after.as_str();
     Some(next)
 }

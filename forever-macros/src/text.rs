@@ -5,8 +5,8 @@ use quote::ToTokens;
 /// here because the compiler prints tokens differently from version to version.
 pub(crate) fn compact(tokens: &impl ToTokens) -> String {
     let text = whole(tokens);
-    match text.char_indices().nth(40) {
-        Some((end, _)) => format!("{}..", &text[..end]),
+    match text.char_indices().nth(40).and_then(|(end, _)| text.get(..end)) {
+        Some(start) => format!("{start}.."),
         None => text,
     }
 }

@@ -13,7 +13,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 ///
 /// Defaults to [`SystemClock`]. Tests use `testing::VirtualClock`, which they drive. All stored
 /// times, and the waits of the runtime itself, come from the clock; `tokio::time::sleep` in a
-/// program does not. Implement it for ids of your own, or for another source of time:
+/// program does not. On Postgres the time is that of the server
+/// ([`is_shared`](Clock::is_shared)). Implement it for ids of your own, or for another source of time:
 ///
 /// ```
 /// # use forever_runtime as forever;
@@ -66,6 +67,15 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 
     /// A new id for a fiber: unique in the database, and greater in text order than earlier ones.
     fn id(&self) -> String;
+
+    /// Whether all workers over one store go by this clock. Defaults to `false`.
+    ///
+    /// The clocks of machines differ. So where several workers share a store, their time is that of
+    /// the store, and a clock gives sleeps and ids alone. A clock that a test drives is shared, and
+    /// gives the time as well.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
 
 /// System time, tokio's timer, and UUIDs of version 7 (RFC 9562), which sort by their creation

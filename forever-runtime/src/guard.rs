@@ -1,6 +1,9 @@
 //! Guards calls of the program's code: a panic becomes an error of the fiber that runs it.
 use std::any::Any;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures_util::FutureExt;
 
 /// The message of a panic. The payload belongs to the program, and its drop may panic again.
 pub fn panic_text(payload: Box<dyn Any + Send>) -> String {
@@ -25,5 +28,15 @@ pub fn guarded_text(text: impl FnOnce() -> String) -> String {
 /// Runs the program's code outside the function (serde impls, `migrate`): a panic fails only this
 /// fiber.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(format!("panicked: {}", panic_text(payload))))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(panicked(payload)))
+}
+
+/// As [`guarded`], for code that is async.
+pub(crate) async fn guarded_future<F: Future>(work: impl FnOnce() -> F) -> Result<F::Output, String> {
+    let work = catch_unwind(AssertUnwindSafe(work)).map_err(panicked)?;
+    AssertUnwindSafe(work).catch_unwind().await.map_err(panicked)
+}
+
+fn panicked(payload: Box<dyn Any + Send>) -> String {
+    format!("panicked: {}", panic_text(payload))
 }

@@ -27,6 +27,7 @@ pub mod store;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
+mod text;
 pub mod view;
 
 pub use agent::class::BoxError;

@@ -222,6 +222,10 @@ impl Hurry {
 }
 
 impl Clock for Hurry {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn now(&self) -> SystemTime {
         let passed = self.system.now().duration_since(self.since).unwrap_or_default();
         self.since + passed * SPEED

@@ -62,7 +62,7 @@ impl Reader {
     pub(crate) fn next(&mut self) -> anyhow::Result<Vec<Line>> {
         self.file.read_to_string(&mut self.rest)?;
         let whole = self.rest.rfind('\n').map_or(0, |end| end + 1);
-        let lines = self.rest[..whole].lines().map(parse).collect::<anyhow::Result<_>>();
+        let lines = self.rest.split_at(whole).0.lines().map(parse).collect::<anyhow::Result<_>>();
         self.rest.drain(..whole);
         lines
     }

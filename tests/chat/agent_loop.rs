@@ -8,6 +8,7 @@ use forever::chat::message::{Part, ToolState, UiMessage};
 use forever::chat::model::{FinishReason, ModelError, ModelErrorKind, ModelRequest, ToolSpec};
 use forever::chat::{AgentLoop, ChatAgent, Tool, ToolAnswer, Turn, UnknownCall};
 use forever::fiber::FiberState;
+use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
 use forever::{BoxError, Builder, Forever};
@@ -165,6 +166,118 @@ async fn a_tool_of_which_nobody_knows_is_reported_and_not_run_again() {
     .await
     .unwrap();
     assert_eq!(survived.outcome, "Done.");
+}
+
+/// What an operator does about a call in doubt.
+#[derive(Debug, Clone, Copy)]
+enum Remedy {
+    WasNotCarriedOut,
+    WasCarriedOut,
+    /// A program that has the tool again.
+    ToolIsBack,
+}
+
+#[tokio::test]
+async fn call_in_doubt_of_a_tool_that_is_gone_waits_for_an_operator() {
+    for remedy in [Remedy::WasNotCarriedOut, Remedy::WasCarriedOut, Remedy::ToolIsBack] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chat.db");
+        let model = || {
+            ScriptedModel::new(|results, _| match results {
+                0 => [whole_call("c1", "charge", json!({ "cents": 5 })), ends(FinishReason::ToolCalls)].concat(),
+                _ => [text(&["Done."]), ends(FinishReason::Stop)].concat(),
+            })
+        };
+        let open = async |looped| {
+            Forever::builder()
+                .path(&path)
+                .turn_batching(1, Duration::ZERO)
+                .agent_loop(looped)
+                .chat_agent(|_| Assistant)
+                .open()
+                .await
+                .unwrap()
+        };
+        let begun = Arc::new(tokio::sync::Notify::new());
+        let charge = || {
+            let begun = Arc::clone(&begun);
+            Tool::new("charge", move |_, _| {
+                begun.notify_one();
+                std::future::pending()
+            })
+        };
+        let forever = open(AgentLoop::new(model()).tool(charge())).await;
+        let agent = forever.agent::<Assistant>("a");
+        agent.save_messages([UiMessage::user("u", "go")]).id("r").await.unwrap();
+        begun.notified().await;
+        // As if the process had died in the tool.
+        drop((forever, agent));
+
+        let forever = open(AgentLoop::new(model())).await;
+        let error = crate::damaged::parked(&forever, &path).await;
+        assert!(error.is_parked() && error.reason().contains("may have executed"), "{error}");
+        assert!(error.reason().ends_with("this program has no tool `charge`"), "{error}");
+        let fiber = forever.fibers().await.unwrap().fibers.remove(0).id;
+        let ops = forever.ops(&fiber).await.unwrap();
+        let [op] = &ops[..] else { panic!("{ops:?}") };
+        assert_eq!(op.state, OpState::Started, "it is among the unknown outcomes");
+
+        let forever = match remedy {
+            Remedy::WasNotCarriedOut => {
+                forever.resolve_op(&op.id, OpResolution::NotExecuted).await.unwrap();
+                forever
+            }
+            Remedy::WasCarriedOut => {
+                forever.resolve_op(&op.id, OpResolution::completed(&()).unwrap()).await.unwrap();
+                forever
+            }
+            Remedy::ToolIsBack => {
+                forever.close().await.unwrap();
+                let forever = open(AgentLoop::new(model()).tool(charge())).await;
+                forever.resume(&fiber).await.unwrap();
+                forever
+            }
+        };
+        let agent = forever.agent::<Assistant>("a");
+        assert!(agent.turn("r").await.unwrap().unwrap().wait().await.unwrap().is_completed());
+        let result = match remedy {
+            Remedy::WasNotCarriedOut => "there is no tool `charge`",
+            // Its result is for the operator to say, as that of a client's tool.
+            Remedy::WasCarriedOut => {
+                assert!(agent.has_pending_interaction().await.unwrap());
+                let answer = agent.answer_tool("c1", ToolAnswer::Output(json!("charged")), true).await.unwrap();
+                assert!(answer.continued.unwrap().wait().await.unwrap().is_completed());
+                "charged"
+            }
+            Remedy::ToolIsBack => "The process ended while the tool ran: it may have been carried out. Check before it is called again.",
+        };
+        let message = agent.messages().await.unwrap().pop().unwrap();
+        let told = message.parts.iter().find_map(|part| part.get("output").or(part.get("errorText")));
+        assert_eq!((told, message.text().as_str()), (Some(&json!(result)), "Done."), "{remedy:?}");
+        forever.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn call_of_a_tool_that_never_existed_is_answered_without_an_operation() {
+    let survived = crash_everywhere(
+        |world: &World| {
+            let model = ScriptedModel::new(|results, _| match results {
+                0 => [whole_call("c1", "imagined", json!({})), ends(FinishReason::ToolCalls)].concat(),
+                _ => [text(&["Done."]), ends(FinishReason::Stop)].concat(),
+            });
+            builder(world, AgentLoop::new(model))
+        },
+        async |forever: Forever| {
+            let outline = outline(&answered(&forever).await.1);
+            let fiber = forever.fibers().await.unwrap().fibers.remove(0).id;
+            (outline, forever.ops(&fiber).await.unwrap().len())
+        },
+    )
+    .await
+    .unwrap();
+    let outline = ["-", r#"tool-imagined "output-error" "there is no tool `imagined`""#, "-", "Done."].map(str::to_owned).to_vec();
+    assert_eq!(survived.outcome, (outline, 0));
 }
 
 /// How often something was charged.

@@ -1,4 +1,5 @@
 //! Integration tests, one binary.
+#![allow(clippy::string_slice, reason = "their texts are known")]
 mod copies;
 mod drift;
 mod examples;

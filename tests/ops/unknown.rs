@@ -99,17 +99,26 @@ async fn a_check_that_hangs_parks_the_fiber_after_its_timeout() {
 }
 
 #[tokio::test]
-async fn a_check_that_panics_fails_the_fiber_and_leaves_the_operation_unknown() {
-    let (place, bank, checks, clock) = died(Plan::Silent).await;
-    checks.plan(3);
-    let forever = builder(&place, &bank, &checks, &clock).open().await.unwrap();
-    let error = soon(forever.fiber::<checked>(ID).wait()).await.unwrap_err();
-    assert_eq!(error.reason(), "panicked: the check is broken");
-    assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge started"]);
-    checks.plan(0);
-    forever.resume(ID).await.unwrap();
-    assert_eq!(soon(forever.fiber::<checked>(ID).wait()).await.unwrap(), 1000);
-    assert_eq!(bank.calls(), 1);
+async fn check_that_panics_parks_the_fiber_which_a_resolution_then_lets_go_on() {
+    for is_resolved in [false, true] {
+        let (place, bank, checks, clock) = died(Plan::Silent).await;
+        checks.plan(3);
+        let forever = builder(&place, &bank, &checks, &clock).open().await.unwrap();
+        let handle = forever.fiber::<checked>(ID);
+        let error = soon(handle.wait()).await.unwrap_err();
+        assert_eq!(error.kind(), FiberErrorKind::Parked);
+        assert!(error.reason().ends_with("step `charge` was interrupted, and its check panicked: the check is broken"), "{error}");
+        let ops = forever.ops(ID).await.unwrap();
+        assert_eq!(words(&ops), ["charge started"]);
+        checks.plan(0);
+        if is_resolved {
+            forever.resolve_op(&ops[0].id, OpResolution::completed(&7).unwrap()).await.unwrap();
+        } else {
+            forever.resume(ID).await.unwrap();
+        }
+        assert_eq!(soon(handle.wait()).await.unwrap(), if is_resolved { 7 } else { 1000 });
+        assert_eq!(bank.calls(), 1);
+    }
 }
 
 #[fiber]

@@ -127,8 +127,8 @@ pub(crate) fn note(fiber: &Value, now: u64) -> String {
 /// The name of a cut point, without what tells that it is not over.
 pub(crate) fn at(name: &Value) -> String {
     let name = name.as_str().unwrap_or_default();
-    let pending = name.find(" pending").filter(|n| matches!(name.as_bytes().get(n + " pending".len()), None | Some(b'#')));
-    pending.map_or_else(|| name.to_owned(), |n| format!("{}{}", &name[..n], &name[n + " pending".len()..]))
+    let pending = name.split_once(" pending").filter(|(_, rest)| rest.is_empty() || rest.starts_with('#'));
+    pending.map_or_else(|| name.to_owned(), |(before, rest)| format!("{before}{rest}"))
 }
 
 #[cfg(test)]

@@ -77,8 +77,8 @@ fn word(key: &str) -> Option<&str> {
 
 /// Start of a long key.
 fn clip(key: &str) -> String {
-    match key.char_indices().nth(40) {
-        Some((end, _)) => format!("{}..", &key[..end]),
+    match key.char_indices().nth(40).and_then(|(end, _)| key.get(..end)) {
+        Some(start) => format!("{start}.."),
         None => key.to_owned(),
     }
 }

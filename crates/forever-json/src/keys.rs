@@ -44,16 +44,15 @@ impl<'a, 't> Entries<'a, 't> {
 
 /// The name in an object's key.
 pub(super) fn unescaped(key: Cow<'_, str>) -> Result<Cow<'_, str>, Error> {
-    if !key.starts_with('$') {
-        return Ok(key);
+    let name = match &key {
+        Cow::Borrowed(key) => key.strip_prefix('$').map(Cow::Borrowed),
+        Cow::Owned(key) => key.strip_prefix('$').map(|name| Cow::Owned(name.to_owned())),
+    };
+    match name {
+        None => Ok(key),
+        Some(name) if name.starts_with('$') => Ok(name),
+        Some(_) => Err(Error::new(format_args!("misplaced escape `{key}`"))),
     }
-    if !key.starts_with("$$") {
-        return Err(Error::new(format_args!("misplaced escape `{key}`")));
-    }
-    Ok(match key {
-        Cow::Borrowed(key) => Cow::Borrowed(&key[1..]),
-        Cow::Owned(key) => Cow::Owned(key[1..].to_owned()),
-    })
 }
 
 impl<'de> MapAccess<'de> for Entries<'_, '_> {

@@ -55,7 +55,12 @@ impl<'de> Reader<'de> {
     }
 
     pub(super) fn since(&self, mark: usize) -> &'de str {
-        &self.text[mark..self.at]
+        self.text.get(mark..self.at).unwrap_or_default()
+    }
+
+    /// The text from the cursor on, which stands between characters: it passes over whole tokens.
+    fn rest(&self) -> &'de str {
+        self.text.get(self.at..).unwrap_or_default()
     }
 
     pub(super) fn eat(&mut self, byte: u8) -> bool {
@@ -126,7 +131,7 @@ impl<'de> Reader<'de> {
     /// Skips `null`, `true` or `false`; fails if another value comes.
     pub fn word(&mut self, word: &str) -> Result<(), Error> {
         self.peek();
-        if !self.text[self.at..].starts_with(word) {
+        if !self.rest().starts_with(word) {
             return Err(self.syntax("expected a value"));
         }
         self.at += word.len();
@@ -135,10 +140,8 @@ impl<'de> Reader<'de> {
 
     /// The name of the escape at the cursor, if there is one; consumes nothing.
     pub(super) fn escape(&mut self) -> Option<&'de str> {
-        if self.peek() != Some(b'{') {
-            return None;
-        }
-        let name = self.text[self.at + 1..].trim_start_matches(SPACE).strip_prefix("\"$")?;
+        self.peek();
+        let name = self.rest().strip_prefix('{')?.trim_start_matches(SPACE).strip_prefix("\"$")?;
         if name.starts_with('$') {
             return None;
         }
@@ -183,26 +186,27 @@ impl<'de> Reader<'de> {
         if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
             return Ok(None);
         }
-        let rest = &self.text[self.at..];
-        let len = rest.bytes().position(|b| !matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')).unwrap_or(rest.len());
-        if !is_number(&rest.as_bytes()[..len]) {
+        let rest = self.rest();
+        let len = rest.bytes().position(|b| !matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'));
+        let token = len.and_then(|len| rest.get(..len)).unwrap_or(rest);
+        if !is_number(token.as_bytes()) {
             return Err(self.syntax("malformed number"));
         }
-        self.at += len;
-        Ok(Some(&rest[..len]))
+        self.at += token.len();
+        Ok(Some(token))
     }
 
     /// Reads a string, unescaped.
     pub fn string(&mut self) -> Result<Cow<'de, str>, Error> {
-        if self.peek() != Some(b'"') {
+        self.peek();
+        let Some(rest) = self.rest().strip_prefix('"') else {
             return Err(self.syntax("expected a string"));
-        }
-        let rest = &self.text[self.at + 1..];
+        };
         let bytes = rest.as_bytes();
         let plain = bytes.iter().position(|b| matches!(b, b'"' | b'\\' | ..=0x1f)).unwrap_or(bytes.len());
         if bytes.get(plain) == Some(&b'"') {
             self.at += plain + 2;
-            return Ok(Cow::Borrowed(&rest[..plain]));
+            return Ok(Cow::Borrowed(rest.get(..plain).unwrap_or_default()));
         }
         let mut end = plain;
         while bytes.get(end).is_some_and(|b| *b != b'"') {
@@ -219,7 +223,7 @@ impl<'de> Reader<'de> {
     /// Skips a value, however deep, and returns its text.
     pub fn skip(&mut self) -> Result<&'de str, Error> {
         self.peek();
-        let mut values = serde_json::Deserializer::from_str(&self.text[self.at..]).into_iter::<&RawValue>();
+        let mut values = serde_json::Deserializer::from_str(self.rest()).into_iter::<&RawValue>();
         match values.next() {
             Some(Ok(value)) => {
                 self.at += values.byte_offset();

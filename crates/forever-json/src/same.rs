@@ -149,7 +149,7 @@ fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Error> {
     let mark = reader.mark();
     reader.string()?;
     let token = reader.since(mark);
-    Ok(&token[1..token.len() - 1])
+    Ok(token.strip_prefix('"').and_then(|token| token.strip_suffix('"')).unwrap_or(token))
 }
 
 /// The key of an object in the form of a list of pairs.

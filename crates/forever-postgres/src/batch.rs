@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use forever_store::{
-    AcceptResult, BoxFuture, Claim, End, Error, LayoutRow, NewFiber, NewSnapshot, OpOutcome, OpRecord, OpState, Result, Seq, StreamAppend,
-    StreamBatch, TurnSeq, TurnWrite,
+    AcceptResult, BoxFuture, Claim, End, Error, LayoutRow, NewFiber, NewSnapshot, OpOutcome, OpRecord, OpState, OpsDelta, Result, Seq,
+    StreamAppend, StreamBatch, StreamsDelta, TurnSeq, TurnWrite,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -96,18 +96,26 @@ impl Queue {
 
     /// Whether a checkpoint can share a statement.
     pub(crate) fn takes_checkpoint(new: &NewSnapshot) -> bool {
-        new.delta.is_empty() && new.streams.removed.is_empty() && new.received.is_none() && !new.joined && new.children.is_empty()
+        // Every field is named: the shared statement stores it, or it is empty here.
+        let NewSnapshot { number: _, at: _, data: _, now_ms: _, layouts: _, ops, delta, streams, received, joined, children } = new;
+        let (OpsDelta { settled: _, temporary: _ }, StreamsDelta { removed, appended: _ }) = (ops, streams);
+        delta.is_empty() && removed.is_empty() && received.is_none() && !joined && children.is_empty()
     }
 
     /// Whether the record of an operation can share a statement.
     pub(crate) fn takes_op(record: &OpRecord) -> bool {
-        record.state == OpState::Started && record.stash.is_none()
+        #[rustfmt::skip]
+        let OpRecord {
+            id: _, kind: _, function: _, step: _, key: _, number: _, state, outcome: _, resolved: _, failed: _, retry: _, stash, layout: _,
+        } = record;
+        *state == OpState::Started && stash.is_none()
     }
 
     /// Whether a new fiber can share a statement. One with a key or an id that was given may exist
     /// already.
     pub(crate) fn takes_fiber(new: &NewFiber) -> bool {
-        new.key.is_none() && !new.id_given
+        let NewFiber { id: _, name: _, key, id_given, closure: _, args: _, metadata: _, agent: _, parent: _, worker: _, now_ms: _ } = new;
+        key.is_none() && !id_given
     }
 
     /// Whether the end of a fiber can share a statement.

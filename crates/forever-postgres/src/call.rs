@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
 use crate::notify::Notices;
-use crate::pool::{LOCKED, Pool, backoff, set_lock_timeout};
+use crate::pool::{LOCKED, Pool, as_setting, backoff};
 use crate::sql::{Done, Fail, Tx};
 
 /// How a call uses the database.
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     fn begin(self, idle_limit: Duration, lock_limit: Duration) -> Option<String> {
-        let lock_limit = set_lock_timeout("LOCAL", lock_limit);
+        let lock_limit = format!("SET LOCAL lock_timeout = {}", as_setting(lock_limit));
         match self {
             Kind::Read | Kind::Single => None,
             Kind::Snapshot => Some(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {lock_limit}")),
@@ -215,7 +215,7 @@ impl Shared {
                 Err(failed) => self.retryable(what, failed)?,
             };
             // Whose row is locked is found out by splitting the batch.
-            if is_batch && is_locked(&why) || !retries.pause(self, what, &why).await? {
+            if is_batch && is_timed_out(&why) || !retries.pause(self, what, &why).await? {
                 return Err(error_of(what, why));
             }
         }
@@ -331,9 +331,11 @@ fn is_of_statement(code: &SqlState) -> bool {
     [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT, SqlState::FEATURE_NOT_SUPPORTED].contains(code)
 }
 
-/// Whether a transaction failed by a conflict with another one, and may succeed the next time.
+/// Whether a transaction failed by a conflict with another one, and may succeed the next time. A
+/// wait that a time limit has ended is one, too.
 pub(crate) fn is_conflict(why: &tokio_postgres::Error) -> bool {
     why.code().is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
+        || is_timed_out(why)
 }
 
 /// Whether the connection was lost, so that it is unknown what the server did.
@@ -347,8 +349,8 @@ pub(crate) fn is_lost(why: &tokio_postgres::Error) -> bool {
 fn is_shutdown(code: &SqlState) -> bool {
     [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT]
         .contains(code)
-        // 57P05: the session was idle for too long.
-        || code.code() == "57P05"
+        // The session was idle for too long, or its transaction took too long.
+        || ["57P05", "25P04"].contains(&code.code())
 }
 
 /// Whether a retry of the call may succeed.
@@ -361,12 +363,13 @@ fn is_transient(why: &tokio_postgres::Error) -> bool {
     is_lost(why)
         || is_of_statement(code)
         || is_conflict(why)
-        || [SqlState::LOCK_NOT_AVAILABLE, SqlState::TOO_MANY_CONNECTIONS, SqlState::READ_ONLY_SQL_TRANSACTION].contains(code)
+        || [SqlState::TOO_MANY_CONNECTIONS, SqlState::READ_ONLY_SQL_TRANSACTION].contains(code)
 }
 
-/// Whether a statement ended because it waited for a lock for too long. Nothing of it is stored.
-fn is_locked(why: &tokio_postgres::Error) -> bool {
-    why.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+/// Whether a statement ended because it took or waited for too long, or was cancelled. Nothing of
+/// it is stored.
+fn is_timed_out(why: &tokio_postgres::Error) -> bool {
+    why.code().is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED].contains(code))
 }
 
 fn is_io(why: &tokio_postgres::Error) -> bool {
@@ -389,7 +392,7 @@ pub(crate) fn is_of_row(error: &Error) -> bool {
     };
     // Class 53: the server has no disk, memory or connection left, for any row.
     let is_of_server = |code: &SqlState| code.code().starts_with("53");
-    !error.is_outcome_unknown() && (is_locked(why) || why.code().is_some_and(|code| !is_of_server(code)) && !is_transient(why))
+    !error.is_outcome_unknown() && (is_timed_out(why) || why.code().is_some_and(|code| !is_of_server(code)) && !is_transient(why))
 }
 
 /// The error of a call whose commit may have happened.

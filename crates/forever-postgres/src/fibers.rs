@@ -289,15 +289,17 @@ async fn branches(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<BranchResult>> {
 }
 
 pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done<Vec<Claim>> {
+    // A field that is not stored does not compile.
+    let NewSnapshot { number, at, data, now_ms, layouts, ops, delta, streams, received, joined, children } = new;
     let seq = claim.fiber;
     // A concurrent cancel waits until the children are stored, and then cancels them too.
-    let cancelled = !new.children.is_empty()
+    let cancelled = !children.is_empty()
         && match tx.row("SELECT cancel IS NOT NULL AS cancelled FROM @fibers WHERE seq = $1 FOR SHARE", args![seq]).await? {
             Some(row) => row.flag("cancelled")?,
             None => false,
         };
     let (mut layout, mut callees) = (None, None);
-    if let Some(layouts) = &new.layouts {
+    if let Some(layouts) = layouts {
         layouts::save(tx, layouts.iter().map(|layout| &**layout)).await?;
         layout = layouts.first().map(|layout| layout.hash.as_str());
         callees = LayoutRow::hashes(layouts.iter().skip(1).map(|layout| &**layout));
@@ -308,20 +310,20 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
             "UPDATE @snapshots SET number = $2, deaths = 0, saved_ms = $3, at = $4, data = $5,
                     layout = CASE WHEN $7 THEN $8 ELSE layout END, callees = CASE WHEN $7 THEN $9 ELSE callees END
              WHERE fiber = $1 AND number = $2 - 1 AND epoch = $6",
-            args![seq, new.number, new.now_ms, new.at, &new.data, claim.epoch, new.layouts.is_some(), layout, &callees],
+            args![seq, *number, *now_ms, *at, data, claim.epoch, layouts.is_some(), layout, &callees],
         )
         .await?;
     if replaced == 0 {
         claims::check(tx, claim).await?;
-        return refused(format!("checkpoint {} does not follow the stored one", new.number));
+        return refused(format!("checkpoint {number} does not follow the stored one"));
     }
-    ops::pass(tx, seq, new.number - 1, &new.ops, new.now_ms).await?;
-    snapshot_rows::change(tx, seq, &new.delta).await?;
-    streams::change(tx, seq, &new.streams, new.now_ms).await?;
-    if let Some(message) = new.received {
+    ops::pass(tx, seq, number - 1, ops, *now_ms).await?;
+    snapshot_rows::change(tx, seq, delta).await?;
+    streams::change(tx, seq, streams, *now_ms).await?;
+    if let Some(message) = *received {
         tx.run("DELETE FROM @messages WHERE seq = $1 AND fiber = $2", args![message, seq]).await?;
     }
-    if new.joined {
+    if *joined {
         tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
     }
     if cancelled {
@@ -329,8 +331,8 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
         // these.
         return refused("the fiber is cancelled, and makes no children any more");
     }
-    let mut made = Vec::with_capacity(new.children.len());
-    for child in &new.children {
+    let mut made = Vec::with_capacity(children.len());
+    for child in children {
         match insert(tx, child).await? {
             Some(claim) => made.push(claim),
             None => return refused(format!("there is a fiber with id `{}` already", child.id)),

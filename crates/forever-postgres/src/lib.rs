@@ -60,6 +60,7 @@ mod pool;
 mod published;
 mod requests;
 mod schema;
+mod settings;
 mod snapshot_rows;
 mod sql;
 mod store;

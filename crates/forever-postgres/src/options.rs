@@ -11,6 +11,7 @@ use tokio_postgres::{Config, NoTls, Socket};
 use crate::call::{Kind, Shared};
 use crate::pool::{Access, Connector, Pool};
 use crate::schema;
+use crate::settings;
 use crate::store::PostgresStore;
 use crate::transaction::Transactions;
 
@@ -201,7 +202,8 @@ impl Builder {
     /// If the future is dropped, the tables may be created all the same.
     ///
     /// # Errors
-    /// Of kind [`Setup`](ErrorKind::Setup) when an option is invalid; of kind
+    /// Of kind [`Setup`](ErrorKind::Setup) when an option is invalid, or a setting of the server or
+    /// the role is one under which the store cannot work; of kind
     /// [`Format`](ErrorKind::Format) when the schema is not one of this library, or of a newer
     /// version; of kind [`Store`](ErrorKind::Store) when the server cannot be used.
     ///
@@ -209,7 +211,8 @@ impl Builder {
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<PostgresStore> {
         let quoted = schema::quoted(&self.schema)?;
-        let access = |url: &str, prepares: bool| -> Result<Access> {
+        let settings = settings::of_session(self.statement_limit);
+        let access = |url: &str, is_pooler: bool| -> Result<Access> {
             let mut config = config(url)?;
             if self.seen_by.is_some() {
                 config.application_name(&self.schema);
@@ -218,14 +221,18 @@ impl Builder {
                 Some(connector) => connector.clone(),
                 None => default_connector(&config)?,
             };
-            Ok(Access { config, connector, schema: Arc::clone(&quoted), prepares })
+            // A pooler gives each transaction another session.
+            let settings = (!is_pooler).then(|| Arc::clone(&settings));
+            Ok(Access { config, connector, schema: Arc::clone(&quoted), prepares: !is_pooler, settings })
         };
-        let of_calls = access(&self.url, !self.pooler)?;
+        let of_calls = access(&self.url, self.pooler)?;
         let direct = match (&self.direct_url, self.pooler, self.sign_of_life && !self.lease.is_zero()) {
             (_, _, false) | (None, true, true) => None,
-            (Some(url), _, true) => Some(access(url, false)?),
+            (Some(url), _, true) => Some(Access { prepares: false, ..access(url, false)? }),
             (None, false, true) => Some(Access { prepares: false, ..of_calls.clone() }),
         };
+        // Transactions of the program have the settings of the server and the role.
+        let of_transactions = Access { prepares: false, settings: None, ..of_calls.clone() };
         // One that is idle for longer than its lease has lost its claims, if it had any.
         let longest = Duration::from_secs(30);
         let idle_limit = if self.lease.is_zero() { longest } else { self.lease.clamp(Duration::from_secs(1), longest) };
@@ -256,11 +263,12 @@ impl Builder {
             // Leases are renewed beside the program.
             seen_by: None,
         });
+        shared.call("check the settings of the server", Kind::Read, (), |tx, ()| Box::pin(settings::check(tx))).await?;
         shared
             .call("make the tables", Kind::Write, self.schema.clone(), |tx, name| Box::pin(schema::migrate(tx, name)))
             .await
             .map_err(|error| if error.is_outcome_unknown() { unknown_tables(error) } else { error })?;
-        let transactions = Transactions::new(Arc::clone(&shared), Pool::new(of_calls, self.transactions));
+        let transactions = Transactions::new(Arc::clone(&shared), Pool::new(of_transactions, self.transactions));
         Ok(PostgresStore::over(shared, house, transactions, self.lease, direct, self.schema.into()))
     }
 }

@@ -68,11 +68,10 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// SQL that limits how long a statement waits for a lock.
-pub(crate) fn set_lock_timeout(scope: &str, limit: Duration) -> String {
+/// A time limit as a setting, in milliseconds.
+pub(crate) fn as_setting(limit: Duration) -> u128 {
     // 0 would be no limit.
-    let limit = limit.as_millis().clamp(1, i32::MAX.unsigned_abs().into());
-    format!("SET {scope} lock_timeout = {limit}")
+    limit.as_millis().clamp(1, i32::MAX.unsigned_abs().into())
 }
 
 /// How long a statement that is not in a transaction, or has the rows of many fibers, waits for a
@@ -88,6 +87,8 @@ pub(crate) struct Access {
     pub(crate) schema: Arc<str>,
     /// Whether statements are prepared, once for each connection.
     pub(crate) prepares: bool,
+    /// SQL with the settings of a session; none for sessions that are not the store's own.
+    pub(crate) settings: Option<Arc<str>>,
 }
 
 impl Access {
@@ -100,9 +101,8 @@ impl Access {
     pub(crate) async fn connect_and_listen(&self, listener: Option<Listener>) -> std::result::Result<Connection, tokio_postgres::Error> {
         let (client, driver) = (self.connector.0)(self.config.clone(), listener).await?;
         let driver = tokio::spawn(driver);
-        if self.prepares {
-            // A pooler gives each transaction another session.
-            client.batch_execute(&set_lock_timeout("SESSION", LOCKED)).await?;
+        if let Some(settings) = &self.settings {
+            client.batch_execute(settings).await?;
         }
         Ok(Connection { client, driver, statements: Mutex::default(), schema: Arc::clone(&self.schema), prepares: self.prepares })
     }

@@ -52,13 +52,15 @@ const ESCAPE: char = '\u{1a}';
 
 /// Writes text with escapes, as it is stored.
 fn escape(text: &str, out: &mut BytesMut) {
-    let mut rest = text;
-    while let Some(at) = rest.find([NUL, ESCAPE]) {
-        out.extend_from_slice(&rest.as_bytes()[..at]);
-        out.extend_from_slice(if rest.as_bytes()[at] == 0 { b"\x1a0" } else { b"\x1a1" });
-        rest = &rest[at + 1..];
+    for piece in text.split_inclusive([NUL, ESCAPE]) {
+        let (plain, escaped): (&str, &[u8]) = match (piece.strip_suffix(NUL), piece.strip_suffix(ESCAPE)) {
+            (Some(plain), _) => (plain, b"\x1a0"),
+            (_, Some(plain)) => (plain, b"\x1a1"),
+            (None, None) => (piece, b""),
+        };
+        out.extend_from_slice(plain.as_bytes());
+        out.extend_from_slice(escaped);
     }
-    out.extend_from_slice(rest.as_bytes());
 }
 
 /// Returns stored text without its escapes.

@@ -429,6 +429,18 @@ impl ClusterStore for PostgresStore {
         Some(&*self.own)
     }
 
+    fn now_ms(&self) -> BoxFuture<'_, Result<Option<i64>>> {
+        Box::pin(async {
+            let work: Work<(), i64> = |tx, ()| {
+                Box::pin(async {
+                    let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms";
+                    tx.one(now, args![]).await?.int("now_ms")
+                })
+            };
+            self.read("ask for the time", (), work).await.map(Some)
+        })
+    }
+
     fn notified(&self) -> BoxFuture<'_, Notification> {
         Box::pin(self.shared.notices.notified())
     }

@@ -10,9 +10,12 @@
 //! waits for a commit whose answer was lost, or whose future was dropped. [`before`] does so ahead
 //! of each run of the closure, and reads what is stored.
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use forever_store::{BoxFuture, Claim, Error, ErrorKind, OpRecord, Result, TransactionResult};
@@ -23,7 +26,7 @@ use tokio_postgres::{Portal, Row, RowStream, SimpleQueryMessage, Statement, ToSt
 use crate::call::{Failed, Kind, Retries, Shared, Work, before_commit, error_of, is_conflict, is_lost, unknown};
 use crate::claims;
 use crate::ops::at;
-use crate::pool::{Connection, Pool, typed};
+use crate::pool::{Connection, Pool, as_setting, typed};
 use crate::sql::{Done, Fail, Tx, args, in_schema};
 
 /// The database inside a transaction, as `FiberContext::postgres_transaction` and
@@ -32,8 +35,9 @@ use crate::sql::{Done, Fail, Tx, args, in_schema};
 /// It dereferences to a [`tokio_postgres::Transaction`], which has all ways to run SQL; pass
 /// `&**tx` where a [`GenericClient`](tokio_postgres::GenericClient) is asked for. The methods of
 /// its own do the same as those of that name there. In addition they record a conflict with another
-/// transaction (SQL states 40001 and 40P01), after which the closure runs again when it returns an
-/// error. After a conflict that another method meets, it does not.
+/// transaction, after which the closure runs again when it returns an error: SQL states 40001 and
+/// 40P01, and the ends of waits by a time limit or a cancel, 55P03 and 57014. After a conflict that
+/// another method meets, it does not.
 ///
 /// The transaction is begun with the isolation level that is the default of the database.
 /// `SET TRANSACTION ISOLATION LEVEL ..` as the first statement changes it. Savepoints are allowed.
@@ -41,6 +45,9 @@ use crate::sql::{Done, Fail, Tx, args, in_schema};
 /// [`Setup`](ErrorKind::Setup), and what it committed by itself stays. `RESET ALL` counts as that
 /// too. Settings are to be changed by `SET LOCAL`: those of the session stay for later
 /// transactions.
+///
+/// Time limits for statements and locks are those of the server, the database and the role. Where
+/// they have none, a statement waits for a lock until it is released.
 ///
 /// All tables can be read. Never write to Forever's own: nothing checks that.
 pub struct PostgresTx<'a> {
@@ -153,6 +160,21 @@ where
 pub trait PostgresWork: Send {
     /// Runs it once; returns the text of its result, or `None` to roll back.
     fn run<'s>(&'s mut self, tx: &'s PostgresTx<'s>) -> BoxFuture<'s, Option<String>>;
+
+    /// A future that is ready when the program begins to close, after which no run is repeated.
+    fn closing(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// The value of `first`, unless `second` is ready before it.
+async fn race<T>(first: impl Future<Output = T>, second: impl Future<Output = ()>) -> Option<T> {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    poll_fn(|cx| match first.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => second.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 /// Claim and record of a transaction in a fiber.
@@ -219,8 +241,12 @@ impl Transactions {
                     (Err(error_of(WHAT, why)), text)
                 }
             };
-            if !retries.get_or_insert_with(Retries::begin).pause(&self.shared, WHAT, &why).await? {
-                return result;
+            // What is repeated now would be left undone by a program that ends.
+            let pause = race(retries.get_or_insert_with(Retries::begin).pause(&self.shared, WHAT, &why), work.closing());
+            match pause.await.transpose()? {
+                Some(true) => {}
+                None if !in_doubt => return Err(Error::closed()),
+                _ => return result,
             }
         }
     }
@@ -264,7 +290,7 @@ impl Transactions {
                 Ok(true) | Err(_) => (ended(TransactionResult::Back), self.rolled_back(tx).await),
             });
         };
-        match self.in_time(seal(&tx, &schema, of, &mark, &text, now_ms)).await {
+        match self.in_time(seal(&tx, &schema, of, &mark, &text, (now_ms, self.shared.lock_limit))).await {
             Ok(Sealed::Yes) => {}
             Ok(Sealed::EndedItself) => return Ok((Attempt::Ended(ended_itself()), false)),
             Ok(Sealed::ClaimLost(claim)) => {
@@ -346,20 +372,24 @@ enum Sealed {
 }
 
 /// Checks whether a transaction may be committed, locks the row of its claim, and stores its record
-/// with the result `text`.
+/// with the result `text`. Where the program has no limit for locks, it waits for the row no longer
+/// than `lock_limit`.
 async fn seal(
     tx: &PostgresTx<'_>,
     schema: &str,
     of: Option<&OfFiber>,
     mark: &str,
     text: &str,
-    now_ms: i64,
+    (now_ms, lock_limit): (i64, Duration),
 ) -> std::result::Result<Sealed, tokio_postgres::Error> {
     let claim = of.map(|(claim, _)| *claim);
     let record = of.and_then(|(_, record)| record.as_ref());
     let layout = record.and_then(|record| record.layout.as_deref());
+    let lock_limit = as_setting(lock_limit).to_string();
     let sql = format!(
-        "WITH begun AS MATERIALIZED (SELECT coalesce(current_setting('{MARK}', TRUE) = $1, FALSE) AS same),
+        "WITH begun AS MATERIALIZED (
+             SELECT coalesce(current_setting('{MARK}', TRUE) = $1, FALSE) AS same,
+                    set_config('lock_timeout', coalesce(nullif(current_setting('lock_timeout'), '0'), $14), TRUE)),
          held AS MATERIALIZED (
              SELECT s.fiber FROM @snapshots s, begun
              WHERE begun.same AND s.fiber = $2 AND s.epoch = $3 AND s.worker IS NOT NULL FOR NO KEY UPDATE OF s),
@@ -387,6 +417,7 @@ async fn seal(
         record.and_then(|record| record.key.as_ref()),
         text,
         now_ms,
+        &lock_limit,
     ];
     let rows = tx.transaction.query_typed(&in_schema(&sql, schema), &typed(args)).await?;
     let Some(row) = rows.first() else { return Ok(Sealed::EndedItself) };

@@ -322,6 +322,12 @@ pub trait ClusterStore: Send + Sync {
     /// Reads the items that other workers have published.
     fn published(&self, query: PublishedQuery) -> BoxFuture<'_, Result<PublishedPage>>;
 
+    /// The time by the store's own clock, which all workers go by; `None` if it has none, and their
+    /// clocks are one.
+    fn now_ms(&self) -> BoxFuture<'_, Result<Option<i64>>> {
+        Box::pin(async { Ok(None) })
+    }
+
     /// Stores whether a worker listens to events of fibers.
     fn set_listens(&self, worker: WorkerId, listens: bool) -> BoxFuture<'_, Result<()>>;
 }

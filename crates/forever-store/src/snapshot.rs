@@ -32,7 +32,8 @@ pub struct SnapshotDelta {
 impl SnapshotDelta {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.removed_parts.is_empty()
+        let SnapshotDelta { parts, removed_parts } = self;
+        parts.is_empty() && removed_parts.is_empty()
     }
 
     /// Total length of the texts to write, in bytes.

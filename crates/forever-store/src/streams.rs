@@ -87,7 +87,8 @@ pub struct StreamsDelta {
 impl StreamsDelta {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.removed.is_empty() && self.appended.is_empty()
+        let StreamsDelta { removed, appended } = self;
+        removed.is_empty() && appended.is_empty()
     }
 
     /// Total length of the items to append, in bytes.

@@ -252,6 +252,19 @@ pub fn url() -> Option<String> {
     shared.as_ref().map(Cluster::url)
 }
 
+/// The URL with a setting of the server for each session, which is as if its role had it. May be called again for another one.
+#[must_use]
+pub fn with_setting(url: &str, name: &str, value: &str) -> String {
+    let (is_url, given) = (url.contains("://"), url.contains("options="));
+    match (is_url, given) {
+        (true, true) => format!("{url}%20-c{name}%3D{value}"),
+        (true, false) => format!("{url}{}options=-c{name}%3D{value}", if url.contains('?') { '&' } else { '?' }),
+        // The options come last, in quotes.
+        (false, true) => format!("{} -c{name}={value}'", url.trim_end_matches('\'')),
+        (false, false) => format!("{url} options='-c{name}={value}'"),
+    }
+}
+
 /// A server of one test's own.
 pub fn own() -> Option<Cluster> {
     started("a test of the Postgres store that restarts the server was left out")

@@ -30,7 +30,7 @@ fn characters(literal: &str) -> Option<Vec<Character>> {
     let raw = literal.strip_prefix('r').map(|rest| rest.trim_start_matches('#'));
     let start = literal.len() - raw.unwrap_or(literal).len() + 1;
     let text = raw.unwrap_or(literal).strip_prefix('"')?;
-    let text = &text[..text.rfind('"').unwrap_or(text.len())];
+    let text = text.rsplit_once('"').map_or(text, |(text, _)| text);
     let mut chars = Vec::new();
     let mut rest = text.char_indices().peekable();
     while let Some((at, char)) = rest.next() {

@@ -2,10 +2,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-use futures_util::FutureExt;
 
 use super::class::{Agent, BoxError};
 use super::due::Due;
@@ -14,7 +11,7 @@ use super::registry::Agents;
 use crate::error::{Result, chain};
 use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, RecoveryAction};
 use crate::future::BoxFuture;
-use crate::guard::{guarded, panic_text};
+use crate::guard::{guarded, guarded_future};
 use crate::runtime::link::Link;
 use crate::store::{AgentHold, AgentId};
 
@@ -56,9 +53,7 @@ impl<A: Agent> Hooks for A {
 
 /// Result of a hook; a panic is an error.
 pub(super) async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
-    let panicked = |payload: Box<dyn Any + Send>| BoxError::from(format!("panicked: {}", panic_text(payload)));
-    let hook = catch_unwind(AssertUnwindSafe(hook)).map_err(panicked)?;
-    AssertUnwindSafe(hook).catch_unwind().await.unwrap_or_else(|payload| Err(panicked(payload))).map_err(shown)
+    guarded_future(hook).await.map_err(BoxError::from).flatten().map_err(shown)
 }
 
 /// An error whose text can be read. Formatting an error runs code of the program, and so is part of

@@ -31,6 +31,7 @@ use crate::runtime::gauges;
 use crate::runtime::link::RuntimeGuard;
 use crate::runtime::settings::{Retention, Settings};
 use crate::runtime::state::{Parts, Runtime};
+use crate::runtime::store_time::StoreTime;
 use crate::runtime::timer;
 #[cfg(feature = "postgres")]
 use crate::store::PostgresStore;
@@ -544,9 +545,13 @@ impl Builder {
         let agents = Agents::new(self.classes?, self.agents, shared_classes(&self.layers));
         let now_ms = clock::ms(self.clock.now());
         let (store, database) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
+        let (clock, time) = clock_over(&store, self.clock).await?;
         // No worker has number 0: it claims nothing, and closing interrupts nothing.
-        let parts = Parts { store, database, worker: 0, clock: self.clock, listeners: self.listeners, settings: self.settings };
+        let parts = Parts { store, database, worker: 0, clock, listeners: self.listeners, settings: self.settings };
         let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
+        if let Some(time) = time {
+            runtime.start(time.follow(Arc::clone(&runtime)))?;
+        }
         let hooks: Arc<dyn AgentHooks> = Arc::<Agents>::clone(&agents);
         let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, Compatibility::default()));
         agents.attach(&exec);
@@ -609,9 +614,13 @@ impl Builder {
             store.abandon();
             return Err(compatibility::refused(&compatibility));
         }
-        let worker = store.join(clock::ms(self.clock.now())).await?;
-        let parts = Parts { store, database, worker, clock: self.clock, listeners: self.listeners, settings: self.settings };
+        let (clock, time) = clock_over(&store, self.clock).await?;
+        let worker = store.join(clock::ms(clock.now())).await?;
+        let parts = Parts { store, database, worker, clock, listeners: self.listeners, settings: self.settings };
         let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
+        if let Some(time) = time {
+            runtime.start(time.follow(Arc::clone(&runtime)))?;
+        }
         let hooks: Arc<dyn AgentHooks> = Arc::<Agents>::clone(&agents);
         let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, hooks, compatibility));
         agents.attach(&exec);
@@ -637,6 +646,12 @@ impl Builder {
         retention::set_alarm(runtime);
         Ok(forever)
     }
+}
+
+/// The clock of a runtime over a store, and what keeps it right.
+async fn clock_over(store: &Arc<dyn Store>, own: Arc<dyn Clock>) -> Result<(Arc<dyn Clock>, Option<Arc<StoreTime>>)> {
+    let time = StoreTime::of(store, &own).await?;
+    Ok((time.clone().map_or(own, |time| time), time))
 }
 
 /// Names of the classes of agents that several workers may have in memory.

@@ -260,7 +260,8 @@ impl Forever {
 
     /// Resolves an operation in doubt by its id, after a person has checked with the other side.
     ///
-    /// A fiber that is parked for it continues.
+    /// A fiber that is parked for it continues. One that has failed takes the outcome once it is
+    /// [resumed](Self::resume).
     ///
     /// # Errors
     /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such operation; of kind

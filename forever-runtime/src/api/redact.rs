@@ -1,8 +1,11 @@
 //! Removal of secret values from texts and JSON, wherever they stand.
+use std::ops::Range;
+
 use serde_json::Value;
 
 use crate::ops::resolve::OpStatus;
 use crate::runtime::handle::FiberStatus;
+use crate::text::floor_char_boundary;
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "•••";
@@ -44,7 +47,7 @@ impl Redactor {
                 self.push(text);
                 // As it stands in JSON and in debug output.
                 let json = Value::String(text.clone()).to_string();
-                self.push(&json[1..json.len() - 1]);
+                self.push(json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(&json));
             }
             Value::Number(number) => self.push(&number.to_string()),
             Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
@@ -62,16 +65,34 @@ impl Redactor {
         }
     }
 
-    /// The length of the longest secret, in bytes.
-    pub(crate) fn longest(&self) -> usize {
-        self.secrets.first().map_or(0, String::len)
-    }
-
     /// A text without the secrets.
     pub(crate) fn text(&self, text: &str) -> String {
-        self.secrets
-            .iter()
-            .fold(text.to_owned(), |text, secret| if text.contains(&**secret) { text.replace(&**secret, HIDDEN) } else { text })
+        self.start(text, text.len())
+    }
+
+    /// The start of a text, of at most `most` bytes of it, without the secrets. One that begins
+    /// there and ends behind is hidden as a whole.
+    pub(crate) fn start(&self, text: &str, most: usize) -> String {
+        let end = floor_char_boundary(text, most);
+        let longest = self.secrets.first().map_or(0, String::len);
+        let seen = text.get(..floor_char_boundary(text, end + longest)).unwrap_or(text);
+        let of = |secret: &str| seen.match_indices(secret).map(|(at, secret)| at..at + secret.len()).collect::<Vec<_>>();
+        let mut hidden: Vec<Range<usize>> = self.secrets.iter().flat_map(|secret| of(secret)).filter(|range| range.start < end).collect();
+        hidden.sort_unstable_by_key(|range| range.start);
+
+        let mut shown = String::with_capacity(end);
+        let mut at = 0;
+        for Range { start, end } in hidden {
+            // One that overlaps the one before is hidden with it.
+            if start >= at {
+                shown.push_str(text.get(at..start).unwrap_or_default());
+                shown.push_str(HIDDEN);
+            }
+            at = at.max(end);
+        }
+        // Nothing is left where a secret stands across the end.
+        shown.push_str(text.get(at..end).unwrap_or_default());
+        shown
     }
 
     /// Takes the secrets out of a JSON value.
@@ -124,6 +145,8 @@ mod tests {
         redactor.add(r#"{"token":"s3cr3t","long":"s3cr3t-and-more","quote":"a\"bcd","n":12345678,"ok":true,"id":7}"#);
         assert_eq!(redactor.text("401 for s3cr3t-and-more, s3cr3t; 7"), "401 for •••, •••; 7");
         assert_eq!(redactor.text(r#"body {"t":"a\"bcd"}"#), r#"body {"t":"•••"}"#);
+        assert_eq!(redactor.text("s3cr3ts3cr3t"), "••••••", "two");
+        assert_eq!(redactor.start("12345678 s3cr3t", 11), "••• •••", "what begins there");
         let mut value = serde_json::json!({ "at": ["x s3cr3t y", 12_345_678, 7, null], "s3cr3t": true });
         redactor.value(&mut value);
         assert_eq!(value, serde_json::json!({ "at": ["x ••• y", HIDDEN, 7, null], "•••": true }));

@@ -28,6 +28,9 @@ use crate::store::{
 /// The longest value that a view holds, in bytes of its JSON.
 const LONGEST_VALUE: usize = 64 << 10;
 
+/// How much of a longer one it holds, in bytes of its JSON.
+const LONGEST_PREVIEW: usize = 1 << 10;
+
 /// How many messages a view of a fiber has.
 pub(crate) const MOST_MESSAGES: u32 = 100;
 
@@ -475,7 +478,7 @@ impl Stored {
             let items: Vec<&str> = batches.iter().flat_map(|batch| batch.data.lines()).collect();
             let newest = &items[items.len().saturating_sub(NEWEST_ITEMS as usize)..];
             streams.push(StreamView {
-                name: self.redactor.text(&stream[OUTPUTS.len()..]),
+                name: self.redactor.text(stream.strip_prefix(OUTPUTS).unwrap_or(&stream)),
                 items: batches.last().map_or(stored, |last| last.first + last.count),
                 newest: newest.iter().map(|item| ValueView::of(item, hides, &self.redactor)).collect(),
             });
@@ -576,11 +579,7 @@ impl ValueView {
             return ValueView { value: None, preview: None, bytes: 0, is_secret };
         }
         if bytes > LONGEST_VALUE {
-            let end = (0..=1024).rev().find(|&end| json.is_char_boundary(end)).unwrap_or(0);
-            // Of the whole: a secret may stand across the end.
-            let mut preview = redactor.text(&json[..json.len().min(end + redactor.longest())]);
-            let end = (0..=end.min(preview.len())).rev().find(|&end| preview.is_char_boundary(end)).unwrap_or(0);
-            preview.truncate(end);
+            let preview = redactor.start(json, LONGEST_PREVIEW);
             return ValueView { value: None, preview: Some(preview), bytes, is_secret };
         }
         let mut value = serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()));
@@ -637,6 +636,41 @@ fn function(machine: &'static Machine, is_registered: bool) -> FunctionView {
 /// Cut points that may come next, of which [`END`] is the end.
 fn following(cuts: &[u32]) -> Vec<Option<u32>> {
     cuts.iter().map(|&cut| (cut != END).then_some(cut)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_of_any_language_has_a_preview_beside_secrets_of_any_length() {
+        for secret in (1..=8).map(|len| "s3cr3t-9".split_at(len).0) {
+            for pattern in ["漢字", "é", "🦀", "a漢", "ab🦀é"] {
+                for lead in 0..4 {
+                    let text = format!("{}{}", "x".repeat(lead), pattern.repeat(LONGEST_VALUE));
+                    let mut redactor = Redactor::default();
+                    redactor.add(&Value::from(secret).to_string());
+                    let json = Value::from(text).to_string();
+                    let preview = ValueView::of(&json, false, &redactor).preview.unwrap();
+                    assert!(json.starts_with(&preview), "{secret} {pattern} {lead}");
+                    assert!((LONGEST_PREVIEW - 3..=LONGEST_PREVIEW).contains(&preview.len()), "{secret} {pattern} {lead}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_secret_is_in_a_preview() {
+        // The longer one makes the preview shorter, so that what lies behind its end moves into it.
+        let (long, across) = ("L".repeat(900), format!("across-{}", "漢".repeat(300)));
+        let mut redactor = Redactor::default();
+        redactor.add(&serde_json::json!([long, across]).to_string());
+        for gap in 0..300 {
+            let json = Value::from(format!("{long}{}{across}{}", "-".repeat(gap), "x".repeat(LONGEST_VALUE))).to_string();
+            let preview = ValueView::of(&json, false, &redactor).preview.unwrap();
+            assert!(!preview.contains("LLLL") && !preview.contains("acro") && !preview.contains('漢'), "{gap}: {preview}");
+        }
+    }
 }
 
 impl PositionView {

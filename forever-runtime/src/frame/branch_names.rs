@@ -17,7 +17,7 @@ pub(crate) fn branch_name(steps: &str, branch: &str) -> String {
 /// may contain brackets.
 pub(crate) fn parts_of_branch(name: &str) -> impl Iterator<Item = (&str, &str)> {
     let inner = name.strip_suffix(']');
-    inner.into_iter().flat_map(|inner| inner.match_indices('[').map(move |(at, _)| (&inner[..at], &inner[at + 1..])))
+    inner.into_iter().flat_map(|inner| inner.match_indices('[').filter_map(move |(at, _)| Some((inner.get(..at)?, inner.get(at + 1..)?))))
 }
 
 /// Stored names of one branch: its own, and those from before it was renamed.

@@ -142,7 +142,7 @@ const ITEMS: &str = "forever_runtime::frame::iter::";
 fn short_name(full: &str) -> String {
     let is_in_word = |c: char| c.is_alphanumeric() || c == '_';
     // A word before `::` is a module; text before that word is kept.
-    let before_module = |path: &str| path[..path.rfind(|c| !is_in_word(c)).map_or(0, |at| at + 1)].to_owned();
+    let before_module = |path: &'_ str| path.trim_end_matches(is_in_word).to_owned();
     full.split_inclusive("::").map(|part| part.strip_suffix("::").map_or_else(|| part.to_owned(), before_module)).collect()
 }
 
@@ -198,8 +198,8 @@ impl<T> TypeWitness<T> {
 
 /// Start of a long text, for a message.
 fn clip(text: &str) -> String {
-    match text.char_indices().nth(200) {
-        Some((end, _)) => format!("{}..", &text[..end]),
+    match text.char_indices().nth(200).and_then(|(end, _)| text.get(..end)) {
+        Some(start) => format!("{start}.."),
         None => text.to_owned(),
     }
 }

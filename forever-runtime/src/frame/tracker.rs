@@ -163,20 +163,19 @@ pub(crate) fn fill(beside: &SnapshotRows, text: &str) -> String {
     while let Some(at) = rest.find("{\"$") {
         let (before, from) = rest.split_at(at);
         whole.push_str(before);
-        let end = if let Some((filled, end)) = filled(beside, from) {
+        rest = if let Some((filled, behind)) = filled(beside, from) {
             whole.push_str(&filled);
-            end
+            behind
         } else {
             whole.push_str("{\"$");
-            "{\"$".len()
+            from.strip_prefix("{\"$").unwrap_or_default()
         };
-        rest = &from[end..];
     }
     whole + rest
 }
 
-/// The content of the reference at the start of a text, and where the reference ends.
-fn filled(beside: &SnapshotRows, text: &str) -> Option<(String, usize)> {
+/// The content of the reference at the start of a text, and the text behind the reference.
+fn filled<'t>(beside: &SnapshotRows, text: &'t str) -> Option<(String, &'t str)> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Placeholder {
@@ -201,7 +200,7 @@ fn filled(beside: &SnapshotRows, text: &str) -> Option<(String, usize)> {
             format!("[{}]", items.get(..len)?.join(","))
         }
     };
-    Some((filled, values.byte_offset()))
+    Some((filled, text.get(values.byte_offset()..)?))
 }
 
 impl Snapshot {

@@ -155,8 +155,9 @@ impl MainText {
         }
     }
 
+    /// A piece between two ASCII characters, which the scanner has found.
     fn at(&self, range: &Range<usize>) -> &str {
-        &self.text[range.clone()]
+        self.text.get(range.clone()).unwrap_or_default()
     }
 
     /// Locals of a frame.

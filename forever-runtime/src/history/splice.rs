@@ -32,7 +32,10 @@ impl<'a> Splice<&'a str> {
             tail -= 1;
         }
         let shared = head + tail;
-        (shared >= LEAST && 2 * shared >= new.len()).then(|| Splice { head, tail, middle: &new[head..new.len() - tail] })
+        if shared < LEAST || 2 * shared < new.len() {
+            return None;
+        }
+        Some(Splice { head, tail, middle: new.get(head..new.len() - tail)? })
     }
 }
 
@@ -90,7 +93,7 @@ mod tests {
             let letters = below(&mut dice, 30);
             let middle = text(&mut dice, letters);
             // Also such as have a piece twice: what is shared overlaps there.
-            let new = [&old[..from], &middle, &old[to..]].concat();
+            let new = [old.split_at(from).0, &middle, old.split_at(to).1].concat();
             let Some(splice) = Splice::between(&old, &new) else {
                 let shared = (from + (old.len() - to)).min(old.len()).min(new.len());
                 assert!(shared < LEAST.max(new.len().div_ceil(2)), "{old} {new}");
@@ -106,7 +109,7 @@ mod tests {
     #[test]
     fn of_a_long_text_that_grows_only_what_is_new_is_kept() {
         let old = format!("\"{}\"", "one more line\\n".repeat(10_000));
-        let new = format!("{}and another\"", &old[..old.len() - 1]);
+        let new = format!("{}and another\"", old.strip_suffix('"').unwrap());
         assert_eq!(Splice::between(&old, &new), Some(Splice { head: old.len() - 1, tail: 1, middle: "and another" }));
         assert_eq!(Splice::between(&new, &old), Some(Splice { head: old.len() - 1, tail: 1, middle: "" }));
         assert_eq!(Splice::between(&old, &old), Some(Splice { head: old.len(), tail: 0, middle: "" }));

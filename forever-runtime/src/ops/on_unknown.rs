@@ -8,6 +8,7 @@ use crate::frame::fiber::Failure;
 use crate::frame::run::Run;
 use crate::frame::step_error::FromLibraryError;
 use crate::future::BoxFuture;
+use crate::guard::{guarded_future, guarded_text};
 use crate::ops::op::Op;
 use crate::runtime::race::race;
 
@@ -45,11 +46,13 @@ impl<C, E> Policy<C, E> {
 /// Queries the other side about an operation.
 pub(super) type Check<'a, T, E> = Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Option<T>, E>> + Send + 'a>;
 
-/// Runs a check. `Err` continues the sentence of why the outcome is unknown.
+/// Runs a check. `Err` continues the sentence of why the outcome is unknown. A panic is one, too:
+/// what a check does says nothing of the operation.
 pub(super) async fn ask<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run: &Run) -> Result<Option<T>, String> {
     let limit = run.backend.check_timeout();
-    match race(check(op), run.backend.sleep(limit)).await {
-        Some(answer) => answer.map_err(|error| format!("and its check failed: {}", chain(&*error.into()))),
+    match race(guarded_future(|| check(op)), run.backend.sleep(limit)).await {
+        Some(Ok(answer)) => answer.map_err(|error| format!("and its check failed: {}", guarded_text(|| chain(&*error.into())))),
+        Some(Err(why)) => Err(format!("and its check {why}")),
         None => Err(format!("and its check took longer than {limit:?}")),
     }
 }
@@ -76,8 +79,8 @@ impl<'a, T, E> OnUnknown<'a, T, E> {
     /// Queries the other side. `Some` is the result of the operation; `None` means that it was not
     /// executed, and the body runs.
     ///
-    /// An error, or no answer within [`check_timeout`](crate::Builder::check_timeout), parks the
-    /// fiber.
+    /// An error, a panic, or no answer within [`check_timeout`](crate::Builder::check_timeout) parks
+    /// the fiber.
     ///
     /// ```ignore
     /// step!("charge", effect, on_unknown = OnUnknown::check(async |op| payments.find(op.id()).await), |op| ..)

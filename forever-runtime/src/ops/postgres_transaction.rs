@@ -21,6 +21,7 @@ use crate::future::BoxFuture;
 use crate::ops::effect::key;
 use crate::ops::transaction::{Came, begin, carry_out, locked, returned, text_of, without_record};
 use crate::ops::tx_position::CallSite;
+use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::store::TransactionResult;
 
@@ -73,11 +74,12 @@ impl FiberContext {
     /// The closure runs in the task of the fiber, on a connection of its own
     /// (`PostgresBuilder::transactions`). It may run more than once until one of its runs is
     /// committed; earlier runs are rolled back by then. It runs again after a conflict with another
-    /// transaction and after a lost connection, for as long as `PostgresBuilder::patience` says. It
-    /// borrows what it needs: `async move`, or a change of what it has captured, does not compile.
-    /// [`PostgresTx`] lists what it must not do. Where it waits for something else than the
-    /// database, its locks are held meanwhile. The server ends the transaction when it hears
-    /// nothing for the length of a lease, 30 seconds at most.
+    /// transaction, after a wait that a time limit of the server ended, and after a lost
+    /// connection. It does so for as long as `PostgresBuilder::patience` says, and not while the
+    /// runtime closes. It borrows what it needs: `async move`, or a change of what it has captured,
+    /// does not compile. [`PostgresTx`] lists what it must not do. Where it waits for something
+    /// else than the database, its locks are held meanwhile. The server ends the transaction when
+    /// it hears nothing for the length of a lease, 30 seconds at most.
     ///
     /// A closure fiber does not run again, so each call is a new transaction there. Only one with a
     /// key has a record, until the fiber ends. The program creates its tables with its own tools:
@@ -138,7 +140,7 @@ where
         let begun = begin(&run, name, key, &stands);
         Box::pin(async move {
             let came = Came::default();
-            let mut work = Prepared { work, text: text_of, came: Arc::clone(&came) };
+            let mut work = Prepared { work, text: text_of, came: Arc::clone(&came), runtime: run.backend.link() };
             carry_out(&run, begun?, |ledger, record| Box::pin(store_wins(ledger.transact_on_postgres(record, &mut work), &came)), &came)
                 .await
         })
@@ -152,14 +154,14 @@ impl<F, T, E> fmt::Debug for PostgresTransactionCall<'_, F, T, E> {
 }
 
 /// Runs a transaction outside of any fiber.
-pub(crate) async fn outside<F, T, E>(runtime: &Runtime, work: F) -> Result<T, E>
+pub(crate) async fn outside<F, T, E>(runtime: &Arc<Runtime>, work: F) -> Result<T, E>
 where
     F: for<'t> PostgresTxFn<'t, T, E>,
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
     let came = Came::default();
-    let mut work = Prepared { work, text: |_| Ok(String::new()), came: Arc::clone(&came) };
+    let mut work = Prepared { work, text: |_| Ok(String::new()), came: Arc::clone(&came), runtime: runtime.into() };
     let transacted = match runtime.database.postgres("`Forever::postgres_transaction`") {
         Ok(postgres) => store_wins(postgres.transact(None, &mut work, runtime.now_ms()), &came).await,
         Err(why) => Err(why),
@@ -184,6 +186,7 @@ struct Prepared<F, T, E> {
     work: F,
     text: fn(&T) -> Result<String, String>,
     came: Came<T, E>,
+    runtime: Link<Runtime>,
 }
 
 impl<F, T, E> PostgresWork for Prepared<F, T, E>
@@ -196,6 +199,18 @@ where
         Box::pin(async move {
             locked(&self.came).take();
             returned(self.work.run(tx).await, self.text, &self.came)
+        })
+    }
+
+    fn closing(&self) -> BoxFuture<'static, ()> {
+        let runtime = self.runtime.get();
+        Box::pin(async move {
+            match runtime {
+                Ok(runtime) => runtime.closing().await,
+                Err(why) if why.is_closed() => {}
+                // A test of the frame, which has no runtime.
+                Err(_) => std::future::pending().await,
+            }
         })
     }
 }

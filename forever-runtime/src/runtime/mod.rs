@@ -24,6 +24,7 @@ pub(crate) mod race;
 pub(crate) mod rounds;
 pub(crate) mod settings;
 pub(crate) mod state;
+pub(crate) mod store_time;
 pub(crate) mod stream_reader;
 pub(crate) mod sync;
 pub(crate) mod timer;

@@ -148,6 +148,10 @@ impl VirtualClock {
 }
 
 impl Clock for VirtualClock {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn now(&self) -> SystemTime {
         let shared = self.shared();
         UNIX_EPOCH + (START + shared.passed + shared.ahead).saturating_sub(shared.back)

@@ -430,6 +430,49 @@ async fn log_that_is_replaced_while_its_database_is_open_is_left_alone() {
     assert_eq!(std::fs::read(beside(&place, "fibers.db-wal")).unwrap(), before);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn log_that_is_truncated_while_its_database_is_open_is_noticed() {
+    for length in [0, 32 + 100] {
+        let place = Place::new();
+        let take =
+            |place: &Place| std::fs::OpenOptions::new().write(true).open(beside(place, "fibers.db-wal")).unwrap().set_len(length).unwrap();
+        let forever = is_lost(&place, take, "its write-ahead log (`-wal`) was truncated").await;
+        let before = std::fs::read(place.path()).unwrap();
+        forever.close().await.unwrap_err();
+        assert!(std::fs::read(place.path()).unwrap() == before, "no hole is copied into the database");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn log_that_is_truncated_is_noticed_by_a_close_that_comes_next() {
+    let place = Place::new();
+    let forever = place.open(&Probe::default()).await;
+    std::fs::OpenOptions::new().write(true).open(beside(&place, "fibers.db-wal")).unwrap().set_len(0).unwrap();
+    let error = forever.close().await.unwrap_err();
+    assert!(causes(&error).pop().unwrap().ends_with("its write-ahead log (`-wal`) was truncated"), "{error:?}");
+}
+
+/// As a backup tool does it.
+#[cfg(unix)]
+#[tokio::test]
+async fn log_that_another_connection_has_copied_and_truncated_is_no_loss() {
+    let place = Place::new();
+    let forever = place.open(&Probe::default()).await;
+    let mut truncated = 0;
+    for _ in 0..20 {
+        place.sql().query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).unwrap();
+        truncated += usize::from(std::fs::metadata(beside(&place, "fibers.db-wal")).unwrap().len() == 0);
+        // One that changes nothing, and those that do.
+        forever.cancel("nothing", "why").await.unwrap_err();
+        forever.run(three("on")).await.unwrap();
+    }
+    assert!(truncated > 0);
+    assert_eq!(ids(&forever).await, 20);
+    forever.close().await.unwrap();
+}
+
 /// All errors that the library has told of as events.
 struct Errors;
 

@@ -141,6 +141,10 @@ mod store {
                     0
                 }
 
+                pub(crate) fn earlier_header(&self) -> Option<u64> {
+                    None
+                }
+
                 pub(crate) fn commits_without_sync(&self) -> bool {
                     use shuttle::rand::Rng;
                     shuttle::rand::thread_rng().gen_bool(0.75)

@@ -113,6 +113,10 @@ struct Later {
 }
 
 impl Clock for Later {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn now(&self) -> SystemTime {
         self.system.now() + self.by
     }

@@ -167,6 +167,9 @@ pub(super) struct Said {
     pub(super) length: Option<Length>,
     /// Whether the conversation was too long for the model.
     pub(super) too_long: bool,
+    /// Whether the model has called tools that do not exist. It is called again, with their errors.
+    #[serde(default)]
+    pub(super) is_refused: bool,
 }
 
 /// A tool call of the model.
@@ -237,7 +240,7 @@ pub(crate) async fn ask_and_call(ctx: &FiberContext, looped: Res<AgentLoop>) -> 
         refused = false;
         length = said.length;
         steps += 1;
-        if said.calls.is_empty() {
+        if said.calls.is_empty() && !said.is_refused {
             return Ok(steps);
         }
         calls = said.calls;
@@ -274,7 +277,8 @@ impl AgentLoop {
                 Ok(output) => Chunk::tool_output_available(&call.id, output),
                 Err(why) => Chunk::tool_output_error(&call.id, why),
             },
-            None => Chunk::tool_output_error(&call.id, format!("there is no tool `{}`", call.tool)),
+            // New code does not have it, and this is its first run.
+            None => no_such_tool(call),
         };
         self.write(ctx, chunk).await
     }
@@ -289,13 +293,18 @@ impl AgentLoop {
                 // The result is in the log.
                 return Ok::<_, BoxError>(Some(()));
             }
-            match self.tools.get(&call.tool).map(|tool| tool.on_unknown) {
-                Some(UnknownCall::Report) => {
+            if call.approved == Some(false) {
+                return Ok(None);
+            }
+            // An older version of the program had it, and what that has done is unknown here.
+            let tool = self.tools.get(&call.tool).ok_or_else(|| format!("this program has no tool `{}`", call.tool))?;
+            match tool.on_unknown {
+                UnknownCall::Report => {
                     let why = "The process ended while the tool ran: it may have been carried out. Check before it is called again.";
                     self.write(ctx, Chunk::tool_output_error(&call.id, why)).await?;
                     Ok(Some(()))
                 }
-                Some(UnknownCall::Retry) | None => Ok(None),
+                UnknownCall::Retry => Ok(None),
             }
         })
     }
@@ -312,6 +321,11 @@ impl AgentLoop {
             Err(error) => failed(ctx, error.into()).await,
         }
     }
+}
+
+/// The result of a call of a tool that does not exist.
+pub(super) fn no_such_tool(call: &Call) -> Chunk {
+    Chunk::tool_output_error(&call.id, format!("there is no tool `{}`", call.tool))
 }
 
 /// The turn that is answered, in the attempt that runs the loop.

@@ -8,7 +8,7 @@ use forever_runtime::ops::Op;
 use futures_util::StreamExt;
 
 use crate::agent_loop::compaction::Summary;
-use crate::agent_loop::loop_fiber::{AgentLoop, Call, Said, failed, turn_of};
+use crate::agent_loop::loop_fiber::{AgentLoop, Call, Said, failed, no_such_tool, turn_of};
 use crate::agent_loop::splice::{Kept, Splice};
 use crate::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
 use crate::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
@@ -41,7 +41,7 @@ impl AgentLoop {
                     Ok(finished) => length = self.length(finished.input_tokens, &conversation(turn, &step, summary)),
                     Err(error) => match error.downcast_ref::<crate::model::ModelError>() {
                         Some(why) if why.kind() == ModelErrorKind::ContextOverflow && self.compaction.is_some() => {
-                            return Ok(Said { calls: Vec::new(), length: None, too_long: true });
+                            return Ok(Said { calls: Vec::new(), length: None, too_long: true, is_refused: false });
                         }
                         _ => return Err(error),
                     },
@@ -55,8 +55,17 @@ impl AgentLoop {
             |part: &Part| part.tool_state() == Some(ToolState::InputAvailable) && part.get("providerExecuted") != Some(&true.into());
         let here =
             |part: &Part| asked(part) && !part.tool_name().is_some_and(|name| turn.client_tools().iter().any(|tool| tool.name == name));
-        let calls = turn.step(number).await.parts.iter().filter(|part| here(part)).filter_map(|part| Call::of(part, None)).collect();
-        Ok(Said { calls, length, too_long: false })
+        let parts = turn.step(number).await.parts;
+        let asked = parts.iter().filter(|part| here(part)).filter_map(|part| Call::of(part, None));
+        let (calls, refused): (Vec<Call>, Vec<Call>) = asked.partition(|call| self.has_tool(&call.tool));
+        // Without an operation: one that a crash interrupts would be in doubt.
+        for call in &refused {
+            turn.put(no_such_tool(call)).await?;
+        }
+        if !refused.is_empty() {
+            turn.flush().await?;
+        }
+        Ok(Said { calls, length, too_long: false, is_refused: !refused.is_empty() })
     }
 
     /// Writes the model's answer to its end.

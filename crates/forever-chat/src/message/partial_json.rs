@@ -78,13 +78,12 @@ fn closed(text: &str) -> String {
     for (at, c) in text.char_indices() {
         scan.take(at, c);
     }
-    let mut closed = text[..scan.keep].to_owned();
+    let mut closed = text.get(..scan.keep).unwrap_or(text).to_owned();
     match scan.within {
         Within::Text | Within::Escape | Within::Unicode(_) => closed.push('"'),
         Within::Word(start) => {
-            let begun = &text[start..];
-            let word = WORDS.into_iter().find(|word| word.starts_with(begun)).unwrap_or(begun);
-            closed.push_str(&word[begun.len()..]);
+            let begun = text.get(start..).unwrap_or_default();
+            closed.push_str(WORDS.into_iter().find_map(|word| word.strip_prefix(begun)).unwrap_or_default());
         }
         Within::Nothing | Within::Number => {}
     }
@@ -124,7 +123,7 @@ impl Scan<'_> {
                 }
             },
             Within::Word(start) => {
-                if WORDS.into_iter().any(|word| word.starts_with(&self.text[start..behind])) {
+                if self.text.get(start..behind).is_some_and(|begun| WORDS.into_iter().any(|word| word.starts_with(begun))) {
                     self.keep = behind;
                 } else {
                     self.within = Within::Nothing;
@@ -206,25 +205,26 @@ impl Scan<'_> {
 fn without_half_pairs(text: &str) -> Cow<'_, str> {
     let mut mended = String::new();
     let mut copied = 0;
-    let mut rest = 0;
-    while let Some(found) = text[rest..].find('\\') {
-        let at = rest + found;
-        rest = match (escape(&text[at..]), text.get(at + 6..).and_then(escape)) {
+    let mut at = 0;
+    let unit = |at: usize| text.get(at..).and_then(escape);
+    while let Some(found) = text.get(at..).and_then(|rest| rest.find('\\')) {
+        at += found;
+        at = match (unit(at), unit(at + 6)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at + 12,
             (Some(0xd800..=0xdfff), _) => {
-                mended.push_str(&text[copied..at]);
+                mended.push_str(text.get(copied..at).unwrap_or_default());
                 mended.push_str("\\ufffd");
                 copied = at + 6;
-                at + 6
+                copied
             }
             // Whatever is escaped, it is one character.
-            _ => at + 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+            _ => at + 1 + text.get(at + 1..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8),
         };
     }
     if copied == 0 {
         return Cow::Borrowed(text);
     }
-    mended.push_str(&text[copied..]);
+    mended.push_str(text.get(copied..).unwrap_or_default());
     Cow::Owned(mended)
 }
 

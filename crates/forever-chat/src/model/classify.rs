@@ -148,8 +148,8 @@ impl Said {
 }
 
 pub(super) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MAX_TEXT) {
-        Some((end, _)) => format!("{}…", &text[..end]),
+    match text.char_indices().nth(MAX_TEXT).and_then(|(end, _)| text.get(..end)) {
+        Some(start) => format!("{start}…"),
         None => text.to_owned(),
     }
 }
@@ -165,7 +165,7 @@ fn without_keys(text: &str) -> String {
             ["sk-", "sk_", "pk-", "rk-", "gsk_", "xai-", "key-", "AIza", "hf_", "r8_", "nvapi-"].iter().any(|p| bare.starts_with(p));
         if (prefixed && bare.len() >= 12) || (after_bearer && bare.len() >= 8) {
             clean.push_str("[key]");
-            clean.push_str(&word[bare.len()..]);
+            clean.push_str(word.strip_prefix(bare).unwrap_or_default());
         } else {
             clean.push_str(word);
         }

@@ -6,6 +6,7 @@ mod pooler;
 mod proxy;
 mod rows;
 mod schemas;
+mod settings;
 mod transactions;
 mod values;
 mod wake_ups;

@@ -354,6 +354,141 @@ async fn conflicting_transactions_run_again() {
     assert_eq!(n, 2 + 4, "each counts");
 }
 
+/// Adds one to a row.
+fn add(name: &str) -> String {
+    format!("UPDATE {name} SET n = n + 1 WHERE what = 'a'")
+}
+
+impl Table {
+    /// A table with one row, and a session that has it locked in a transaction of its own.
+    async fn with_a_locked_row(url: &str) -> (Self, Client) {
+        let table = Table::new(url).await;
+        table.client.batch_execute(&format!("INSERT INTO {} VALUES ('a')", table.name)).await.unwrap();
+        let (other, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        other.batch_execute(&format!("BEGIN; {}", add(&table.name))).await.unwrap();
+        (table, other)
+    }
+
+    async fn n(&self) -> i64 {
+        self.client.query_one(&format!("SELECT n FROM {}", self.name), &[]).await.unwrap().get(0)
+    }
+}
+
+/// Waits until a look into the database says yes.
+async fn until(what: &str, look: impl AsyncFn() -> bool) {
+    let begun = Instant::now();
+    while !look().await {
+        assert!(begun.elapsed() < SOON, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_waits_for_a_row_for_as_long_as_another_session_has_it_locked() {
+    let Some(url) = cluster::url() else { return };
+    let (table, other) = Table::with_a_locked_row(&url).await;
+    // Also with statements of the store's own that are prepared, in sessions of the store's own.
+    for is_pooler in [false, true] {
+        let builder = PostgresStore::builder(&url).schema(&table.schema).lease(Duration::ZERO).pooler(is_pooler);
+        let store = builder.connect().await.unwrap();
+        let add = add(&table.name);
+        other.batch_execute(&format!("ROLLBACK; BEGIN; {add}")).await.unwrap();
+        let mut work = work(async |tx| {
+            tx.execute(&add, &[]).await?;
+            Ok(String::new())
+        });
+        let adds = carry_out_outside(&store, &mut work);
+        let release = async {
+            let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'
+                         AND clock_timestamp() - query_start > INTERVAL '1.3 s'";
+            until("it waits for more than a second", async || !table.client.query(waits, &[&table.name]).await.unwrap().is_empty()).await;
+            other.batch_execute("COMMIT").await.unwrap();
+        };
+        let (result, ()) = tokio::join!(adds, release);
+        assert!(matches!(&result, Ok(TransactionResult::Done)), "{result:?}");
+        assert_eq!(work.runs, 1);
+    }
+    assert_eq!(table.n().await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_whose_wait_a_time_limit_of_the_role_ends_runs_again() {
+    let Some(url) = cluster::url() else { return };
+    for setting in ["statement_timeout", "lock_timeout"] {
+        let (table, other) = Table::with_a_locked_row(&url).await;
+        // As the role would have it.
+        let of_role = cluster::with_setting(&url, setting, "100");
+        let builder = PostgresStore::builder(of_role).schema(&table.schema).lease(Duration::ZERO).patience(SOON);
+        let store = builder.connect().await.unwrap();
+        let (add, runs) = (add(&table.name), AtomicU32::new(0));
+        let mut work = work(async |tx| {
+            let limit: String = tx.query_one(&format!("SHOW {setting}"), &[]).await?.get(0);
+            assert_eq!(limit, "100ms", "the limit is that of the role");
+            runs.fetch_add(1, Ordering::Relaxed);
+            tx.execute(&add, &[]).await?;
+            Ok(String::new())
+        });
+        let release = async {
+            until("it has run three times", async || runs.load(Ordering::Relaxed) >= 3).await;
+            other.batch_execute("COMMIT").await.unwrap();
+        };
+        let (result, ()) = tokio::join!(carry_out_outside(&store, &mut work), release);
+        assert!(matches!(&result, Ok(TransactionResult::Done)), "{setting}: {result:?}");
+        assert_eq!(table.n().await, 2, "{setting}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_whose_commit_a_time_limit_ends_runs_again() {
+    let Some(url) = cluster::url() else { return };
+    let (table, other) = Table::with_a_locked_row(&url).await;
+    let deferred = format!("ALTER TABLE {} ADD UNIQUE (what) DEFERRABLE INITIALLY DEFERRED", table.name);
+    // One by one: each request is a transaction.
+    for sql in ["ROLLBACK".to_owned(), deferred, format!("BEGIN; INSERT INTO {} VALUES ('b')", table.name)] {
+        other.batch_execute(&sql).await.unwrap();
+    }
+    let of_role = cluster::with_setting(&url, "lock_timeout", "100");
+    let builder = PostgresStore::builder(of_role).schema(&table.schema).lease(Duration::ZERO).patience(SOON);
+    let store = builder.connect().await.unwrap();
+    let (insert, runs) = (table.insert(), AtomicU32::new(0));
+    let mut work = work(async |tx| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        // Whether there are two is looked up at the commit, which waits for the other one.
+        tx.execute(&insert, &[&"b"]).await?;
+        Ok(String::new())
+    });
+    let release = async {
+        until("it has run twice", async || runs.load(Ordering::Relaxed) >= 2).await;
+        other.batch_execute("ROLLBACK").await.unwrap();
+    };
+    let (result, ()) = tokio::join!(carry_out_outside(&store, &mut work), release);
+    assert!(matches!(&result, Ok(TransactionResult::Done)), "{result:?}");
+    assert_eq!(table.entries().await, ["a", "b"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_that_the_server_ends_because_it_is_idle_runs_again() {
+    let Some(url) = cluster::url() else { return };
+    let table = Table::new(&url).await;
+    // A transaction may be idle for the length of a lease.
+    let builder = PostgresStore::builder(&url).schema(&table.schema).lease(Duration::from_secs(1)).sign_of_life(false);
+    let store = builder.connect().await.unwrap();
+    let (insert, runs) = (table.insert(), AtomicU32::new(0));
+    let mut work = work(async |tx| {
+        let pid: i32 = tx.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
+        if runs.fetch_add(1, Ordering::Relaxed) == 0 {
+            let there = "SELECT FROM pg_stat_activity WHERE pid = $1";
+            until("the server ends it", async || table.client.query(there, &[&pid]).await.unwrap().is_empty()).await;
+        }
+        tx.execute(&insert, &[&"a"]).await?;
+        Ok(String::new())
+    });
+    let result = carry_out_outside(&store, &mut work).await;
+    assert!(matches!(&result, Ok(TransactionResult::Done)), "{result:?}");
+    assert_eq!((work.runs, table.entries().await.len()), (2, 1));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_that_ends_itself_or_cannot_be_committed_is_refused() {
     let Some(url) = cluster::url() else { return };

@@ -34,13 +34,7 @@ impl World {
     async fn new() -> Option<Self> {
         let url = cluster::url()?;
         let schema = cluster::schema().replace(' ', "_");
-        let option = format!("-csearch_path=own_{schema}");
-        let url = if url.contains("://") {
-            let mark = if url.contains('?') { '&' } else { '?' };
-            format!("{url}{mark}options={}", option.replace('=', "%3D"))
-        } else {
-            format!("{url} options='{option}'")
-        };
+        let url = cluster::with_setting(&url, "search_path", &format!("own_{schema}"));
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
         tokio::spawn(connection);
         let tables = format!(
@@ -342,6 +336,67 @@ async fn fibers_that_conflict_all_get_through() {
     }
     let n: i64 = world.client.query_one("SELECT of FROM notes", &[]).await.unwrap().get(0);
     assert_eq!(n, 20);
+    forever.close().await.unwrap();
+}
+
+#[fiber]
+async fn changing(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<()> {
+    step!({
+        let changed: anyhow::Result<()> = ctx
+            .postgres_transaction(async |tx| {
+                world.runs.fetch_add(1, SeqCst);
+                tx.execute("UPDATE entries SET what = what || '!'", &[]).await?;
+                Ok(())
+            })
+            .await;
+        changed?;
+    });
+    Ok(())
+}
+
+impl World {
+    /// A session that has the only entry locked until it commits.
+    async fn locked(&self) -> Client {
+        self.client.batch_execute("INSERT INTO entries (what) VALUES ('a')").await.unwrap();
+        let (other, connection) = tokio_postgres::connect(&self.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        other.batch_execute("BEGIN; UPDATE entries SET what = 'b'").await.unwrap();
+        other
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fiber_waits_for_a_row_of_the_program_for_as_long_as_it_takes() {
+    let Some(world) = World::new().await else { return };
+    let other = world.locked().await;
+    let forever = world.open::<changing>().await;
+    let handle = forever.spawn(changing()).await.unwrap();
+    let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%what || ''!''%'
+                 AND clock_timestamp() - query_start > INTERVAL '1.3 s'";
+    until("it waits for more than a second", async || !world.client.query(waits, &[]).await.unwrap().is_empty()).await;
+    other.batch_execute("COMMIT").await.unwrap();
+    in_time(handle.wait()).await.unwrap();
+    assert_eq!((world.runs.load(SeqCst), world.entries().await), (1, vec!["b!".to_owned()]));
+    forever.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runtime_that_closes_leaves_a_transaction_that_is_to_be_repeated_to_the_next_one() {
+    let Some(world) = World::new().await else { return };
+    let other = world.locked().await;
+    let hour = Duration::from_secs(3600);
+    // Its role has a limit, so the closure runs again and again.
+    let of_role = cluster::with_setting(&world.url, "lock_timeout", "50");
+    let store = PostgresStore::builder(of_role).schema(&world.schema).lease(LEASE).patience(hour).connect().await.unwrap();
+    let forever = Forever::builder().store(store).resource(world.clone()).fiber::<changing>().open().await.unwrap();
+    let id = forever.spawn(changing()).await.unwrap().id().to_owned();
+    until("it has run twice", async || world.runs.load(SeqCst) >= 2).await;
+    in_time(forever.close().deadline(hour)).await.unwrap();
+
+    other.batch_execute("COMMIT").await.unwrap();
+    let forever = world.open::<changing>().await;
+    in_time(forever.fiber::<changing>(&id).wait()).await.unwrap();
+    assert_eq!(world.entries().await, ["b!"]);
     forever.close().await.unwrap();
 }
 

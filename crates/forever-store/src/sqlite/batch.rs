@@ -77,7 +77,8 @@ impl Served {
 
     /// Fails if the last commit is not in the files of the database.
     fn has_stored(&self) -> Result<(), Failure> {
-        self.fence.as_ref().map_or(Ok(()), |fence| fence.still_holds(&*self.kept, &self.conn, || self.settle_log()))
+        let header = self.log.as_ref().and_then(Log::earlier_header);
+        self.fence.as_ref().map_or(Ok(()), |fence| fence.still_holds(&*self.kept, &self.conn, header, || self.settle_log()))
     }
 
     fn settle_log(&self) {

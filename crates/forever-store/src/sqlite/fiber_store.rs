@@ -10,8 +10,24 @@ use crate::future::BoxFuture;
 use crate::{
     AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, End, FiberStore, LoadedFiber, NewFiber, NewMessage, NewSnapshot,
     OpOutcome, OpsDelta, PendingMessage, ReadySender, RestartResult, Runnable, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch,
-    StreamStore, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    StreamStore, StreamsDelta, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
 };
+
+/// Whether a checkpoint is one statement, which replaces the row of the snapshot; so many of the
+/// items that it appends go to that row, too.
+fn replaces_its_row_alone(new: &NewSnapshot, items_in_row: usize) -> bool {
+    // Every field is named: the statement stores it, or it is empty here.
+    let NewSnapshot { number: _, at: _, data: _, now_ms: _, layouts, ops, delta, streams, received, joined, children } = new;
+    let StreamsDelta { removed, appended } = streams;
+    appended.len() == items_in_row
+        && removed.is_empty()
+        && delta.is_empty()
+        && layouts.is_none()
+        && *ops == OpsDelta::default()
+        && received.is_none()
+        && !joined
+        && children.is_empty()
+}
 
 impl FiberStore for Sqlite {
     fn on_ready(&self, ready: ReadySender) {
@@ -55,16 +71,8 @@ impl FiberStore for Sqlite {
         let item = rows::history_of(&new);
         let destination = |item| self.lengths.destination(claim.fiber, &new, item, self.writer.callers());
         let item_to = item.map_or(Destination::Row, destination);
-        let alone = new.streams.appended.len() == usize::from(item.is_some())
-            && item_to == Destination::Row
-            && new.streams.removed.is_empty()
-            && new.delta.is_empty()
-            && new.layouts.is_none()
-            && new.ops == OpsDelta::default()
-            && new.received.is_none()
-            && !new.joined
-            && new.children.is_empty();
-        let scope = if alone { Scope::One } else { Scope::Many };
+        let is_one = replaces_its_row_alone(&new, usize::from(item.is_some() && item_to == Destination::Row));
+        let scope = if is_one { Scope::One } else { Scope::Many };
         Box::pin(self.write_short("store a checkpoint", scope, move |c| rows::checkpoint(c, claim, &new, item_to)))
     }
 

@@ -28,6 +28,12 @@ pub(crate) trait Kept {
         false
     }
 
+    /// Whether the write-ahead log has a header, its own or that of a frame, at this place.
+    fn log_has_header(&self, at: u64) -> bool {
+        let _ = at;
+        true
+    }
+
     /// Takes the lock again after its file was removed; returns whether no other process has it.
     fn take_again(&self) -> bool {
         true
@@ -57,6 +63,10 @@ impl<K: Kept + ?Sized> Kept for Arc<K> {
 
     fn is_unmoved(&self) -> bool {
         (**self).is_unmoved()
+    }
+
+    fn log_has_header(&self, at: u64) -> bool {
+        (**self).log_has_header(at)
     }
 
     fn take_again(&self) -> bool {
@@ -92,6 +102,8 @@ pub(super) struct Fence {
     seen: Cell<Option<i64>>,
 }
 
+const TRUNCATED: &str = "its write-ahead log (`-wal`) was truncated";
+
 const TAKEN: &str = "its lock file was removed or replaced, and another process has written to it";
 
 impl Fence {
@@ -115,9 +127,20 @@ impl Fence {
         Ok(())
     }
 
-    /// Fails if the last commit is not in the files where the database is. `settle_log` waits until
-    /// no other copy of the log is under way.
-    pub(super) fn still_holds(&self, lock: &dyn Kept, conn: &Connection, settle_log: impl FnOnce()) -> Result<(), Failure> {
+    /// Fails if the last commit is not in the files where the database is.
+    ///
+    /// `header` is a place of the log that commits before it have written to. `settle_log` waits
+    /// until no other copy of the log is under way.
+    pub(super) fn still_holds(
+        &self,
+        lock: &dyn Kept,
+        conn: &Connection,
+        header: Option<u64>,
+        settle_log: impl FnOnce(),
+    ) -> Result<(), Failure> {
+        if header.is_some_and(|at| !lock.log_has_header(at)) {
+            return Err(lose(lock, conn, TRUNCATED.into(), true));
+        }
         let why = match lock.look() {
             Files::Same => return Ok(()),
             Files::NoLock => {

@@ -331,6 +331,10 @@ impl Kept for Lock {
         self.watch.get().is_some_and(Watch::is_unmoved)
     }
 
+    fn log_has_header(&self, at: u64) -> bool {
+        self.watch.get().is_none_or(|watch| watch.log_has_header(at))
+    }
+
     fn take_again(&self) -> bool {
         let path = lock_path(self.path());
         let Ok(file) = lock_beside(&path) else { return false };
@@ -370,6 +374,9 @@ impl Drop for Lock {
 struct Watch {
     log: PathBuf,
     log_id: FileId,
+    /// A descriptor of the log, on which SQLite takes no locks.
+    #[cfg(unix)]
+    log_file: File,
     #[cfg(unix)]
     folder: File,
     seen: Mutex<Seen>,
@@ -394,6 +401,8 @@ impl Lock {
         let log = beside(self.path(), "-wal");
         let log_id = file_id(&std::fs::metadata(&log).map_err(unreadable)?, &log);
         let watch = Watch {
+            #[cfg(unix)]
+            log_file: File::open(&log).map_err(unreadable)?,
             log,
             log_id,
             #[cfg(unix)]
@@ -436,6 +445,23 @@ impl Watch {
     fn is_unmoved(&self) -> bool {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.folder.is_some() && !seen.looks.is_multiple_of(LOOKS) && self.folder_times() == seen.folder
+    }
+
+    /// Headers begin with a number that is not 0. What cannot be read may be there.
+    #[cfg(unix)]
+    fn log_has_header(&self, at: u64) -> bool {
+        use std::os::unix::fs::FileExt;
+        let mut first = [0; 4];
+        match self.log_file.read_exact_at(&mut first, at) {
+            Ok(()) => first != [0; 4],
+            Err(why) => why.kind() != io::ErrorKind::UnexpectedEof,
+        }
+    }
+
+    /// A file that is open cannot be truncated by another process.
+    #[cfg(not(unix))]
+    fn log_has_header(&self, _: u64) -> bool {
+        true
     }
 
     /// Modification and status times of the folder.

@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::compat::Outcome as _;
 use super::copier::{self, Copier};
-use super::log_length::LogLength;
+use super::log_length::{FRAME_HEADER, LOG_HEADER, LogLength};
 use super::open::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::witness::Pages;
@@ -49,6 +49,8 @@ pub(crate) struct Log {
     length: LogLength,
     /// How many of them were there at the last copy.
     copied: u32,
+    /// Length of a page with the header of its frame.
+    frame_bytes: u64,
     /// Number of further pages after which it is copied.
     longest: u32,
     /// Number of commits after which it is copied.
@@ -90,7 +92,21 @@ impl Log {
         let copier = beside.and_then(|conn| Copier::new(conn, length.counter()));
         let most_commits = most_commits(durability, page_bytes, copier.is_some());
         let longest = BYTES / page_bytes * if copier.is_some() { LONGER_BESIDE } else { 1 };
-        Ok(Log { length, copied: 0, longest, most_commits, commits: 0, seen: 0, syncs, begins_anew: true, began, copier, copying: false })
+        let frame_bytes = FRAME_HEADER + u64::from(page_bytes);
+        Ok(Log {
+            length,
+            copied: 0,
+            frame_bytes,
+            longest,
+            most_commits,
+            commits: 0,
+            seen: 0,
+            syncs,
+            begins_anew: true,
+            began,
+            copier,
+            copying: false,
+        })
     }
 
     /// Becomes `true` when a commit starts to write, whether or not it succeeds.
@@ -101,6 +117,17 @@ impl Log {
     /// Length of the log.
     pub(crate) fn pages(&self) -> Pages {
         self.length.pages()
+    }
+
+    /// Place of a header in the log that is not of the last commit, unless that has begun the log
+    /// anew; `None` if nothing was written since the last [count](Self::count).
+    ///
+    /// SQLite writes behind the frames that it knows of, so where the log was truncated meanwhile,
+    /// there is a hole before the last commit, and the next open finds none of it.
+    pub(crate) fn earlier_header(&self) -> Option<u64> {
+        let pages = self.length.pages();
+        let last = self.seen.checked_sub(1).filter(|_| pages > self.seen);
+        (pages != self.seen).then(|| last.map_or(0, |last| LOG_HEADER + u64::from(last) * self.frame_bytes))
     }
 
     /// Whether the next commit neither syncs nor is followed by a copy of the log.

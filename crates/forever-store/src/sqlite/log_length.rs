@@ -52,8 +52,11 @@ impl LogLength {
     }
 }
 
+/// Length of the log's own header.
+pub(super) const LOG_HEADER: u64 = 32;
+
 /// Length of a frame's header.
-const FRAME_HEADER: u64 = 24;
+pub(super) const FRAME_HEADER: u64 = 24;
 
 /// A write-ahead log in the format of <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
 ///
@@ -86,7 +89,7 @@ impl LogFile {
         // The log's header, with the salt at its byte 16.
         let Some([_, _, salt, _]) = self.read::<32>(0).map(eights) else { return self.pages };
         let mut at = if salt == self.salt { self.pages } else { 0 };
-        while let Some([[_, _, _, _, size @ ..], of, _]) = self.read::<24>(32 + u64::from(at) * self.frame_bytes).map(eights)
+        while let Some([[_, _, _, _, size @ ..], of, _]) = self.read::<24>(LOG_HEADER + u64::from(at) * self.frame_bytes).map(eights)
             && of == salt
         {
             at += 1;

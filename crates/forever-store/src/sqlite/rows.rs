@@ -569,8 +569,10 @@ pub(super) fn history_of(new: &NewSnapshot) -> Option<&StreamAppend> {
 
 /// The item of the history goes to `item_to`.
 pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: Destination) -> rusqlite::Result<Vec<Claim>> {
+    // A field that is not stored does not compile.
+    let NewSnapshot { number, at: _, data, now_ms, layouts, ops, delta, streams, received, joined, children } = new;
     let seq = claim.fiber;
-    if let Some(layouts) = &new.layouts {
+    if let Some(layouts) = layouts {
         layouts::save(conn, layouts.iter().map(|layout| &**layout))?;
         let callees = LayoutRow::hashes(layouts.iter().skip(1).map(|layout| &**layout));
         conn.prepare_cached("UPDATE snapshots SET layout = ?2, callees = ?3 WHERE fiber = ?1")?.execute(params![
@@ -580,31 +582,31 @@ pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: 
         ])?;
     }
     // If the claim is lost, this is rolled back with the rest.
-    let column = recent_ops::pass(conn, seq, new.number, &new.ops.settled, new.data.len(), new.now_ms)?;
+    let column = recent_ops::pass(conn, seq, *number, &ops.settled, data.len(), *now_ms)?;
     let replaced = replace_snapshot(conn, claim, new, column, history_of(new).filter(|_| item_to != Destination::Stream))?;
     if !replaced {
         claims::check(conn, claim)?;
-        return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {} does not follow the stored one", new.number).into()));
+        return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {number} does not follow the stored one").into()));
     }
-    if new.ops.temporary {
-        ops::forget_temporary(conn, seq, new.number - 1)?;
+    if ops.temporary {
+        ops::forget_temporary(conn, seq, number - 1)?;
     }
-    snapshot_rows::change(conn, seq, &new.delta)?;
-    streams::remove_of_fiber(conn, seq, &new.streams)?;
-    for append in &new.streams.appended {
+    snapshot_rows::change(conn, seq, delta)?;
+    streams::remove_of_fiber(conn, seq, streams)?;
+    for append in &streams.appended {
         match item_to {
             Destination::Row if append.name == HISTORY => {}
-            Destination::StreamAfterRow if append.name == HISTORY => recent_items::fold(conn, seq, append.keep, new.now_ms)?,
-            _ => histories::append(conn, seq, append, new.now_ms)?,
+            Destination::StreamAfterRow if append.name == HISTORY => recent_items::fold(conn, seq, append.keep, *now_ms)?,
+            _ => histories::append(conn, seq, append, *now_ms)?,
         }
     }
-    if let Some(message) = new.received {
+    if let Some(message) = *received {
         conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
     }
-    if new.joined {
+    if *joined {
         conn.prepare_cached("DELETE FROM branch_results WHERE fiber = ?1")?.execute([seq])?;
     }
-    if !new.children.is_empty() && is_cancelled(conn, seq)? {
+    if !children.is_empty() && is_cancelled(conn, seq)? {
         // The command that cancelled it has cancelled all its children, and would have missed
         // these.
         return Err(rusqlite::Error::ToSqlConversionFailure("it is cancelled, and can spawn no children".into()));
@@ -613,7 +615,7 @@ pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: 
         let taken = || rusqlite::Error::ToSqlConversionFailure(format!("there is a fiber with id `{}` already", new.id).into());
         insert(conn, new)?.ok_or_else(taken)
     };
-    new.children.iter().map(child).collect()
+    children.iter().map(child).collect()
 }
 
 /// Replaces the main text of a fiber, and appends to the history in the same row.

@@ -255,8 +255,8 @@ const LONG_ID: usize = 16;
 const SHORT: usize = 240;
 
 fn short(text: &str) -> String {
-    match text.char_indices().nth(SHORT) {
-        Some((end, _)) => format!("{}.. ({} bytes)", &text[..end], text.len()),
+    match text.char_indices().nth(SHORT).and_then(|(end, _)| text.get(..end)) {
+        Some(start) => format!("{start}.. ({} bytes)", text.len()),
         None => text.to_owned(),
     }
 }

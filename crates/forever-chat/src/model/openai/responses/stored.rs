@@ -154,6 +154,7 @@ impl<'a> Texts<'a> {
         } else {
             shown.clear();
         }
-        &text[same..]
+        // Whole characters of it are the same.
+        text.get(same..).unwrap_or_default()
     }
 }

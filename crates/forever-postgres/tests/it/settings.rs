@@ -1,0 +1,80 @@
+//! Settings of the server and the role: those that the store does not depend on, those that its sessions set, and those that it refuses.
+use std::time::Duration;
+
+use forever_postgres::PostgresStore;
+use forever_store::{ErrorKind, conformance};
+
+use crate::cluster;
+use crate::schemas::client;
+
+/// Settings that a role may have for other programs' sake.
+const OF_OTHERS: [(&str, &str); 16] = [
+    ("default_transaction_read_only", "on"),
+    ("default_transaction_isolation", "serializable"),
+    ("default_transaction_deferrable", "on"),
+    ("standard_conforming_strings", "off"),
+    ("statement_timeout", "200"),
+    ("lock_timeout", "1"),
+    ("idle_in_transaction_session_timeout", "1"),
+    ("search_path", "nowhere"),
+    ("quote_all_identifiers", "on"),
+    ("row_security", "off"),
+    ("bytea_output", "escape"),
+    ("DateStyle", "German"),
+    ("IntervalStyle", "sql_standard"),
+    ("TimeZone", "Asia/Kolkata"),
+    ("extra_float_digits", "-15"),
+    ("transform_null_equals", "on"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn store_conforms_whatever_settings_the_role_has() {
+    let Some(url) = cluster::url() else { return };
+    let url = OF_OTHERS.iter().fold(url, |url, (name, value)| cluster::with_setting(&url, name, value));
+    conformance::run(async || PostgresStore::builder(&url).schema(cluster::schema()).lease(Duration::ZERO).connect().await.unwrap()).await;
+}
+
+/// What a connect is refused for, of kind `Setup`.
+async fn refusal(builder: forever_postgres::Builder) -> String {
+    let error = builder.schema(cluster::schema()).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Setup, "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn setting_under_which_nothing_would_be_stored_is_refused_by_name_behind_a_pooler() {
+    let Some(url) = cluster::url() else { return };
+    for (name, value, shown) in [
+        ("default_transaction_read_only", "on", "`on`"),
+        ("standard_conforming_strings", "off", "`off`"),
+        ("session_replication_role", "replica", "`replica`"),
+        ("statement_timeout", "20", "`20` ms"),
+        ("lock_timeout", "20", "`20` ms"),
+        ("idle_in_transaction_session_timeout", "20", "`20` ms"),
+    ] {
+        let why = refusal(PostgresStore::builder(cluster::with_setting(&url, name, value)).pooler(true)).await;
+        assert!(why.contains(&format!("`{name}` is {shown}")), "{why}");
+    }
+    // Limits that leave time are the program's own business.
+    let url = cluster::with_setting(&url, "statement_timeout", "30000");
+    PostgresStore::builder(url).schema(cluster::schema()).pooler(true).connect().await.unwrap();
+}
+
+#[tokio::test]
+async fn setting_that_a_session_may_not_change_is_refused_by_name() {
+    let Some(server) = cluster::own() else { return };
+    let admin = client(&server.url()).await;
+    let roles = "CREATE ROLE app LOGIN; GRANT CREATE ON DATABASE postgres TO app; ALTER ROLE app SET session_replication_role = replica";
+    admin.batch_execute(roles).await.unwrap();
+    let why = refusal(PostgresStore::builder(server.url().replace("user=postgres", "user=app"))).await;
+    assert!(why.contains("`session_replication_role` is `replica`") && why.contains("needs `origin`"), "{why}");
+
+    let latin = "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
+    admin.batch_execute(latin).await.unwrap();
+    let why = refusal(PostgresStore::builder(server.url().replace("dbname=postgres", "dbname=latin"))).await;
+    assert!(why.contains("`server_encoding` is `LATIN1`") && why.contains("needs `UTF8`"), "{why}");
+
+    // What the role has for others, its sessions set.
+    admin.batch_execute("ALTER ROLE app RESET ALL; ALTER ROLE app SET default_transaction_read_only = on").await.unwrap();
+    PostgresStore::builder(server.url().replace("user=postgres", "user=app")).schema(cluster::schema()).connect().await.unwrap();
+}
