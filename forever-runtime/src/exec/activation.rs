@@ -325,7 +325,10 @@ impl FiberTask {
                 Ok(claim)
             }
             ClaimResult::Ended(end) => Err(Ran::not(Exit::from(end), None)),
-            ClaimResult::Refused => Err(Ran::not(Exit::ClaimLost, None)),
+            ClaimResult::Refused => {
+                debug!(fiber.id = %self.alive.id, epoch = seen.epoch, "the claim of a fiber was refused");
+                Err(Ran::not(Exit::ClaimLost, None))
+            }
         }
     }
 
