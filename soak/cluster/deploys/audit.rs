@@ -2,6 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::jobs::{JOBS, effects_of, id_of, result_of};
+use super::member::STUCK;
 use crate::journal::Line;
 
 /// Result of an audit.
@@ -14,6 +15,8 @@ pub(super) struct Findings {
     pub(super) lost_stashes: usize,
     pub(super) ledger_started: usize,
     pub(super) lost_jobs: usize,
+    /// Jobs that wait for a message that they have received.
+    pub(super) stuck_jobs: usize,
     /// What workers repeated that stood still in the series.
     pub(super) late_steps: usize,
     pub(super) late_effects: usize,
@@ -97,7 +100,10 @@ pub(super) fn audit(lines: &[Line], rounds: u64) -> Findings {
     findings.effects = jobs.values().map(|job| job.charged.len()).sum();
     for id in (0..JOBS).map(id_of) {
         let job = jobs.remove(id.as_str()).unwrap_or_default();
-        if job.result.as_deref() != Some(result_of(rounds).to_string().as_str()) {
+        if job.result.as_deref() == Some(STUCK) {
+            findings.stuck_jobs += 1;
+            findings.faults.push(format!("`{id}` does not end, after {} steps", job.passed.len()));
+        } else if job.result.as_deref() != Some(result_of(rounds).to_string().as_str()) {
             findings.lost_jobs += 1;
             findings.faults.push(format!("`{id}` ended with {:?}, and not with {}", job.result, result_of(rounds)));
         } else if job.completed < effects_of(rounds) && job.charged.len() as u64 == effects_of(rounds) {

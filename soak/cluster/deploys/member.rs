@@ -69,6 +69,12 @@ const OPERATE: Duration = Duration::from_millis(100);
 /// How long a job that asks is left to the member whose turn it is. After that all send.
 const TURN: Duration = Duration::from_millis(400);
 
+/// How long the auditor waits for the result of a job that has ended, or never will.
+const ENDED: Duration = Duration::from_secs(5);
+
+/// What the auditor writes down of a job that does not end.
+pub(super) const STUCK: &str = "nothing";
+
 /// A clock that is wrong.
 #[derive(Debug)]
 struct SkewedClock {
@@ -235,8 +241,11 @@ impl Fleet {
     async fn audit(&self) -> anyhow::Result<()> {
         for number in 0..JOBS {
             let id = id_of(number);
-            let result = self.forever.fiber::<job>(&id).wait().await;
-            let text = result.map_or_else(|why| why.to_string(), |result| result.to_string());
+            let text = match tokio::time::timeout(ENDED, self.forever.fiber::<job>(&id).wait()).await {
+                Ok(Ok(result)) => result.to_string(),
+                Ok(Err(why)) => why.to_string(),
+                Err(_) => STUCK.to_owned(),
+            };
             self.journal.write("ended", &id, text.replace('\n', " "));
             for op in self.forever.ops(&id).await? {
                 self.journal.write("ledger", &id, format_args!("{} {:?}", op.step, op.state));

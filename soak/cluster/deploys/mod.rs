@@ -16,7 +16,7 @@
 //!   code of the job shows. `repeated_effects`: charges of an effect beyond its first.
 //!   `lost_stashes`: bodies that were given an older stash than one that was stored.
 //! - `ledger_started`: operations of ended jobs that their ledgers do not call completed.
-//! - `lost_jobs`: jobs without a result, or with a wrong one.
+//! - `lost_jobs`: jobs without a result, or with a wrong one. `stuck_jobs`: jobs that do not end.
 //! - `late_steps`, `late_effects`, with `--pauses` alone: what a worker began that stood still while
 //!   others took over, and may not know it yet.
 //! - how often the interleavings were met: `claims`, those by another worker than the last one

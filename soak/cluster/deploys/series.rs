@@ -1,4 +1,5 @@
 //! One series: a fleet, its deploys, and the audit.
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use forever_testkit::process::{Process, this_program};
 use tokio::time::Instant;
 
 use super::audit::{Findings, audit};
+use super::jobs::JOBS;
 use super::member::Role;
 use super::{Plan, interleavings};
 use crate::journal::{Journal, Line, Reader};
@@ -18,10 +20,13 @@ use crate::journal::{Journal, Line, Reader};
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How long the log may stay as it is before the series counts as stuck.
-const LAST: Duration = Duration::from_secs(90);
+const LAST: Duration = Duration::from_secs(60);
 
 /// How long after a worker has opened an old one is closed, in milliseconds: a random time below.
 const OVERLAP_MS: u32 = 400;
+
+/// When the round of a deploy begins, after half of the jobs wait for it: a random time below.
+const PHASE_MS: u32 = 300;
 
 /// Runs a series, and prints its line; returns whether it is good.
 pub(super) fn run(plan: &Plan, number: u32, url: &str) -> anyhow::Result<bool> {
@@ -55,14 +60,14 @@ fn report(plan: &Plan, number: u32, findings: &Findings, counts: &Counts, met: &
     for fault in findings.faults.iter().take(20) {
         println!("✗ {fault}");
     }
-    let Findings { steps, effects, repeated_steps, repeated_effects, lost_stashes, ledger_started, lost_jobs, .. } = findings;
+    let Findings { steps, effects, repeated_steps, repeated_effects, lost_stashes, ledger_started, lost_jobs, stuck_jobs, .. } = findings;
     let Findings { late_steps, late_effects, resolved, claims_refused, .. } = findings;
     let Counts { closes, kills, pauses, idle_closes } = counts;
     let interleavings::Met { claims, woken_elsewhere, taken_over } = met;
     println!(
         "series={number} deploys={} closes={closes} kills={kills} pauses={pauses} idle_closes={idle_closes} steps={steps} effects={effects} \
          repeated_steps={repeated_steps} repeated_effects={repeated_effects} lost_stashes={lost_stashes} ledger_started={ledger_started} \
-         lost_jobs={lost_jobs} late_steps={late_steps} late_effects={late_effects} resolved={resolved} claims={claims} \
+         lost_jobs={lost_jobs} stuck_jobs={stuck_jobs} late_steps={late_steps} late_effects={late_effects} resolved={resolved} claims={claims} \
          woken_elsewhere={woken_elsewhere} taken_over={taken_over} claims_refused={claims_refused} audit={}",
         plan.deploys,
         if good { "ok" } else { "failed" }
@@ -112,14 +117,13 @@ impl Series<'_> {
             self.start(Role::Idle)?;
         }
         for round in 0..self.plan.deploys {
+            self.until_half_ask_for(round)?;
             self.journal.write("round", &round.to_string(), "");
             self.deploy()?;
         }
         let all_ended = self.until_all_have_ended()?;
-        if all_ended {
-            self.start(Role::Auditor)?;
-            self.until_said("audited")?;
-        }
+        self.start(Role::Auditor)?;
+        self.until_said("audited")?;
         for mut member in std::mem::take(&mut self.members) {
             member.process.terminate()?;
             self.ends_well(&mut member)?;
@@ -150,6 +154,24 @@ impl Series<'_> {
         let senders = self.members.iter().filter(|member| matches!(member.role, Role::First | Role::Sender));
         let senders: Vec<_> = senders.map(|member| member.process.id().to_string()).collect();
         self.journal.write("senders", "fleet", senders.join(" "));
+    }
+
+    /// Waits until half of the jobs are through with the rounds before this one. The others are in
+    /// the middle of their work.
+    fn until_half_ask_for(&mut self, round: u32) -> anyhow::Result<()> {
+        let (question, begun) = (format!("go {round}"), Instant::now());
+        let mut jobs = BTreeSet::new();
+        let mut seen = 0;
+        loop {
+            jobs.extend(self.lines[seen..].iter().filter(|line| line.what == "asks" && line.detail == question).map(|line| line.about.clone()));
+            seen = self.lines.len();
+            if jobs.len() >= JOBS as usize / 2 {
+                let phase = Duration::from_millis(self.prng.below(PHASE_MS).into());
+                return self.wait(phase);
+            }
+            ensure!(begun.elapsed() < LAST * 4, "{} jobs have come to round {round}", jobs.len());
+            self.step()?;
+        }
     }
 
     /// A new member starts, and the oldest of its role goes while it runs.
@@ -248,10 +270,21 @@ impl Series<'_> {
                 changed = Instant::now();
             }
             if changed.elapsed() > LAST {
-                println!("{left} jobs do not end");
+                println!("{left} jobs do not end:\n{}", self.stuck()?);
                 return Ok(false);
             }
         }
+    }
+
+    /// Where the jobs stand that have not ended, for people.
+    fn stuck(&self) -> anyhow::Result<String> {
+        let sql = "SELECT f.id || ' ' || f.state || coalesce(': ' || f.reason, '') || ', at ' || coalesce(s.at, 'its start') || ' after '
+                       || coalesce(s.number, 0) || ' checkpoints, waits for ' || coalesce((SELECT string_agg(t.topic, ' ') FROM @wait_topics t
+                       WHERE t.fiber = f.seq), 'no message')
+                   FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE f.finished_ms IS NULL ORDER BY f.seq LIMIT 20";
+        let sql = history::in_schema(sql, self.schema);
+        let rows = crate::history::with(self.url, async |client| client.query(&sql, &[]).await)?;
+        Ok(rows.iter().map(|row| row.get::<_, Option<String>>(0).unwrap_or_default()).collect::<Vec<_>>().join("\n"))
     }
 
     /// Lets a moment pass.

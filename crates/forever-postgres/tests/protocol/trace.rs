@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use super::fence::{Change, Rules, StoredFiber};
 
+/// The rules of the store.
+const RULES: Rules = Rules::RELEASE_KEEPS_EPOCH;
+
 /// A replay: the fibers as they are after the lines that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
@@ -46,10 +49,10 @@ impl Trace {
         let shown = if ends {
             StoredFiber { worker: None, has_ended: true, ..before }
         } else {
-            StoredFiber { epoch, number, worker, has_ended: false }
+            StoredFiber { epoch, number, results: 0, worker, has_ended: false }
         };
         self.fibers.insert((*id).to_owned(), shown);
-        let after = change.map_or(Some(before), |change| before.after(change, Rules::ALL));
+        let after = change.map_or(Some(before), |change| before.after(change, RULES));
         match after {
             None => Err(format!("the model refuses {change:?} of {before:?}: {line}")),
             Some(after) if after != shown => Err(format!("the model has {after:?} after {change:?}: {line}")),

@@ -2,6 +2,7 @@
 //! others add what several workers need.
 use std::sync::atomic::Ordering;
 
+use super::audit::ClaimSeen;
 use super::database::{at_once, lock};
 use super::simulation::Defect;
 use super::store::ModelStore;
@@ -100,6 +101,7 @@ impl FiberStore for ModelStore {
                     by.is_some_and(|by| by != this && database.tables().workers.contains_key(&by))
                 };
                 fibers.retain(|fiber| fiber.state != FiberState::Running || !is_others(fiber));
+                lock(&self.sim().audit).read_ready(this, fibers.iter().map(|fiber| fiber.seq));
             }
             Ok(fibers)
         }))
@@ -115,6 +117,7 @@ impl FiberStore for ModelStore {
             if self.sim().is_single() {
                 return Ok(fibers);
             }
+            lock(&self.sim().audit).read_ready(self.worker(), fibers.iter().map(|fiber| fiber.seq));
             if fibers.is_empty() && after == Seq::MIN && !database.has_interrupted()? {
                 lock(&self.0.looks).nothing_ready = version;
                 return Ok(fibers);
@@ -150,7 +153,9 @@ impl FiberStore for ModelStore {
             loaded.interrupted |= database.tables().interrupted.contains(&seq);
             // A completed fiber has no checkpoints any more.
             if database.standing(seq)?.is_some_and(|(state, ..)| state != "completed") {
-                lock(&self.sim().audit).loaded(seq, self.worker(), loaded.number, &database.name(seq));
+                let mut audit = lock(&self.sim().audit);
+                audit.loaded(seq, self.worker(), loaded.number, &database.name(seq));
+                audit.read_ready(self.worker(), [seq]);
             }
             Ok(loaded)
         }))
@@ -159,7 +164,16 @@ impl FiberStore for ModelStore {
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>> {
         Box::pin(self.write("claim", move || {
             let database = &self.sim().database;
+            let was_ready = database.standing(seen.fiber)?.is_some_and(|(state, ..)| state == "pending");
             let mut result = at_once(database.sqlite.claim(seen, worker, now_ms))?;
+            if !self.sim().is_single() {
+                let claim = match &result {
+                    ClaimResult::Granted(_) => ClaimSeen::Granted,
+                    _ if was_ready => ClaimSeen::RefusedReady,
+                    _ => ClaimSeen::RefusedElsewhere,
+                };
+                lock(&self.sim().audit).claimed(seen.fiber, worker, claim, &database.name(seen.fiber));
+            }
             if let ClaimResult::Granted(claim) = &mut result {
                 if self.sim().defect == Some(Defect::ClaimKeepsEpoch) {
                     *claim = seen;

@@ -285,6 +285,7 @@ impl ModelStore {
 
     fn send_ready(&self, fiber: Runnable) {
         if let Some(ready) = self.0.ready.get().filter(|_| !self.is_dead()) {
+            lock(&self.sim().audit).read_ready(self.worker(), [fiber.seq]);
             ready.send(fiber);
         }
     }
