@@ -163,7 +163,9 @@ impl Series<'_> {
         let mut jobs = BTreeSet::new();
         let mut seen = 0;
         loop {
-            jobs.extend(self.lines[seen..].iter().filter(|line| line.what == "asks" && line.detail == question).map(|line| line.about.clone()));
+            jobs.extend(
+                self.lines[seen..].iter().filter(|line| line.what == "asks" && line.detail == question).map(|line| line.about.clone()),
+            );
             seen = self.lines.len();
             if jobs.len() >= JOBS as usize / 2 {
                 let phase = Duration::from_millis(self.prng.below(PHASE_MS).into());
