@@ -119,7 +119,7 @@ pub(super) async fn job(ctx: &FiberContext, office: Res<Office>, rounds: u64) ->
         sum += step!("first", desk.work(&named("first", round), go).await?);
         desk.passed(&named("first", round));
         if round % 2 == 0 {
-            sleep!(Duration::from_millis(20 + 40 * (round % 5)));
+            sleep!(Duration::from_millis(100 + 100 * (round % 5)));
             sum += round;
         } else {
             desk.asks("ping", round);
@@ -153,7 +153,7 @@ pub(super) async fn job(ctx: &FiberContext, office: Res<Office>, rounds: u64) ->
                 desk.passed(&named("second", round));
             }
         }
-        sleep!(Duration::from_millis(30 * (round % 4)));
+        sleep!(Duration::from_millis(100 * (round % 4)));
     }
     Ok(sum)
 }

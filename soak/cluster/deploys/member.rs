@@ -70,7 +70,7 @@ const OPERATE: Duration = Duration::from_millis(100);
 const TURN: Duration = Duration::from_millis(400);
 
 /// How long the auditor waits for the result of a job that has ended, or never will.
-const ENDED: Duration = Duration::from_secs(5);
+const ENDED: Duration = Duration::from_secs(2);
 
 /// What the auditor writes down of a job that does not end.
 pub(super) const STUCK: &str = "nothing";

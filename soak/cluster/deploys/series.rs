@@ -253,7 +253,7 @@ impl Series<'_> {
                 return Ok(());
             }
             seen = self.lines.len();
-            ensure!(begun.elapsed() < LAST, "a member does not come on: {}", self.errors());
+            ensure!(begun.elapsed() < LAST * 5, "a member does not come on: {}", self.errors());
             self.step()?;
         }
     }

@@ -18,7 +18,8 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// The rules of the store.
-    pub(crate) const ALL: Rules = Rules { claim_raises_epoch: true, write_needs_epoch: true, end_needs_epoch: true, release_raises_epoch: true };
+    pub(crate) const ALL: Rules =
+        Rules { claim_raises_epoch: true, write_needs_epoch: true, end_needs_epoch: true, release_raises_epoch: true };
 
     /// The rules of a store in which a fiber that waits keeps its epoch.
     pub(crate) const RELEASE_KEEPS_EPOCH: Rules = Rules { release_raises_epoch: false, ..Rules::ALL };
@@ -80,9 +81,7 @@ impl StoredFiber {
             Change::Checkpoint { epoch, number } => {
                 (!is_fenced(epoch, rules.write_needs_epoch) && number == self.number + 1, StoredFiber { number, results: 0, ..*self })
             }
-            Change::Result { epoch } => {
-                (!is_fenced(epoch, rules.write_needs_epoch), StoredFiber { results: self.results + 1, ..*self })
-            }
+            Change::Result { epoch } => (!is_fenced(epoch, rules.write_needs_epoch), StoredFiber { results: self.results + 1, ..*self }),
             Change::Wait { epoch } => {
                 let raised = self.epoch + usize::from(rules.release_raises_epoch);
                 (!is_fenced(epoch, rules.write_needs_epoch), StoredFiber { epoch: raised, worker: None, ..*self })

@@ -17,10 +17,10 @@ use crate::store::Notification;
 use crate::testing::dice::Dice;
 
 /// Of so many calls of a busy worker one is slow.
-const SLOW: u64 = 6;
+const SLOW: u64 = 4;
 
 /// The longest time until a slow call arrives.
-const SLOWEST_MS: u64 = 400;
+const SLOWEST_MS: u64 = 600;
 
 /// Defect that is built into the model, for tests of the kit itself.
 #[doc(hidden)]
