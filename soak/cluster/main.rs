@@ -52,6 +52,7 @@
 mod adversary;
 mod audit;
 mod bookings;
+mod deploys;
 mod history;
 mod journal;
 mod orders;
@@ -73,6 +74,8 @@ Runs several workers over one Postgres database, kills and pauses them, and audi
 
 usage: cluster [--workers N] [--minutes F] [--deaths N] [--seed N] [--lease-ms N] [--crashes] [--partitions] [--history FILE]
                [--url URL] [--keep]
+       cluster --deploys N [--series N] [--workers N] [--idle N] [--kills] [--pauses] [--skew-ms N] [--busy] [--seed N] [--lease-ms N]
+               [--url URL] [--keep]
   --workers N   how many workers (3)
   --minutes F   how long to go on (0.5)
   --deaths N    go on for so many deaths, however long it takes
@@ -83,7 +86,14 @@ usage: cluster [--workers N] [--minutes F] [--deaths N] [--seed N] [--lease-ms N
   --history FILE
                 write what the database has seen of each fiber to a file
   --url URL     a server that is there, in place of one of its own
-  --keep        keep the log, also where the audit finds nothing";
+  --keep        keep the log, also where the audit finds nothing
+  --deploys N   rolling deploys, in place of deaths: so many in a series
+  --series N    how many series (1)
+  --idle N      how many workers more that start nothing (1)
+  --kills       kill some of the old workers with SIGKILL in place of closing them
+  --pauses      stop workers with SIGSTOP, for shorter and longer than their lease
+  --skew-ms N   clocks of workers that are wrong by so much at most (0)
+  --busy        take both cores with other work";
 
 fn main() -> ExitCode {
     let mut args = Args::of_program(USAGE);
@@ -99,8 +109,26 @@ fn main() -> ExitCode {
     let schema: Option<String> = args.value("--schema", "a name", |_| true);
     let dir: Option<PathBuf> = args.value("--dir", "a folder", |_| true);
     let worker: Option<u32> = args.value("--worker", "a number", |_| true);
+    let deploys: Option<u32> = args.value("--deploys", "a number from 1 to 1000", |n| (1..=1000).contains(n));
+    let series = args.value("--series", "a number", |_| true).unwrap_or(1);
+    let idle = args.value("--idle", "a number from 0 to 20", |n: &u32| *n <= 20).unwrap_or(1);
+    let (kills, pauses, busy) = (args.flag("--kills"), args.flag("--pauses"), args.flag("--busy"));
+    let skew_ms = args.value("--skew-ms", "milliseconds", |ms: &i64| (0..=86_400_000).contains(ms)).unwrap_or(0);
+    let role: Option<deploys::Role> = args.value("--role", "a role", |_| true);
+    let rounds = args.value("--rounds", "a number", |_| true).unwrap_or(0);
+    let own_skew_ms = args.value("--own-skew-ms", "milliseconds", |_| true).unwrap_or(0);
     let life = args.value("--life", "a number", |_| true).unwrap_or(0);
     args.finish();
+    if let (Some(role), Some(dir), Some(url), Some(schema)) = (role, &dir, &url, &schema) {
+        let (dir, url, schema) = (dir.clone(), url.clone(), schema.clone());
+        return exit_code(
+            deploys::run_member(deploys::Member { role, dir, url, schema, lease, skew_ms: own_skew_ms, rounds }).map(|()| true),
+        );
+    }
+    if let Some(deploys) = deploys {
+        let plan = deploys::Plan { deploys, series, workers, idle, kills, pauses, skew_ms, busy, seed, lease, url, keep };
+        return exit_code(deploys::run(&plan));
+    }
     let done = match (worker, dir, url, schema) {
         (Some(worker), Some(dir), Some(url), Some(schema)) => worker::run(Orders { worker, life, dir, url, schema, lease }).map(|()| true),
         (_, _, url, _) => {

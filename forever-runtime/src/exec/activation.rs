@@ -428,7 +428,10 @@ impl FiberTask {
                 Ok((claim, stored))
             }
             Ok(ClaimResult::Ended(end)) => Err(Ran::not(Exit::from(end), None)),
-            Ok(ClaimResult::Refused) => Err(Ran::not(Exit::ClaimLost, None)),
+            Ok(ClaimResult::Refused) => {
+                debug!(fiber.id = %self.alive.id, epoch = seen.epoch, "the claim of a fiber was refused");
+                Err(Ran::not(Exit::ClaimLost, None))
+            }
             // What is wrong with the row is said in it, if at least its epoch can be read.
             Err(error) if error.kind() == ErrorKind::Value => Err(Ran::not(Exit::parked(chain(&error)), Some(seen))),
             Err(error) => Err(Ran::not(Exit::interrupted(error), None)),

@@ -69,7 +69,7 @@ mod stage;
 pub use clock::VirtualClock;
 #[doc(hidden)]
 pub use cluster::Defect;
-pub use cluster::{Cluster, ClusterFailure, ClusterSurvived, cluster};
+pub use cluster::{Cluster, ClusterFailure, ClusterSurvived, Interleavings, cluster};
 pub use crash::{CrashEverywhere, CrashFailure, Survived, World, crash_everywhere};
 pub use fuse::Fuse;
 pub use memory::entries_in_memory;

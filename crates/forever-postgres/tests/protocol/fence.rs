@@ -12,11 +12,14 @@ pub(crate) struct Rules {
     pub(crate) write_needs_epoch: bool,
     /// An end is stored only at the epoch of its claim.
     pub(crate) end_needs_epoch: bool,
+    /// A fiber that is released has another epoch.
+    pub(crate) release_raises_epoch: bool,
 }
 
 impl Rules {
     /// The rules of the store.
-    pub(crate) const ALL: Rules = Rules { claim_raises_epoch: true, write_needs_epoch: true, end_needs_epoch: true };
+    pub(crate) const ALL: Rules =
+        Rules { claim_raises_epoch: true, write_needs_epoch: true, end_needs_epoch: true, release_raises_epoch: true };
 }
 
 /// A fiber, as its rows in the database say.
@@ -26,6 +29,8 @@ pub(crate) struct StoredFiber {
     pub(crate) epoch: usize,
     /// Number of the last checkpoint.
     pub(crate) number: usize,
+    /// Results of branches and operations, and stashes, that were stored since then.
+    pub(crate) results: usize,
     /// The worker that runs it.
     pub(crate) worker: Option<usize>,
     pub(crate) has_ended: bool,
@@ -42,6 +47,10 @@ pub(crate) enum Change {
         epoch: usize,
         number: usize,
     },
+    /// A branch, an operation or a stash is stored; the checkpoint stays the same.
+    Result {
+        epoch: usize,
+    },
     /// The fiber waits, and no worker runs it meanwhile.
     Wait {
         epoch: usize,
@@ -55,7 +64,7 @@ pub(crate) enum Change {
 
 impl StoredFiber {
     /// A fiber that no worker has claimed yet.
-    pub(crate) const NEW: StoredFiber = StoredFiber { epoch: 0, number: 0, worker: None, has_ended: false };
+    pub(crate) const NEW: StoredFiber = StoredFiber { epoch: 0, number: 0, results: 0, worker: None, has_ended: false };
 
     /// The fiber after a change; `None` where the database refuses the change.
     pub(crate) fn after(&self, change: Change, rules: Rules) -> Option<StoredFiber> {
@@ -67,9 +76,13 @@ impl StoredFiber {
                 (self.worker.is_none_or(|worker| worker == by), StoredFiber { epoch, worker: Some(by), ..*self })
             }
             Change::Checkpoint { epoch, number } => {
-                (!is_fenced(epoch, rules.write_needs_epoch) && number == self.number + 1, StoredFiber { number, ..*self })
+                (!is_fenced(epoch, rules.write_needs_epoch) && number == self.number + 1, StoredFiber { number, results: 0, ..*self })
             }
-            Change::Wait { epoch } => (!is_fenced(epoch, rules.write_needs_epoch), StoredFiber { worker: None, ..*self }),
+            Change::Result { epoch } => (!is_fenced(epoch, rules.write_needs_epoch), StoredFiber { results: self.results + 1, ..*self }),
+            Change::Wait { epoch } => {
+                let raised = self.epoch + usize::from(rules.release_raises_epoch);
+                (!is_fenced(epoch, rules.write_needs_epoch), StoredFiber { epoch: raised, worker: None, ..*self })
+            }
             Change::End { epoch } => (!is_fenced(epoch, rules.end_needs_epoch), StoredFiber { worker: None, has_ended: true, ..*self }),
             Change::TakeOver => (true, StoredFiber { epoch: self.epoch + 1, worker: None, ..*self }),
         };

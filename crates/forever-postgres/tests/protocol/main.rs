@@ -18,16 +18,24 @@ use std::collections::BTreeSet;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use world::{Limits, Mutation, Protocol};
+use world::{Action, Limits, Mutation, Protocol};
+
+/// No limit.
+const ANY: u8 = u8::MAX;
 
 #[test]
 fn protocol_keeps_its_promises_in_every_state() {
-    states(Limits { waits: 0, crashes: 1, cuts: 1 }, 100_000);
+    states(Limits { waits: 0, crashes: 1, cuts: 1, results: 0, gives_up: ANY }, 100_000);
 }
 
 #[test]
 fn protocol_keeps_its_promises_for_fibers_that_wait() {
-    states(Limits { waits: 1, crashes: 1, cuts: 0 }, 10_000);
+    states(Limits { waits: 1, crashes: 1, cuts: 0, results: 0, gives_up: ANY }, 10_000);
+}
+
+#[test]
+fn protocol_keeps_its_promises_for_fibers_that_store_results_and_wait() {
+    states(Limits { waits: 1, crashes: 0, cuts: 0, results: 1, gives_up: ANY }, 1_000);
 }
 
 /// Checks every state, of which there are so many at least.
@@ -40,13 +48,19 @@ fn states(limits: Limits, least: usize) {
 
 /// Checks that a mutation violates a property, and prints the shortest way to that.
 fn violated(mutation: Mutation, property: &'static str) {
+    violated_within(mutation, property, Limits { waits: 0, crashes: 1, cuts: 1, results: 0, gives_up: ANY });
+}
+
+/// As [`violated`], where so much happens at most; returns the shortest way.
+fn violated_within(mutation: Mutation, property: &'static str, limits: Limits) -> Vec<Action> {
     let found = HasDiscoveries::AllOf(BTreeSet::from([property]));
     // One thread, so that the first path is the shortest.
-    let limits = Limits { waits: 0, crashes: 1, cuts: 1 };
     let checked = Protocol { mutation: Some(mutation), limits }.checker().threads(1).finish_when(found).spawn_bfs().join();
     let path = checked.discovery(property);
     let path = path.unwrap_or_else(|| panic!("{mutation:?} does not violate `{property}`: {:?}", checked.discoveries().keys()));
-    println!("{mutation:?}: {:?}", path.into_actions());
+    let actions = path.into_actions();
+    println!("{mutation:?}: {actions:?}");
+    actions
 }
 
 #[test]
@@ -68,4 +82,30 @@ fn lock_alone_lets_two_activations_write() {
 fn lease_by_the_clock_of_the_worker_takes_from_the_living_and_leaves_to_the_dead() {
     violated(Mutation::LeaseByWorkersClock, world::LIVING_KEEP);
     violated(Mutation::LeaseByWorkersClock, world::NONE_LOST);
+}
+
+/// One worker loads the fiber while another one runs it, and claims it when that one has advanced,
+/// has let it go, and it was woken.
+#[test]
+fn load_before_the_claim_runs_a_fiber_from_an_older_checkpoint() {
+    let limits = Limits { waits: 1, crashes: 0, cuts: 0, results: 0, gives_up: 0 };
+    let path = violated_within(Mutation::LoadBeforeClaimAndReleaseKeepsEpoch, world::FROM_THE_NEWEST, limits);
+    assert!(matches!(path[..], [.., Action::SendWait(_), Action::Arrive(_), Action::Claim(_)]), "{path:?}");
+}
+
+/// The checkpoint stays the same: one worker loads the fiber, and another one stores the result of a
+/// branch, an operation or a stash, and lets it go.
+#[test]
+fn load_before_the_claim_misses_results_of_the_same_checkpoint() {
+    let limits = Limits { waits: 1, crashes: 0, cuts: 0, results: 1, gives_up: 0 };
+    let path = violated_within(Mutation::LoadBeforeClaimAndReleaseKeepsEpoch, world::WITH_ALL_RESULTS, limits);
+    assert!(path.iter().any(|action| matches!(action, Action::SendResult(_))), "{path:?}");
+}
+
+/// An epoch that each release raises is not enough: a worker that has given up a write may load its
+/// own fiber before that write arrives.
+#[test]
+fn load_before_the_claim_misses_a_write_that_was_given_up() {
+    let limits = Limits { waits: 0, crashes: 0, cuts: 0, results: 0, gives_up: 1 };
+    violated_within(Mutation::LoadBeforeClaim, world::FROM_THE_NEWEST, limits);
 }

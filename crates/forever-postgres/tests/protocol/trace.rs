@@ -46,7 +46,7 @@ impl Trace {
         let shown = if ends {
             StoredFiber { worker: None, has_ended: true, ..before }
         } else {
-            StoredFiber { epoch, number, worker, has_ended: false }
+            StoredFiber { epoch, number, results: 0, worker, has_ended: false }
         };
         self.fibers.insert((*id).to_owned(), shown);
         let after = change.map_or(Some(before), |change| before.after(change, Rules::ALL));

@@ -25,6 +25,10 @@ pub(crate) struct Limits {
     pub(crate) crashes: u8,
     /// A session lock is lost by the living.
     pub(crate) cuts: u8,
+    /// A branch, an operation or a stash is stored.
+    pub(crate) results: u8,
+    /// A worker stops waiting for a write that is on its way.
+    pub(crate) gives_up: u8,
 }
 
 /// A part of the protocol that is left out.
@@ -38,9 +42,15 @@ pub(crate) enum Mutation {
     LeaseByWorkersClock,
     /// Writes are not conditional on an epoch: the session lock is all there is.
     LockAlone,
+    /// A fiber is loaded before it is claimed, and runs from what was loaded if its epoch is the same.
+    LoadBeforeClaim,
+    /// As [`LoadBeforeClaim`](Self::LoadBeforeClaim), and a fiber that is released keeps its epoch.
+    LoadBeforeClaimAndReleaseKeepsEpoch,
 }
 
 pub(crate) const ONE_WRITER: &str = "writes of the newest claim alone are stored";
+pub(crate) const FROM_THE_NEWEST: &str = "a claimed fiber runs from its last checkpoint";
+pub(crate) const WITH_ALL_RESULTS: &str = "a claimed fiber knows all results since its last checkpoint";
 pub(crate) const LIVING_KEEP: &str = "a worker with a lease and a lock keeps its claims";
 pub(crate) const NONE_LOST: &str = "the fiber of a dead worker can be taken over once its lease has run out";
 
@@ -60,6 +70,7 @@ struct Activation {
     claim: u8,
     epoch: usize,
     number: usize,
+    results: usize,
     /// Whether it waits for the answer to a write.
     waits: bool,
 }
@@ -67,6 +78,8 @@ struct Activation {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Worker {
     is_up: bool,
+    /// The fiber as it was loaded, where that comes before the claim.
+    loaded: Option<StoredFiber>,
     activation: Option<Activation>,
     /// How long ago it renewed its lease, by the clock of the database.
     renewed: i8,
@@ -92,6 +105,8 @@ pub(crate) struct World {
     waits: u8,
     crashes: u8,
     cuts: u8,
+    results: u8,
+    gives_up: u8,
     /// The claim that was granted last, unless it was taken over.
     newest: Option<u8>,
     /// How often each step and the end were stored.
@@ -104,6 +119,12 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// The activation of the newest claim, unless a write of it is on its way.
+    fn running(&self) -> Option<Activation> {
+        let mut activations = self.workers.iter().filter_map(|worker| worker.activation);
+        activations.find(|activation| self.newest == Some(activation.claim) && !activation.waits)
+    }
+
     /// Sends a write of a worker's activation.
     fn send(&mut self, worker: usize, change: Change) -> Option<()> {
         let activation = self.workers[worker].activation.as_mut()?;
@@ -129,7 +150,10 @@ pub(crate) enum Action {
         by: usize,
         of: usize,
     },
+    Load(usize),
     Claim(usize),
+    /// A branch, an operation or a stash has a result, and the worker sends the write.
+    SendResult(usize),
     /// The body of a step, or of the whole fiber, has ended, and the worker sends the write.
     Send(usize),
     /// The fiber waits, and the worker sends that. What it waits for happens at once.
@@ -149,6 +173,11 @@ impl Protocol {
         self.mutation == Some(mutation)
     }
 
+    /// Whether a fiber is loaded before it is claimed.
+    fn loads_before(&self) -> bool {
+        self.is(Mutation::LoadBeforeClaim) || self.is(Mutation::LoadBeforeClaimAndReleaseKeepsEpoch)
+    }
+
     /// Whether others take a worker for alive.
     fn is_alive(&self, world: &World, worker: usize) -> bool {
         let Some(row) = &world.rows[worker] else { return false };
@@ -162,6 +191,7 @@ impl Protocol {
             claim_raises_epoch: !self.is(Mutation::ClaimKeepsEpoch),
             write_needs_epoch: !self.is(Mutation::LockAlone),
             end_needs_epoch: !self.is(Mutation::LockAlone) && !self.is(Mutation::EndWithoutEpoch),
+            release_raises_epoch: !self.is(Mutation::LoadBeforeClaimAndReleaseKeepsEpoch),
         }
     }
 
@@ -187,7 +217,11 @@ impl Protocol {
         if let Some(of_write) = activation.as_mut().filter(|activation| activation.claim == write.claim && activation.waits) {
             match write.change {
                 Change::Checkpoint { number, .. } if after.is_some() => {
-                    of_write.number = number;
+                    (of_write.number, of_write.results) = (number, 0);
+                    of_write.waits = false;
+                }
+                Change::Result { .. } if after.is_some() => {
+                    of_write.results += 1;
                     of_write.waits = false;
                 }
                 _ => *activation = None,
@@ -207,12 +241,14 @@ impl Model for Protocol {
             rows: [row(0), row(1)],
             locks: [true; WORKERS],
             fiber: StoredFiber::NEW,
-            workers: [0, 1].map(|_| Worker { is_up: true, activation: None, renewed: 0 }),
+            workers: [0, 1].map(|_| Worker { is_up: true, loaded: None, activation: None, renewed: 0 }),
             writes: Vec::new(),
             claims: 0,
             waits: 0,
             crashes: 0,
             cuts: 0,
+            results: 0,
+            gives_up: 0,
             newest: None,
             stored: [0; STEPS],
             ended: 0,
@@ -244,13 +280,23 @@ impl Model for Protocol {
                 }
             }
             match of.activation {
-                None if world.claims < CLAIMS && world.fiber.after(Change::Claim { by: worker }, self.rules()).is_some() => {
-                    actions.push(Action::Claim(worker));
+                None if world.claims < CLAIMS => {
+                    if self.loads_before() && of.loaded != Some(world.fiber) {
+                        actions.push(Action::Load(worker));
+                    }
+                    let may_claim =
+                        if self.loads_before() { of.loaded.is_some_and(|loaded| loaded.epoch == world.fiber.epoch) } else { true };
+                    if may_claim && world.fiber.after(Change::Claim { by: worker }, self.rules()).is_some() {
+                        actions.push(Action::Claim(worker));
+                    }
                 }
-                None => {}
-                Some(Activation { waits: true, .. }) => actions.push(Action::GiveUp(worker)),
+                Some(Activation { waits: true, .. }) if world.gives_up < self.limits.gives_up => actions.push(Action::GiveUp(worker)),
+                None | Some(Activation { waits: true, .. }) => {}
                 Some(Activation { waits: false, .. }) => {
                     actions.push(Action::Send(worker));
+                    if world.results < self.limits.results {
+                        actions.push(Action::SendResult(worker));
+                    }
                     if world.waits < self.limits.waits {
                         actions.push(Action::SendWait(worker));
                     }
@@ -280,6 +326,7 @@ impl Model for Protocol {
                 world.crashes += 1;
                 world.locks[worker] = false;
                 world.workers[worker].is_up = false;
+                world.workers[worker].loaded = None;
                 world.workers[worker].activation = None;
             }
             Action::LoseLock(worker) => {
@@ -302,12 +349,19 @@ impl Model for Protocol {
                     world.newest = None;
                 }
             }
+            Action::Load(worker) => world.workers[worker].loaded = Some(world.fiber),
             Action::Claim(worker) => {
                 world.claims += 1;
                 world.fiber = world.fiber.after(Change::Claim { by: worker }, self.rules())?;
                 world.newest = Some(world.claims);
-                let StoredFiber { epoch, number, .. } = world.fiber;
-                world.workers[worker].activation = Some(Activation { claim: world.claims, epoch, number, waits: false });
+                let epoch = world.fiber.epoch;
+                let StoredFiber { number, results, .. } = world.workers[worker].loaded.take().unwrap_or(world.fiber);
+                world.workers[worker].activation = Some(Activation { claim: world.claims, epoch, number, results, waits: false });
+            }
+            Action::SendResult(worker) => {
+                world.results += 1;
+                let epoch = world.workers[worker].activation?.epoch;
+                world.send(worker, Change::Result { epoch })?;
             }
             Action::Send(worker) => {
                 let Activation { epoch, number, .. } = world.workers[worker].activation?;
@@ -319,7 +373,11 @@ impl Model for Protocol {
                 let epoch = world.workers[worker].activation?.epoch;
                 world.send(worker, Change::Wait { epoch })?;
             }
-            Action::GiveUp(worker) => world.workers[worker].activation = None,
+            Action::GiveUp(worker) => {
+                // How often is no part of the state where it may happen at any time.
+                world.gives_up += u8::from(self.limits.gives_up < u8::MAX);
+                world.workers[worker].activation = None;
+            }
             Action::Arrive(write) => self.arrive(&mut world, write),
         }
         Some(world)
@@ -333,6 +391,10 @@ impl Model for Protocol {
                 claims.dedup();
                 !world.stored_by_others && claims.len() <= 1
             }),
+            Property::always(FROM_THE_NEWEST, |_, world: &World| world.running().is_none_or(|runs| runs.number == world.fiber.number)),
+            Property::always(WITH_ALL_RESULTS, |_, world: &World| {
+                world.running().is_none_or(|runs| runs.number != world.fiber.number || runs.results == world.fiber.results)
+            }),
             Property::always("no finished step repeats", |_, world: &World| {
                 world.stored.iter().all(|times| *times <= 1) && world.ended <= 1
             }),
@@ -345,8 +407,9 @@ impl Model for Protocol {
                 })
             }),
             Property::sometimes("the fiber ends after a takeover, and after all that may happen", |protocol: &Protocol, world: &World| {
-                let Limits { waits, crashes, cuts } = protocol.limits;
-                world.ended == 1 && world.claims > 1 && (world.waits, world.crashes, world.cuts) == (waits, crashes, cuts)
+                let Limits { waits, crashes, cuts, results, .. } = protocol.limits;
+                let happened = (world.waits, world.crashes, world.cuts, world.results);
+                world.ended == 1 && world.claims > 1 && happened == (waits, crashes, cuts, results)
             }),
             Property::sometimes("a late write is fenced", |protocol: &Protocol, world: &World| {
                 world.writes.iter().any(|write| !protocol.stores(world, write) && world.newest != Some(write.claim))

@@ -82,3 +82,18 @@ pub(super) fn plan(seed: u64, slots: usize, writes: u64, length: Duration, lease
     }
     plan
 }
+
+/// Rolling deploys: one worker after the other is closed and starts again, while the others run, in
+/// the first half of a program that takes so much time.
+pub(super) fn deploys(seed: u64, slots: usize, deploys: u32, length: Duration) -> Vec<Fault> {
+    let mut dice = Dice::new(seed ^ 0x0dec_10de_5eed_0001);
+    let between = (length / 2 / deploys.max(1)).max(Duration::from_millis(1));
+    let between_ms = u64::try_from(between.as_millis()).unwrap_or(u64::MAX).max(1);
+    let mut plan = Vec::new();
+    for (number, slot) in (0..deploys).zip((0..slots.max(1)).cycle()) {
+        let at = between * number + Duration::from_millis(dice.below(between_ms));
+        let down = Duration::from_millis(dice.below(between_ms));
+        plan.push(Fault { at: Trigger::Time(at, slot), kind: Kind::Restart { down } });
+    }
+    plan
+}

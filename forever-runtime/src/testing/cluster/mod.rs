@@ -1,4 +1,5 @@
 //! Runs a program on several workers over a modelled store, with faults drawn from a seed.
+mod audit;
 mod between_workers;
 mod clock;
 mod database;
@@ -13,6 +14,7 @@ mod tests;
 use std::fmt::{self, Debug, Write};
 use std::time::Duration;
 
+pub use audit::Interleavings;
 use faults::Fault;
 use run::{Ran, Script};
 #[doc(hidden)]
@@ -44,7 +46,8 @@ const LINES: usize = 400;
 ///
 /// - *crash*: everything of the worker is dropped, also in the middle of a write, and another
 ///   worker starts later;
-/// - *restart*: the worker is closed, and another one starts;
+/// - *restart*: the worker is closed, and another one starts; also one after the other, in
+///   [`deploys`](Cluster::deploys);
 /// - *pause*, for shorter or longer than their lease, as a process that gets `SIGSTOP`: no task of
 ///   the runtime is polled and no lease is renewed. Then it goes on, with claims that may be stale;
 /// - are *cut off* from the store: calls fail, or their answers are lost;
@@ -62,6 +65,7 @@ const LINES: usize = 400;
 /// - no finished step begins again, except in a worker that was paused and does not know yet that
 ///   its claim is not in force: nothing that it writes is stored. As after a crash, the body of a
 ///   plain step may run twice, and an effect has its [`OnUnknown`](crate::ops::OnUnknown);
+/// - no worker runs a fiber from what it has loaded before another one stored more of it;
 /// - no claim is given while another is in force, no write is accepted under a claim that is not,
 ///   and no acknowledged checkpoint is lost.
 ///
@@ -94,6 +98,9 @@ pub fn cluster(seed: u64, workers: usize) -> Cluster {
         patience: None,
         same_way: true,
         has_faults: true,
+        deploys: 0,
+        idle: 0,
+        skew: Duration::ZERO,
         defect: None,
     }
 }
@@ -110,6 +117,9 @@ pub struct Cluster {
     patience: Option<Duration>,
     same_way: bool,
     has_faults: bool,
+    deploys: u32,
+    idle: usize,
+    skew: Duration,
     defect: Option<Defect>,
 }
 
@@ -157,6 +167,30 @@ impl Cluster {
         self
     }
 
+    /// Rolls out so many deploys: one worker after the other is closed and starts again, while the
+    /// others run. Defaults to none.
+    ///
+    /// The workers are busy meanwhile: some of their calls of the store wait for long, so that other
+    /// workers take a fiber, advance it and let it go in between. With
+    /// [`without_faults`](Self::without_faults) nothing else happens to them.
+    pub fn deploys(mut self, deploys: u32) -> Self {
+        self.deploys = deploys;
+        self
+    }
+
+    /// Sets how many of the workers are idle: the program is never called on them. Defaults to
+    /// none.
+    pub fn idle(mut self, idle: usize) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Sets how far the clocks of the workers differ at most from the store's. Defaults to zero.
+    pub fn skew(mut self, skew: Duration) -> Self {
+        self.skew = skew;
+        self
+    }
+
     /// Builds a defect into the model, to test the kit.
     #[doc(hidden)]
     pub fn defect(mut self, defect: Defect) -> Self {
@@ -182,35 +216,39 @@ impl Cluster {
         C: AsyncFn(Forever) -> R,
         R: Debug + PartialEq,
     {
-        let script = Script { setup: &setup, call: &call, workers: self.workers, clients: self.clients };
+        let script = Script { setup: &setup, call: &call, workers: self.workers, idle: self.idle, clients: self.clients };
         let failed = |report: String| ClusterFailure { seed: self.seed, report, trace: Vec::new() };
         if tokio::runtime::Handle::try_current().is_ok() {
             return Err(failed("it runs in tokio runtimes of its own: call it in a `#[test]`, not a `#[tokio::test]`".to_owned()));
         }
         let patience = self.patience.unwrap_or(PATIENCE);
-        let quiet = Plan { seed: self.seed, faults: Vec::new(), lease: self.lease, patience, defect: None };
+        let quiet =
+            Plan { seed: self.seed, faults: Vec::new(), lease: self.lease, patience, is_busy: false, skew: Duration::ZERO, defect: None };
         let whole = script.run(&quiet, None).map_err(failed)?;
         if whole.run.outcome.is_err() || !whole.violations.is_empty() {
             return Err(self.failure(self.seed, "it does not come to its end even without faults", &whole, &[], &[]));
         }
         let patience = self.patience.unwrap_or(whole.length * 2 + LONGER);
-        let mut survived = Totals { faults: 0, simulated: whole.length, trace: whole.trace.clone() };
+        let mut survived = Totals { faults: 0, simulated: whole.length, met: Interleavings::default(), trace: whole.trace.clone() };
         for seed in (self.seed..).take(self.seeds as usize) {
-            let faults =
+            let mut faults =
                 if self.has_faults { faults::plan(seed, self.workers, whole.writes, whole.length, self.lease) } else { Vec::new() };
-            let plan = Plan { seed, faults, lease: self.lease, patience, defect: self.defect };
+            faults.extend(faults::deploys(seed, self.workers, self.deploys, whole.length));
+            let is_busy = self.deploys > 0;
+            let plan = Plan { seed, faults, lease: self.lease, patience, is_busy, skew: self.skew, defect: self.defect };
             let ran = self.compare(&script, &whole, &plan).map_err(failed)?;
             if !ran.differences.is_empty() {
                 let (plan, ran) = self.shrink(&script, &whole, plan, ran);
                 return Err(self.failure(seed, "it does not come through", &ran.ran, &plan.faults, &ran.differences));
             }
             survived.faults += plan.faults.len() as u64;
+            survived.met.add(ran.ran.met);
             survived.simulated += ran.ran.length;
             survived.trace = ran.ran.trace;
         }
         let outcome = whole.run.outcome.map_err(failed)?;
-        let Totals { faults, simulated, trace } = survived;
-        Ok(ClusterSurvived { outcome, seeds: self.seeds, faults, writes: whole.writes, simulated, trace })
+        let Totals { faults, simulated, met, trace } = survived;
+        Ok(ClusterSurvived { outcome, seeds: self.seeds, faults, writes: whole.writes, simulated, met, trace })
     }
 
     /// Runs a plan, and compares it with the uninterrupted run.
@@ -285,6 +323,7 @@ struct Compared<R> {
 struct Totals {
     faults: u64,
     simulated: Duration,
+    met: Interleavings,
     trace: Vec<String>,
 }
 
@@ -302,6 +341,8 @@ pub struct ClusterSurvived<R> {
     pub writes: u64,
     /// Simulated time of all runs.
     pub simulated: Duration,
+    /// How often interleavings were met in the runs with a seed.
+    pub met: Interleavings,
     /// The events of the last run, one a line.
     pub trace: Vec<String>,
 }

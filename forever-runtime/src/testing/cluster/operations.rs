@@ -1,7 +1,9 @@
 //! The traits of a store for [`ModelStore`]. Most operations are those of the SQLite store; the
 //! others add what several workers need.
+use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
 
+use super::audit::ClaimSeen;
 use super::database::{at_once, lock};
 use super::simulation::Defect;
 use super::store::ModelStore;
@@ -100,6 +102,7 @@ impl FiberStore for ModelStore {
                     by.is_some_and(|by| by != this && database.tables().workers.contains_key(&by))
                 };
                 fibers.retain(|fiber| fiber.state != FiberState::Running || !is_others(fiber));
+                lock(&self.sim().audit).read_ready(this, fibers.iter().map(|fiber| fiber.seq));
             }
             Ok(fibers)
         }))
@@ -114,6 +117,10 @@ impl FiberStore for ModelStore {
             let mut fibers = at_once(database.sqlite.ready(after, limit))?;
             if self.sim().is_single() {
                 return Ok(fibers);
+            }
+            lock(&self.sim().audit).read_ready(self.worker(), fibers.iter().map(|fiber| fiber.seq));
+            if self.sim().defect == Some(Defect::LoadBeforeClaim) {
+                self.load_early(&fibers)?;
             }
             if fibers.is_empty() && after == Seq::MIN && !database.has_interrupted()? {
                 lock(&self.0.looks).nothing_ready = version;
@@ -155,17 +162,35 @@ impl FiberStore for ModelStore {
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>> {
         Box::pin(self.write("claim", move || {
             let database = &self.sim().database;
+            let was_ready = database.standing(seen.fiber)?.is_some_and(|(state, ..)| state == "pending");
+            let early = lock(&self.0.loaded_early).remove(&seen.fiber);
+            // The defect takes the fiber as it stands, and runs it from what was loaded before.
+            let epoch = early.is_some().then(|| database.standing(seen.fiber)).transpose()?.flatten().map(|(_, _, epoch, _)| epoch);
+            let seen = Claim { epoch: epoch.unwrap_or(seen.epoch), ..seen };
             let mut result = at_once(database.sqlite.claim(seen, worker, now_ms))?;
+            if self.sim().is_single() {
+                return Ok(result);
+            }
+            let name = database.name(seen.fiber);
             if let ClaimResult::Granted(claim, loaded) = &mut result {
+                match early {
+                    Some(early) => *loaded = Box::new(LoadedFiber { epoch: claim.epoch, ..early }),
+                    None => lock(&self.sim().audit).loaded(seen.fiber, worker, loaded.number, &name),
+                }
                 if self.sim().defect == Some(Defect::ClaimKeepsEpoch) {
                     *claim = seen;
                     database.with(|conn| conn.execute("UPDATE snapshots SET epoch = ?2 WHERE fiber = ?1", [seen.fiber, seen.epoch]))?;
                 }
                 loaded.interrupted |= database.tables().interrupted.remove(&seen.fiber);
                 lock(&self.0.dropped).remove(&seen.fiber);
-                if !self.sim().is_single() {
-                    lock(&self.sim().audit).loaded(seen.fiber, worker, loaded.number, &database.name(seen.fiber));
-                }
+            }
+            let seen_as = match &result {
+                ClaimResult::Granted(..) => ClaimSeen::Granted,
+                _ if was_ready => ClaimSeen::RefusedReady,
+                _ => ClaimSeen::RefusedElsewhere,
+            };
+            lock(&self.sim().audit).claimed(seen.fiber, worker, seen_as, &name);
+            if let ClaimResult::Granted(claim, _) = &result {
                 self.granted(*claim, worker, "claims");
             }
             Ok(result)
@@ -290,6 +315,18 @@ impl FiberStore for ModelStore {
 }
 
 impl ModelStore {
+    /// Loads fibers that are ready, long before they are claimed: a defect.
+    fn load_early(&self, fibers: &[Runnable]) -> Result<()> {
+        for fiber in fibers {
+            if let Entry::Vacant(place) = lock(&self.0.loaded_early).entry(fiber.seq) {
+                let loaded = at_once(self.sim().database.sqlite.load(fiber.seq))?;
+                lock(&self.sim().audit).loaded(fiber.seq, self.worker(), loaded.number, &self.sim().database.name(fiber.seq));
+                place.insert(loaded);
+            }
+        }
+        Ok(())
+    }
+
     /// A claim was granted.
     fn granted(&self, claim: Claim, worker: WorkerId, how: &str) {
         let sim = self.sim();

@@ -13,6 +13,7 @@ use futures_util::future::{Either, join, join_all, select};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep};
 
+use super::audit::Interleavings;
 use super::database::lock;
 use super::simulation::{Order, Plan, Simulation};
 use super::store::ModelStore;
@@ -41,6 +42,8 @@ pub(super) struct Script<'a, S, C> {
     pub(super) setup: &'a S,
     pub(super) call: &'a C,
     pub(super) workers: usize,
+    /// How many of them are idle: the program is not called on them.
+    pub(super) idle: usize,
     /// Number of calls of the program at a time.
     pub(super) clients: usize,
 }
@@ -51,6 +54,7 @@ pub(super) struct Ran<R> {
     pub(super) run: Run<R>,
     pub(super) trace: Vec<String>,
     pub(super) violations: Vec<String>,
+    pub(super) met: Interleavings,
     pub(super) writes: u64,
     /// Simulated time until all was done.
     pub(super) length: Duration,
@@ -59,6 +63,8 @@ pub(super) struct Ran<R> {
 /// The workers that are open, by slot.
 struct Fleet {
     slots: RefCell<Vec<Option<Running>>>,
+    /// How many of them, from the first, are called.
+    called: usize,
     changed: watch::Sender<()>,
 }
 
@@ -78,7 +84,7 @@ impl Fleet {
 
     /// One of the workers that are open.
     fn pick(&self, sim: &Simulation) -> Option<Running> {
-        let open: Vec<Running> = self.slots.borrow().iter().flatten().cloned().collect();
+        let open: Vec<Running> = self.slots.borrow().iter().take(self.called).flatten().cloned().collect();
         let one = usize::try_from(sim.below(open.len().max(1) as u64)).unwrap_or(0);
         open.into_iter().nth(one)
     }
@@ -114,7 +120,8 @@ where
         let world = World::default();
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..self.workers).map(|_| mpsc::unbounded_channel()).unzip();
         let sim = Arc::new(Simulation::new(plan, senders).map_err(|error| error.to_string())?);
-        let fleet = Fleet { slots: RefCell::new((0..self.workers).map(|_| None).collect()), changed: watch::Sender::new(()) };
+        let called = self.workers.saturating_sub(self.idle).max(1);
+        let fleet = Fleet { slots: RefCell::new((0..self.workers).map(|_| None).collect()), called, changed: watch::Sender::new(()) };
         for (at, slot, fault) in sim.timed() {
             let sim = Arc::clone(&sim);
             drop(tokio::spawn(async move {
@@ -142,8 +149,11 @@ where
         };
         let end = sim.database.with(DbState::read).map_err(|error| format!("the database cannot be read: {error}"))?;
         let run = Run { world, outcome, processes: Vec::new(), steps: Steps::default(), end };
-        let violations = std::mem::take(&mut lock(&sim.audit).violations);
-        Ok(Ran { run, trace: sim.trace(), violations, writes: sim.writes(), length })
+        let (violations, met) = {
+            let mut audit = lock(&sim.audit);
+            (std::mem::take(&mut audit.violations), audit.met)
+        };
+        Ok(Ran { run, trace: sim.trace(), violations, met, writes: sim.writes(), length })
     }
 
     /// Runs the workers of a slot, one after the other.
@@ -157,7 +167,7 @@ where
     ) -> Result<(), String> {
         loop {
             let store = ModelStore::new(sim, slot);
-            let mut builder = (self.setup)(world).clock(sim.clock.clone()).retention(Retention::forever());
+            let mut builder = (self.setup)(world).clock(sim.clock_of_worker()).retention(Retention::forever());
             *builder.place() = Some(Place::Store(Arc::new(store.clone())));
             builder.gate(Arc::clone(&store.0.gate));
             let of_witness = store.clone();

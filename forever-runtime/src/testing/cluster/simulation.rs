@@ -1,6 +1,5 @@
 //! What the workers of one run share: the database, simulated time, the faults that are planned,
-//! the trace, and the checks of what must always hold.
-use std::collections::{BTreeMap, BTreeSet};
+//! the trace, and the audit.
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +7,20 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::audit::Audit;
 use super::clock::SimulatedClock;
 use super::database::{Database, lock};
 use super::faults::{Fault, Kind, Trigger};
 use super::store::ModelStore;
 use crate::error::Result;
-use crate::store::{Claim, Epoch, Notification, Seq, WorkerId};
+use crate::store::Notification;
 use crate::testing::dice::Dice;
+
+/// Of so many calls of a busy worker one is slow.
+const SLOW: u64 = 4;
+
+/// The longest time until a slow call arrives.
+const SLOWEST_MS: u64 = 600;
 
 /// Defect that is built into the model, for tests of the kit itself.
 #[doc(hidden)]
@@ -28,6 +34,8 @@ pub enum Defect {
     EarlyTakeover,
     /// Some checkpoints are acknowledged and not stored.
     CheckpointLost,
+    /// A fiber is loaded before it is claimed, and runs from what was loaded.
+    LoadBeforeClaim,
 }
 
 /// What a fault wants of the task that runs a worker.
@@ -51,6 +59,8 @@ pub(super) struct Simulation {
     /// Faults that have not happened.
     faults: Mutex<Vec<Fault>>,
     has_faults: bool,
+    is_busy: bool,
+    skew: Duration,
     /// Number of writes so far.
     writes: AtomicU64,
     /// Raised with every change of the database.
@@ -76,6 +86,10 @@ pub(super) struct Plan {
     pub(super) lease: Duration,
     /// Longest simulated time.
     pub(super) patience: Duration,
+    /// Whether some calls of the store wait behind others for long.
+    pub(super) is_busy: bool,
+    /// How far the clocks of workers differ at most from the store's.
+    pub(super) skew: Duration,
     pub(super) defect: Option<Defect>,
 }
 
@@ -105,6 +119,8 @@ impl Simulation {
             trace: Mutex::default(),
             faults: Mutex::new(plan.faults.clone()),
             has_faults: !plan.faults.is_empty(),
+            is_busy: plan.is_busy,
+            skew: plan.skew,
             writes: AtomicU64::new(0),
             version: AtomicU64::new(1),
             stores: Mutex::default(),
@@ -125,6 +141,12 @@ impl Simulation {
 
     pub(super) fn below(&self, limit: u64) -> u64 {
         lock(&self.dice).below(limit)
+    }
+
+    /// A clock of one worker.
+    pub(super) fn clock_of_worker(&self) -> SimulatedClock {
+        let ms = u64::try_from(self.skew.as_millis()).unwrap_or(u64::MAX / 4);
+        if ms == 0 { self.clock.clone() } else { self.clock.ahead_by(self.below(2 * ms + 1).cast_signed() - ms.cast_signed()) }
     }
 
     /// Adds a line to the trace.
@@ -238,6 +260,10 @@ impl Simulation {
                 None => {}
             }
         }
+        if self.is_busy && self.below(SLOW) == 0 {
+            // Long enough for other workers to run the fiber, and to let it go.
+            fate.before += ms(SLOWEST_MS);
+        }
         if store.is_cut_off() {
             fate.before = ms(200);
             (fate.fails, fate.answer_lost, fate.is_stored) = match self.below(4) {
@@ -247,97 +273,5 @@ impl Simulation {
             };
         }
         fate
-    }
-}
-
-/// What must always hold, seen from outside of the model.
-#[derive(Debug, Default)]
-pub(super) struct Audit {
-    /// The last epoch that was granted.
-    granted: BTreeMap<Seq, Epoch>,
-    /// The last checkpoint that was acknowledged.
-    acknowledged: BTreeMap<Seq, u64>,
-    /// The last checkpoint that each worker knows of, by the id of the fiber.
-    known: BTreeMap<(WorkerId, String), u64>,
-    ids: BTreeMap<Seq, String>,
-    /// The worker that has each fiber claimed, by the id of the fiber.
-    claimants: BTreeMap<String, WorkerId>,
-    /// Time of the last renewal of each lease.
-    renewed_ms: BTreeMap<WorkerId, i64>,
-    /// Cut points that are complete: fiber, cut point, checkpoint.
-    finished: BTreeSet<(String, String, u64)>,
-    pub(super) violations: Vec<String>,
-}
-
-impl Audit {
-    pub(super) fn granted(&mut self, claim: Claim, worker: WorkerId, id: &str, name: &str) {
-        self.ids.insert(claim.fiber, id.to_owned());
-        self.claimants.insert(id.to_owned(), worker);
-        if let Some(before) = self.granted.insert(claim.fiber, claim.epoch).filter(|before| *before >= claim.epoch) {
-            self.violations
-                .push(format!("worker {worker} has claimed {name} at epoch {}, and epoch {before} was given before", claim.epoch));
-        }
-    }
-
-    /// A write under a claim was accepted.
-    pub(super) fn wrote(&mut self, claim: Claim, worker: WorkerId, what: &str, name: &str) {
-        if let Some(last) = self.granted.get(&claim.fiber).filter(|last| **last > claim.epoch) {
-            let text = format!("worker {worker} wrote to {name} (`{what}`) under epoch {}, after epoch {last} was given", claim.epoch);
-            self.violations.push(text);
-        }
-    }
-
-    pub(super) fn acknowledged(&mut self, fiber: Seq, worker: WorkerId, number: u64) {
-        self.acknowledged.insert(fiber, number);
-        self.knows(fiber, worker, number);
-    }
-
-    fn knows(&mut self, fiber: Seq, worker: WorkerId, number: u64) {
-        if let Some(id) = self.ids.get(&fiber) {
-            self.known.insert((worker, id.clone()), number);
-        }
-    }
-
-    pub(super) fn loaded(&mut self, fiber: Seq, worker: WorkerId, number: u64, name: &str) {
-        self.knows(fiber, worker, number);
-        if let Some(last) = self.acknowledged.get(&fiber).filter(|last| **last > number) {
-            self.violations
-                .push(format!("worker {worker} resumes {name} from checkpoint {number}, and checkpoint {last} was acknowledged"));
-        }
-    }
-
-    pub(super) fn renewed(&mut self, worker: WorkerId, now_ms: i64) {
-        self.renewed_ms.insert(worker, now_ms);
-    }
-
-    /// The claim of a fiber was taken over.
-    pub(super) fn released(&mut self, fiber: Seq) {
-        if let Some(id) = self.ids.get(&fiber) {
-            self.claimants.remove(id);
-        }
-    }
-
-    pub(super) fn took_over(&mut self, from: WorkerId, by: WorkerId, lease_ms: i64, now_ms: i64) {
-        let renewed_ms = self.renewed_ms.get(&from).copied().unwrap_or(i64::MIN);
-        if renewed_ms.saturating_add(lease_ms) > now_ms {
-            let age = now_ms - renewed_ms;
-            self.violations.push(format!("worker {by} took over from worker {from}, whose lease of {lease_ms} ms is {age} ms old"));
-        }
-    }
-
-    pub(super) fn step_started(&mut self, worker: WorkerId, fiber: &str, step: &str, name: &str) {
-        if self.claimants.get(fiber) != Some(&worker) {
-            // A worker that was paused does not know. What it does is refused when it is stored.
-            return;
-        }
-        let after = self.known.get(&(worker, fiber.to_owned())).copied().unwrap_or_default();
-        if self.finished.contains(&(fiber.to_owned(), step.to_owned(), after + 1)) {
-            self.violations
-                .push(format!("a finished step was repeated: worker {worker} began `{step}` of {name} after checkpoint {after}"));
-        }
-    }
-
-    pub(super) fn step_finished(&mut self, fiber: &str, step: &str, checkpoint: u64) {
-        self.finished.insert((fiber.to_owned(), step.to_owned(), checkpoint));
     }
 }

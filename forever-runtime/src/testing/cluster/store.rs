@@ -1,4 +1,5 @@
 //! `ModelStore`: one worker's store over the database that all workers of a run share.
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -10,7 +11,7 @@ use super::database::{EndedClaim, at_once, lock};
 use super::simulation::{Defect, Order, Simulation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::gate::Gate;
-use crate::store::{Changes, Claim, FiberStore, Notification, ReadySender, Runnable, Seq, Watch, WorkerId};
+use crate::store::{Changes, Claim, FiberStore, LoadedFiber, Notification, ReadySender, Runnable, Seq, Watch, WorkerId};
 
 /// Most claims of a takeover that are sent to the dispatcher at once.
 const PAGE: u32 = 10_000;
@@ -37,7 +38,9 @@ pub(super) struct Inner {
     /// What the last look at the database has found, so that looks at an unchanged one cost little.
     pub(super) looks: Mutex<Looks>,
     /// Checkpoints of fibers that were dropped, for a defect.
-    pub(super) dropped: Mutex<std::collections::BTreeMap<Seq, u64>>,
+    pub(super) dropped: Mutex<BTreeMap<Seq, u64>>,
+    /// Fibers that were loaded before they are claimed, for a defect.
+    pub(super) loaded_early: Mutex<BTreeMap<Seq, LoadedFiber>>,
 }
 
 /// Results of looks, each with the version of the database that it was of.
@@ -82,6 +85,7 @@ impl ModelStore {
             cut_off_until_ms: AtomicI64::new(i64::MIN),
             looks: Mutex::default(),
             dropped: Mutex::default(),
+            loaded_early: Mutex::default(),
         }))
     }
 
@@ -285,6 +289,7 @@ impl ModelStore {
 
     fn send_ready(&self, fiber: Runnable) {
         if let Some(ready) = self.0.ready.get().filter(|_| !self.is_dead()) {
+            lock(&self.sim().audit).read_ready(self.worker(), [fiber.seq]);
             ready.send(fiber);
         }
     }
