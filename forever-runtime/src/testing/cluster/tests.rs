@@ -11,7 +11,13 @@ use crate::store::{
 };
 
 fn simulation(lease: Duration) -> Arc<Simulation> {
-    Arc::new(Simulation::new(&Plan { seed: 1, faults: Vec::new(), lease, patience: Duration::MAX, is_busy: false, skew: Duration::ZERO, defect: None }, Vec::new()).unwrap())
+    Arc::new(
+        Simulation::new(
+            &Plan { seed: 1, faults: Vec::new(), lease, patience: Duration::MAX, is_busy: false, skew: Duration::ZERO, defect: None },
+            Vec::new(),
+        )
+        .unwrap(),
+    )
 }
 
 #[tokio::test]
