@@ -14,6 +14,8 @@ pub(super) struct Findings {
     pub(super) repeated_effects: usize,
     pub(super) lost_stashes: usize,
     pub(super) ledger_started: usize,
+    /// Operations that were in doubt after they had completed.
+    pub(super) set_back: usize,
     pub(super) lost_jobs: usize,
     /// Jobs that wait for a message that they have received.
     pub(super) stuck_jobs: usize,
@@ -35,6 +37,8 @@ struct Job {
     passed: BTreeSet<String>,
     /// Charges so far, by effect.
     charged: BTreeMap<String, usize>,
+    /// The effects by the ids of their operations.
+    effects: BTreeMap<String, String>,
     /// The last stash that was stored, by step.
     stashed: BTreeMap<String, u64>,
     result: Option<String>,
@@ -61,8 +65,10 @@ pub(super) fn audit(lines: &[Line], rounds: u64) -> Findings {
             }
             "passed" => drop(jobs.entry(job).or_default().passed.insert(step.to_owned())),
             "charged" => {
-                let effect = step.split(' ').next().unwrap_or_default();
-                let times = jobs.entry(job).or_default().charged.entry(effect.to_owned()).or_default();
+                let (effect, op) = step.split_once(' ').unwrap_or((step, ""));
+                let there = jobs.entry(job).or_default();
+                there.effects.insert(op.to_owned(), effect.to_owned());
+                let times = there.charged.entry(effect.to_owned()).or_default();
                 *times += 1;
                 if *times > 1 && is_late {
                     findings.late_effects += 1;
@@ -91,7 +97,15 @@ pub(super) fn audit(lines: &[Line], rounds: u64) -> Findings {
                 findings.ledger_started += 1;
                 findings.faults.push(format!("the ledger of `{job}` says: {step}"));
             }
-            "resolved" => findings.resolved += 1,
+            "resolved" => {
+                findings.resolved += 1;
+                let there = jobs.entry(job).or_default();
+                let effect = step.split_once(' ').and_then(|(_, op)| there.effects.get(op));
+                if let Some(effect) = effect.filter(|effect| there.passed.contains(*effect)) {
+                    findings.set_back += 1;
+                    findings.faults.push(format!("`{effect}` of `{job}` was in doubt again after its result was stored"));
+                }
+            }
             "refused" => findings.claims_refused += step.parse().unwrap_or(0),
             _ => {}
         }

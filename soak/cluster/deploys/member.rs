@@ -230,7 +230,8 @@ impl Fleet {
                 let is_charged = asked.charged.contains(&op.id);
                 let how = if is_charged { OpResolution::completed(&1_u64)? } else { OpResolution::NotExecuted };
                 if self.forever.resolve_op(&op.id, how).await.is_ok() {
-                    self.journal.write("resolved", &fiber.id, if is_charged { "completed" } else { "not-executed" });
+                    let how = if is_charged { "completed" } else { "not-executed" };
+                    self.journal.write("resolved", &fiber.id, format_args!("{how} {}", op.id));
                 }
             }
         }

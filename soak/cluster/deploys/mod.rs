@@ -15,7 +15,8 @@
 //! - `repeated_steps`: bodies of steps that began after the result of the step was stored, as later
 //!   code of the job shows. `repeated_effects`: charges of an effect beyond its first.
 //!   `lost_stashes`: bodies that were given an older stash than one that was stored.
-//! - `ledger_started`: operations of ended jobs that their ledgers do not call completed.
+//! - `ledger_started`: operations of jobs that their ledgers do not call completed at the end.
+//!   `set_back`: operations that were in doubt again after their results were stored.
 //! - `lost_jobs`: jobs without a result, or with a wrong one. `stuck_jobs`: jobs that do not end.
 //! - `late_steps`, `late_effects`, with `--pauses` alone: what a worker began that stood still while
 //!   others took over, and may not know it yet.

@@ -60,13 +60,15 @@ fn report(plan: &Plan, number: u32, findings: &Findings, counts: &Counts, met: &
     for fault in findings.faults.iter().take(20) {
         println!("✗ {fault}");
     }
-    let Findings { steps, effects, repeated_steps, repeated_effects, lost_stashes, ledger_started, lost_jobs, stuck_jobs, .. } = findings;
+    let Findings {
+        steps, effects, repeated_steps, repeated_effects, lost_stashes, ledger_started, set_back, lost_jobs, stuck_jobs, ..
+    } = findings;
     let Findings { late_steps, late_effects, resolved, claims_refused, .. } = findings;
     let Counts { closes, kills, pauses, idle_closes } = counts;
     let interleavings::Met { claims, woken_elsewhere, taken_over } = met;
     println!(
         "series={number} deploys={} closes={closes} kills={kills} pauses={pauses} idle_closes={idle_closes} steps={steps} effects={effects} \
-         repeated_steps={repeated_steps} repeated_effects={repeated_effects} lost_stashes={lost_stashes} ledger_started={ledger_started} \
+         repeated_steps={repeated_steps} repeated_effects={repeated_effects} lost_stashes={lost_stashes} ledger_started={ledger_started} set_back={set_back} \
          lost_jobs={lost_jobs} stuck_jobs={stuck_jobs} late_steps={late_steps} late_effects={late_effects} resolved={resolved} claims={claims} \
          woken_elsewhere={woken_elsewhere} taken_over={taken_over} claims_refused={claims_refused} audit={}",
         plan.deploys,

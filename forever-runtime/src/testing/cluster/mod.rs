@@ -170,9 +170,9 @@ impl Cluster {
     /// Rolls out so many deploys: one worker after the other is closed and starts again, while the
     /// others run. Defaults to none.
     ///
-    /// The workers are busy meanwhile: some of their calls of the store wait for long, so that other
-    /// workers take a fiber, advance it and let it go in between. With
-    /// [`without_faults`](Self::without_faults) nothing else happens to them.
+    /// The workers are busy: some of their calls of the store take long. Meanwhile other workers
+    /// claim a fiber, advance it and let it go. With [`without_faults`](Self::without_faults)
+    /// nothing else happens to them.
     pub fn deploys(mut self, deploys: u32) -> Self {
         self.deploys = deploys;
         self
