@@ -68,7 +68,8 @@ async fn charge(company: &Company, id: &str, card: &str, price: u64) -> anyhow::
     if !company.bank_answers {
         std::future::pending::<()>().await;
     }
-    Ok(format!("receipt {} for {price} by card {}", &id[..6], &card[card.len() - 4..]))
+    let (receipt, last) = (id.get(..6).unwrap_or(id), card.get(card.len() - 4..).unwrap_or(card));
+    Ok(format!("receipt {receipt} for {price} by card {last}"))
 }
 
 async fn company_mail(notice: &str) -> anyhow::Result<u64> {

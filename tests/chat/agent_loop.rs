@@ -190,7 +190,7 @@ async fn call_in_doubt_of_a_tool_that_is_gone_waits_for_an_operator() {
         };
         let open = async |looped| {
             Forever::builder()
-                .path(&path)
+                .sqlite(&path)
                 .turn_batching(1, Duration::ZERO)
                 .agent_loop(looped)
                 .chat_agent(|_| Assistant)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forever::Builder;
 use forever::fiber::FiberErrorKind;
+use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 

@@ -18,7 +18,7 @@ pub type Seq = i64;
 /// Number of a worker, which is one open runtime; never given twice.
 pub type WorkerId = i64;
 
-/// Count of a fiber's claims, of their releases, and of the commands that changed what it runs from.
+/// Count of a fiber's claims, of their releases, and of the commands that changed its start.
 pub type Epoch = i64;
 
 /// Right of one worker to run one fiber: the fiber at an epoch.
@@ -590,9 +590,10 @@ pub trait FiberStore {
     ///
     /// That is `Cancelled` with the first reason, whatever `end` says, if the fiber was cancelled
     /// before. Stores the outcomes of operations with it, and appends to streams of the fiber.
-    /// Releases the claim, which raises the epoch of a fiber whose snapshot stays. Deletes waits, and makes ready each parent that waited for this fiber last. Unless the fiber
-    /// failed, and so may be resumed, its pending messages, branch results and temporary operations
-    /// are deleted; of a completed one the snapshot as well.
+    /// Releases the claim, which raises the epoch of a fiber whose snapshot stays. Deletes waits,
+    /// and makes ready each parent that waited for this fiber last. Unless the fiber failed, and so
+    /// may be resumed, its pending messages, branch results and temporary operations are deleted;
+    /// of a completed one the snapshot as well.
     fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64)
     -> BoxFuture<'_, Result<End>>;
 

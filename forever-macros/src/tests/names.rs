@@ -108,7 +108,7 @@ fn format_strings_are_read_by_their_grammar() {
         let found: Vec<&str> = captures.iter().map(|c| c.name.as_str()).collect();
         assert_eq!(found, names, "{literal}");
         for capture in &captures {
-            assert_eq!(literal[capture.place.clone()], capture.name, "{literal}");
+            assert_eq!(literal.get(capture.place.clone()).unwrap(), capture.name, "{literal}");
         }
     }
 }

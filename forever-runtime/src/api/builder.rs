@@ -530,10 +530,10 @@ impl Builder {
 
     /// Opens the database to look at it and to give commands, and runs nothing.
     ///
-    /// No fiber is resumed, none is taken over, and no agent is woken. What is spawned or made ready
-    /// is stored as `pending`: a worker of the same Postgres database runs it, and otherwise the
-    /// next [`open`](Builder::open). Functions do not have to be registered, except those that are
-    /// spawned.
+    /// No fiber is resumed, none is taken over, and no agent is woken. What is spawned or made
+    /// ready is stored as `pending`: a worker of the same Postgres database runs it, and otherwise
+    /// the next [`open`](Builder::open). Functions do not have to be registered, except those that
+    /// are spawned.
     ///
     /// # Errors
     /// As [`open`](Builder::open), except for what concerns fibers, resources and agents.

@@ -638,41 +638,6 @@ fn following(cuts: &[u32]) -> Vec<Option<u32>> {
     cuts.iter().map(|&cut| (cut != END).then_some(cut)).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_text_of_any_language_has_a_preview_beside_secrets_of_any_length() {
-        for secret in (1..=8).map(|len| "s3cr3t-9".split_at(len).0) {
-            for pattern in ["漢字", "é", "🦀", "a漢", "ab🦀é"] {
-                for lead in 0..4 {
-                    let text = format!("{}{}", "x".repeat(lead), pattern.repeat(LONGEST_VALUE));
-                    let mut redactor = Redactor::default();
-                    redactor.add(&Value::from(secret).to_string());
-                    let json = Value::from(text).to_string();
-                    let preview = ValueView::of(&json, false, &redactor).preview.unwrap();
-                    assert!(json.starts_with(&preview), "{secret} {pattern} {lead}");
-                    assert!((LONGEST_PREVIEW - 3..=LONGEST_PREVIEW).contains(&preview.len()), "{secret} {pattern} {lead}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn no_part_of_a_secret_is_in_a_preview() {
-        // The longer one makes the preview shorter, so that what lies behind its end moves into it.
-        let (long, across) = ("L".repeat(900), format!("across-{}", "漢".repeat(300)));
-        let mut redactor = Redactor::default();
-        redactor.add(&serde_json::json!([long, across]).to_string());
-        for gap in 0..300 {
-            let json = Value::from(format!("{long}{}{across}{}", "-".repeat(gap), "x".repeat(LONGEST_VALUE))).to_string();
-            let preview = ValueView::of(&json, false, &redactor).preview.unwrap();
-            assert!(!preview.contains("LLLL") && !preview.contains("acro") && !preview.contains('漢'), "{gap}: {preview}");
-        }
-    }
-}
-
 impl PositionView {
     /// Where the unfinished fibers stand, whatever code left them there.
     pub(crate) fn of(groups: Vec<UnfinishedGroup>) -> Vec<Self> {
@@ -733,4 +698,39 @@ pub(crate) async fn statuses(exec: &Arc<Executor>, rows: Vec<FiberRow>) -> Vec<F
         }
     }
     statuses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_of_any_language_has_a_preview_beside_secrets_of_any_length() {
+        for secret in (1..=8).map(|len| "s3cr3t-9".split_at(len).0) {
+            for pattern in ["漢字", "é", "🦀", "a漢", "ab🦀é"] {
+                for lead in 0..4 {
+                    let text = format!("{}{}", "x".repeat(lead), pattern.repeat(LONGEST_VALUE));
+                    let mut redactor = Redactor::default();
+                    redactor.add(&Value::from(secret).to_string());
+                    let json = Value::from(text).to_string();
+                    let preview = ValueView::of(&json, false, &redactor).preview.unwrap();
+                    assert!(json.starts_with(&preview), "{secret} {pattern} {lead}");
+                    assert!((LONGEST_PREVIEW - 3..=LONGEST_PREVIEW).contains(&preview.len()), "{secret} {pattern} {lead}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_secret_is_in_a_preview() {
+        // The longer one makes the preview shorter, so that what lies behind its end moves into it.
+        let (long, across) = ("L".repeat(900), format!("across-{}", "漢".repeat(300)));
+        let mut redactor = Redactor::default();
+        redactor.add(&serde_json::json!([long, across]).to_string());
+        for gap in 0..300 {
+            let json = Value::from(format!("{long}{}{across}{}", "-".repeat(gap), "x".repeat(LONGEST_VALUE))).to_string();
+            let preview = ValueView::of(&json, false, &redactor).preview.unwrap();
+            assert!(!preview.contains("LLLL") && !preview.contains("acro") && !preview.contains('漢'), "{gap}: {preview}");
+        }
+    }
 }

@@ -334,14 +334,12 @@ impl FiberTask {
     /// without it.
     async fn seen(&mut self) -> Result<Option<Claim>, Ran> {
         let epoch = match self.known_claim {
-            KnownClaim::Claimed(epoch) => epoch,
             KnownClaim::Stopped(FiberState::Parked, epoch) => return self.seen_parked(epoch).await,
-            KnownClaim::Stopped(_, epoch) => epoch,
+            KnownClaim::Claimed(epoch) | KnownClaim::Stopped(_, epoch) => epoch,
             KnownClaim::Unknown(epoch) => {
                 let stored = self.exec.runtime.store.claim_of(self.seq).await;
                 let stored = stored.map_err(|error| Ran::not(Exit::interrupted(error), None))?;
-                // Anything else has come from another worker or a command: what is to be done now is
-                // for the dispatcher to find out.
+                // Anything else has come from another worker or a command, and is the dispatcher's.
                 let this = Some(self.exec.runtime.worker);
                 let alone = self.exec.runtime.cluster().is_none();
                 let own = |stored: &StoredClaim| {

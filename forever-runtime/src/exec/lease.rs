@@ -1,9 +1,9 @@
 //! Polls code of fibers only while the lease of this worker is in force.
 //!
 //! A process that was paused for longer than its lease does not know, when it goes on, that other
-//! workers run its fibers by now. The database refuses its writes, but not a request that the code
-//! sends to somebody else. So before each poll the age of the last renewal is looked at, and after
-//! a time without a lease the claim of the fiber is looked up before its code goes on.
+//! workers run its fibers by now. The database refuses its writes, but not the requests that the
+//! code sends elsewhere. So each poll first compares the age of the last renewal with the lease,
+//! and after a time without a lease the claim is looked up before the code goes on.
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;

@@ -169,7 +169,7 @@ async fn hand_over_once(
                 }
             }
             Ok(Some(Described::Alive { recovered, seen })) => {
-                described.push(recovered);
+                described.push(*recovered);
                 rows.insert(fiber.seq, (fiber, Some(seen)));
             }
             // A person has resolved, cancelled or resumed it meanwhile.
@@ -235,7 +235,7 @@ enum Described {
         limit: u32,
     },
     Alive {
-        recovered: RecoveredFiber,
+        recovered: Box<RecoveredFiber>,
         seen: Claim,
     },
 }
@@ -273,7 +273,7 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
         deaths: row.deaths,
         created: from_ms(row.created_ms),
     };
-    Ok(Some(Described::Alive { recovered, seen }))
+    Ok(Some(Described::Alive { recovered: Box::new(recovered), seen }))
 }
 
 /// The ledger of a fiber and its snapshot or stash, for a hook.
@@ -341,7 +341,7 @@ async fn decide(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, describ
         }
     };
     let (run, data) = as_stored(exec, &described.id, claim, stored);
-    let recovered = &RecoveredFiber { run, data, ..described };
+    let recovered = &RecoveredFiber { data, run, ..described };
     let decided = Decided { exec, agent, fiber, claim };
     let answer = asked(exec, exec.agents.recovered(&exec.runtime, agent, recovered)).await;
     match answer.and_then(|answer| if recovered.closure { possible_for_closure(answer) } else { Ok(answer) }) {

@@ -38,6 +38,7 @@ use forever_testkit::postgres::Cluster;
 pub(crate) use member::{Member, Role, run as run_member};
 
 /// What to do.
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct Plan {
     /// Deploys of a series.
     pub(crate) deploys: u32,

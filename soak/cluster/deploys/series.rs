@@ -138,7 +138,7 @@ impl Series<'_> {
     fn start(&mut self, role: Role) -> anyhow::Result<()> {
         let lease = self.plan.lease.as_millis().to_string();
         let (dir, rounds) = (self.dir.display().to_string(), self.plan.deploys.to_string());
-        let skew = (self.plan.skew_ms > 0).then(|| i64::from(self.prng.below(2_001_u32)) - 1_000).unwrap_or(0) * self.plan.skew_ms / 1_000;
+        let skew = if self.plan.skew_ms > 0 { (i64::from(self.prng.below(2_001_u32)) - 1_000) * self.plan.skew_ms / 1_000 } else { 0 };
         let errors = OpenOptions::new().append(true).create(true).open(self.dir.join("errors"))?;
         let mut command = this_program()?;
         command.args(["--role", role.word(), "--dir", &dir, "--url", self.url, "--schema", self.schema, "--lease-ms", &lease]);

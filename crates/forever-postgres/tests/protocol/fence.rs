@@ -5,6 +5,7 @@
 
 /// The rules. A mutation of the model leaves one of them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a rule that a mutation leaves out")]
 pub(crate) struct Rules {
     /// A claim raises the epoch.
     pub(crate) claim_raises_epoch: bool,

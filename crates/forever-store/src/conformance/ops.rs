@@ -115,7 +115,7 @@ async fn never_begins_again_what_has_completed(store: &impl Store) {
         let number = (kind == OpKind::Effect).then_some(0);
         let with = |state, resolved| OpRecord { state, resolved, number, outcome: Some("7".into()), ..record(id, kind) };
         let begun = OpRecord { outcome: None, ..with(OpState::Started, false) };
-        // What has failed or was not executed may, and what a person has said of it may be taken back.
+        // What has failed or was not executed may, and a person's word may be taken back.
         for before in [with(OpState::Failed, false), with(OpState::NotExecuted, true), with(OpState::Completed, true)] {
             store.save_op(claim, before, 1).await.unwrap();
             store.save_op(claim, begun.clone(), 2).await.unwrap();

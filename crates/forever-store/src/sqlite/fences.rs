@@ -47,7 +47,7 @@ mod tests {
                            VALUES (?1, 0, 'x', 'effect', 'f', 's', ?2, ?3, 1, 1)
                            ON CONFLICT DO UPDATE SET state = ?2, resolved = ?3";
                 let values = (held.fiber, state, resolved);
-                store.write("set a state", Scope::Many, move |c| Ok(c.execute(sql, values)?)).await
+                store.write("set a state", Scope::Many, move |c| c.execute(sql, values)).await
             };
             set(state).await.unwrap();
             assert_eq!(set("started").await.is_ok(), begins, "{state}");

@@ -174,7 +174,7 @@ impl FiberStore for ModelStore {
             let name = database.name(seen.fiber);
             if let ClaimResult::Granted(claim, loaded) = &mut result {
                 match early {
-                    Some(early) => *loaded = Box::new(LoadedFiber { epoch: claim.epoch, ..early }),
+                    Some(early) => **loaded = LoadedFiber { epoch: claim.epoch, ..early },
                     None => lock(&self.sim().audit).loaded(seen.fiber, worker, loaded.number, &name),
                 }
                 if self.sim().defect == Some(Defect::ClaimKeepsEpoch) {

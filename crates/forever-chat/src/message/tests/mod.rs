@@ -1,5 +1,6 @@
 //! Tests of messages, most of them against what the npm package `ai` does: `recorded` was written by `scripts/record-ui-messages`.
 #![allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
+#![allow(clippy::string_slice, reason = "texts are cut at the ends of characters")]
 mod building;
 mod continuing;
 mod cutting;
