@@ -26,7 +26,7 @@ BEGIN
     ELSIF NEW.epoch <> OLD.epoch OR NEW.worker IS DISTINCT FROM OLD.worker THEN
         what := CASE WHEN NEW.worker IS NULL THEN 'released' ELSE 'claimed' END;
         -- A fiber that is suspended has its reason by now.
-        IF NEW.worker IS NULL AND NEW.epoch = OLD.epoch THEN
+        IF NEW.worker IS NULL THEN
             SELECT @epoch_of_claim(f.reason) INTO writer FROM @fibers f WHERE f.seq = NEW.fiber;
         END IF;
     ELSE RETURN NULL;

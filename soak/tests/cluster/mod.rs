@@ -1,6 +1,6 @@
 //! Short runs of `cluster`: workers that are killed, paused and cut off, and a server
 //! that crashes. `FOREVER_CLUSTER_DEATHS` makes them longer, and `FOREVER_CLUSTER_SEED` other ones.
-#[allow(dead_code, reason = "the model of Postgres uses all of it")]
+#[allow(dead_code, reason = "the model has more changes and rules than histories show")]
 #[path = "../../../crates/forever-postgres/tests/protocol/fence.rs"]
 mod fence;
 mod history;

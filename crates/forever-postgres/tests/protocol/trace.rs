@@ -31,13 +31,15 @@ impl Trace {
         }
         let before = before.unwrap_or(StoredFiber::NEW);
         let worker = (worker > 0).then_some(worker);
+        // A release that a worker has written has its claim as the reason, or leaves the epoch as it is.
+        let is_wait = writer > 0 || epoch == before.epoch;
         // Where the writer is not known it is taken for the holder of the newest claim.
         let writer = if writer > 0 { writer } else { before.epoch };
         let (change, ends) = match (*what, worker) {
             ("made", None) => (None, false),
             ("made" | "claimed", Some(by)) => (Some(Change::Claim { by }), false),
             ("checkpoint", _) => (Some(Change::Checkpoint { epoch: writer, number }), false),
-            ("released", None) if epoch == before.epoch => (Some(Change::Wait { epoch: writer }), false),
+            ("released", None) if is_wait => (Some(Change::Wait { epoch: writer }), false),
             ("released", None) => (Some(Change::TakeOver), false),
             ("completed" | "failed" | "cancelled", _) => (Some(Change::End { epoch: writer }), true),
             _ => return Err(format!("no change is described so: {line}")),

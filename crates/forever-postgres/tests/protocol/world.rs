@@ -284,8 +284,7 @@ impl Model for Protocol {
                     if self.loads_before() && of.loaded != Some(world.fiber) {
                         actions.push(Action::Load(worker));
                     }
-                    let may_claim =
-                        if self.loads_before() { of.loaded.is_some_and(|loaded| loaded.epoch == world.fiber.epoch) } else { true };
+                    let may_claim = !self.loads_before() || of.loaded.is_some_and(|loaded| loaded.epoch == world.fiber.epoch);
                     if may_claim && world.fiber.after(Change::Claim { by: worker }, self.rules()).is_some() {
                         actions.push(Action::Claim(worker));
                     }
