@@ -334,7 +334,8 @@ impl FiberTask {
     /// without it.
     async fn seen(&mut self) -> Result<Option<Claim>, Ran> {
         let epoch = match self.known_claim {
-            KnownClaim::Stopped(FiberState::Parked, epoch) => return self.seen_parked(epoch).await,
+            // Neither is claimed only to be parked again.
+            KnownClaim::Stopped(state, epoch) if state == FiberState::Parked || self.known.is_none() => return self.fits(epoch).await,
             KnownClaim::Claimed(epoch) | KnownClaim::Stopped(_, epoch) => epoch,
             KnownClaim::Unknown(epoch) => {
                 let stored = self.exec.runtime.store.claim_of(self.seq).await;
@@ -354,9 +355,9 @@ impl FiberTask {
         Ok(Some(Claim { fiber: self.seq, epoch }))
     }
 
-    /// Looks whether a parked fiber fits by now; without a write if it does not, so that since when
-    /// it is parked stays stored.
-    async fn seen_parked(&mut self, epoch: Epoch) -> Result<Option<Claim>, Ran> {
+    /// Looks whether a stopped fiber fits the code. A parked one that does not is not written, so
+    /// that since when it is parked stays stored.
+    async fn fits(&mut self, epoch: Epoch) -> Result<Option<Claim>, Ran> {
         let seen = Claim { fiber: self.seq, epoch };
         let stored = match self.exec.runtime.store.load(self.seq).await {
             Ok(stored) => stored,
@@ -422,7 +423,7 @@ impl FiberTask {
             Ok(ClaimResult::Granted(claim, stored)) => {
                 self.known_claim = KnownClaim::Claimed(claim.epoch);
                 self.interrupted = stored.interrupted;
-                self.alive.control.claimed();
+                self.alive.control.claimed(claim.epoch);
                 Ok((claim, stored))
             }
             Ok(ClaimResult::Ended(end)) => Err(Ran::not(Exit::from(end), None)),

@@ -15,7 +15,7 @@ use tokio::sync::futures::Notified;
 
 use crate::runtime::exit::Exit;
 use crate::runtime::sync::{Mutex, MutexGuard, watch};
-use crate::store::{ReadySender, Runnable};
+use crate::store::{Epoch, ReadySender, Runnable};
 
 /// Where a fiber stands, as far as this process knows.
 #[derive(Debug, Clone)]
@@ -141,9 +141,12 @@ impl Control {
         self.until(|signals| signals.ready.is_some() || signals.cancelled.is_some()).await;
     }
 
-    /// What has become ready is claimed by this activation itself.
-    pub(crate) fn claimed(&self) {
-        self.take_ready();
+    /// What had become ready by now is claimed by this activation itself, at this epoch.
+    pub(crate) fn claimed(&self, epoch: Epoch) {
+        self.signals.send_if_modified(|signals| {
+            signals.ready.take_if(|ready| ready.epoch < epoch);
+            false
+        });
     }
 
     /// Ready when the fiber is asked to end.
@@ -168,7 +171,14 @@ impl Control {
     }
 
     fn make_ready(&self, fiber: &Runnable) {
-        self.signals.send_modify(|signals| signals.ready = Some(Box::new(fiber.clone())));
+        self.signals.send_if_modified(|signals| {
+            // Notifications may come late.
+            let is_newer = signals.ready.as_ref().is_none_or(|there| there.epoch <= fiber.epoch);
+            if is_newer {
+                signals.ready = Some(Box::new(fiber.clone()));
+            }
+            is_newer
+        });
     }
 
     fn take_ready(&self) -> Option<Box<Runnable>> {

@@ -325,7 +325,12 @@ impl AgentLoop {
 
 /// The result of a call of a tool that does not exist.
 pub(super) fn no_such_tool(call: &Call) -> Chunk {
-    Chunk::tool_output_error(&call.id, format!("there is no tool `{}`", call.tool))
+    Chunk::tool_output_error(&call.id, no_tool(&call.tool))
+}
+
+/// The error of a call of a tool that does not exist.
+pub(super) fn no_tool(name: &str) -> String {
+    format!("there is no tool `{name}`")
 }
 
 /// The turn that is answered, in the attempt that runs the loop.

@@ -8,7 +8,7 @@ use forever_runtime::ops::Op;
 use futures_util::StreamExt;
 
 use crate::agent_loop::compaction::Summary;
-use crate::agent_loop::loop_fiber::{AgentLoop, Call, Said, failed, no_such_tool, turn_of};
+use crate::agent_loop::loop_fiber::{AgentLoop, Call, Said, failed, no_such_tool, no_tool, turn_of};
 use crate::agent_loop::splice::{Kept, Splice};
 use crate::message::{Chunk, INTERRUPTED, Part, Repair, Role, ToolState, UiMessage, repair};
 use crate::model::{Finished, Interrupted, ModelErrorKind, ModelEvent, ModelRequest};
@@ -51,12 +51,13 @@ impl AgentLoop {
             turn.put(Chunk::finish_step()).await?;
             turn.flush().await?;
         }
-        let asked =
-            |part: &Part| part.tool_state() == Some(ToolState::InputAvailable) && part.get("providerExecuted") != Some(&true.into());
-        let here =
-            |part: &Part| asked(part) && !part.tool_name().is_some_and(|name| turn.client_tools().iter().any(|tool| tool.name == name));
+        let here = |part: &Part| {
+            part.get("providerExecuted") != Some(&true.into())
+                && !part.tool_name().is_some_and(|name| turn.client_tools().iter().any(|tool| tool.name == name))
+        };
         let parts = turn.step(number).await.parts;
-        let asked = parts.iter().filter(|part| here(part)).filter_map(|part| Call::of(part, None));
+        let asked = parts.iter().filter(|part| part.tool_state() == Some(ToolState::InputAvailable) && here(part));
+        let asked = asked.filter_map(|part| Call::of(part, None));
         let (calls, refused): (Vec<Call>, Vec<Call>) = asked.partition(|call| self.has_tool(&call.tool));
         // Without an operation: one that a crash interrupts would be in doubt.
         for call in &refused {
@@ -65,7 +66,10 @@ impl AgentLoop {
         if !refused.is_empty() {
             turn.flush().await?;
         }
-        Ok(Said { calls, length, too_long: false, is_refused: !refused.is_empty() })
+        // A run that was cut off after that has left the errors.
+        let is_error = |part: &Part| part.tool_name().is_some_and(|name| part.get("errorText") == Some(&no_tool(name).into()));
+        let is_refused = !refused.is_empty() || parts.iter().any(|part| here(part) && is_error(part));
+        Ok(Said { calls, length, too_long: false, is_refused })
     }
 
     /// Writes the model's answer to its end.

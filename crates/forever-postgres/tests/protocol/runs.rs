@@ -325,9 +325,9 @@ f checkpoint 1 1 1 1
 f released 2 1 0 0
 f claimed 3 1 2 0
 f checkpoint 3 2 2 3
-f released 3 2 0 3
-f claimed 4 2 1 0
-f completed 0 0 0 4
+f released 4 2 0 3
+f claimed 5 2 1 0
+f completed 0 0 0 5
 ";
 
 fn refused(there: &str, instead: &str, why: &str) {
@@ -340,21 +340,22 @@ fn refused(there: &str, instead: &str, why: &str) {
 #[test]
 fn claim_that_does_not_raise_the_epoch_is_no_path() {
     refused("f claimed 3 1 2 0", "f claimed 2 1 2 0", "the model has");
-    refused("f claimed 4 2 1 0", "f claimed 3 2 1 0", "the model has");
+    refused("f claimed 5 2 1 0", "f claimed 4 2 1 0", "the model has");
+    refused("f released 4 2 0 3", "f released 3 2 0 3", "the model has");
 }
 
 #[test]
 fn write_of_a_worker_that_has_lost_its_claim_is_no_path() {
     refused("f checkpoint 3 2 2 3", "f checkpoint 3 2 2 1", "the model refuses");
-    refused("f completed 0 0 0 4", "f completed 0 0 0 1", "the model refuses");
-    refused("f released 3 2 0 3", "f released 3 2 0 1", "the model refuses");
+    refused("f completed 0 0 0 5", "f completed 0 0 0 1", "the model refuses");
+    refused("f released 4 2 0 3", "f released 4 2 0 1", "the model refuses");
     refused("f claimed 3 1 2 0\nf checkpoint 3 2 2 3", "f checkpoint 2 2 0 2", "no worker runs the fiber");
 }
 
 #[test]
 fn write_after_the_end_is_no_path() {
-    refused("f completed 0 0 0 4", "f completed 0 0 0 4\nf checkpoint 4 3 1 4", "the model refuses");
-    refused("f completed 0 0 0 4", "f completed 0 0 0 4\nf completed 0 0 0 4", "the model refuses");
+    refused("f completed 0 0 0 5", "f completed 0 0 0 5\nf checkpoint 5 3 1 5", "the model refuses");
+    refused("f completed 0 0 0 5", "f completed 0 0 0 5\nf completed 0 0 0 5", "the model refuses");
 }
 
 #[test]
