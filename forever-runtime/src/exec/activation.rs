@@ -308,6 +308,8 @@ impl FiberTask {
             return self.prepare(Begin::Call(call), claim).map_err(|why| Ran::not(Exit::unfit(why), Some(claim)));
         }
         let Some(seen) = self.seen().await? else { return Err(Ran::not(Exit::ClaimLost, None)) };
+        // Not claimed only to end: the deaths are those of this epoch.
+        self.check_deaths(self.deaths, seen)?;
         let mut suspect = None;
         if self.deaths >= SUSPECT {
             // It may wait long, and those behind it should not.
@@ -318,16 +320,20 @@ impl FiberTask {
             return Err(Ran::not(Exit::interrupted(Error::closed()), None));
         }
         let (claim, stored) = self.claim(seen).await?;
-        let limit = self.known.as_ref().and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
-        if self.known.is_some() && stored.deaths > limit {
-            let deaths = stored.deaths;
-            let why =
-                format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
-            return Err(Ran::not(Exit::failed(why), Some(claim)));
-        }
+        self.check_deaths(stored.deaths, claim)?;
         let entered = self.prepare(Begin::Stored(stored), claim).map_err(|why| Ran::not(Exit::unfit(why), Some(claim)))?;
         entered.backend.suspect(suspect);
         Ok(entered)
+    }
+
+    /// Fails a fiber that has died too often.
+    fn check_deaths(&self, deaths: u32, claim: Claim) -> Result<(), Ran> {
+        let limit = self.known.as_ref().and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
+        if self.known.is_none() || deaths <= limit {
+            return Ok(());
+        }
+        let why = format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
+        Err(Ran::not(Exit::failed(why), Some(claim)))
     }
 
     /// The epoch at which this activation may claim the fiber; `None` if the fiber has moved on

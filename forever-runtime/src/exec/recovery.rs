@@ -159,14 +159,8 @@ async fn hand_over_once(
                 let why = format!(
                     "the process died {deaths} times while it ran or was recovered, without a checkpoint in between; {limit} recoveries are allowed",
                 );
-                match claim(exec, agent, &fiber, seen).await {
-                    Ok(Some((claim, _))) => Decided { exec, agent, fiber: &fiber, claim }.end(End::Failed(why)).await,
-                    Ok(None) => {}
-                    Err(error) => {
-                        warn!(fiber.id = %fiber.id, error = %chain(&error), "an interrupted fiber could not be claimed");
-                        rows.insert(fiber.seq, (fiber, None));
-                    }
-                }
+                // Not claimed only to end: it is stopped at this epoch.
+                Decided { exec, agent, fiber: &fiber, claim: seen }.end(End::Failed(why)).await;
             }
             Ok(Some(Described::Alive { recovered, seen })) => {
                 described.push(*recovered);
