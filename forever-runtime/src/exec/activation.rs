@@ -309,7 +309,9 @@ impl FiberTask {
         }
         let Some(seen) = self.seen().await? else { return Err(Ran::not(Exit::ClaimLost, None)) };
         // Not claimed only to end: the deaths are those of this epoch.
-        self.check_deaths(self.deaths, seen)?;
+        if let Some(exit) = self.exhausted(self.deaths) {
+            return Err(Ran::not(exit, Some(seen)));
+        }
         let mut suspect = None;
         if self.deaths >= SUSPECT {
             // It may wait long, and those behind it should not.
@@ -320,20 +322,22 @@ impl FiberTask {
             return Err(Ran::not(Exit::interrupted(Error::closed()), None));
         }
         let (claim, stored) = self.claim(seen).await?;
-        self.check_deaths(stored.deaths, claim)?;
+        if let Some(exit) = self.exhausted(stored.deaths) {
+            return Err(Ran::not(exit, Some(claim)));
+        }
         let entered = self.prepare(Begin::Stored(stored), claim).map_err(|why| Ran::not(Exit::unfit(why), Some(claim)))?;
         entered.backend.suspect(suspect);
         Ok(entered)
     }
 
-    /// Fails a fiber that has died too often.
-    fn check_deaths(&self, deaths: u32, claim: Claim) -> Result<(), Ran> {
-        let limit = self.known.as_ref().and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
-        if self.known.is_none() || deaths <= limit {
-            return Ok(());
-        }
-        let why = format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
-        Err(Ran::not(Exit::failed(why), Some(claim)))
+    /// The exit of a fiber that has died too often.
+    fn exhausted(&self, deaths: u32) -> Option<Exit> {
+        let limit = self.known.as_ref()?.machine().max_recoveries.unwrap_or(MAX_RECOVERIES);
+        (deaths > limit).then(|| {
+            let why =
+                format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");
+            Exit::failed(why)
+        })
     }
 
     /// The epoch at which this activation may claim the fiber; `None` if the fiber has moved on
