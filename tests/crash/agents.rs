@@ -88,6 +88,10 @@ async fn a_closure_is_finished_by_its_agent_from_its_stash() {
             for bed in 1..=BEDS {
                 noted(&world, "digs", bed);
                 ctx.stash(&bed).await?;
+                if ctx.is_closing() {
+                    // It ends with its process, and its agent continues from the stash.
+                    return Err(forever::Error::closed());
+                }
             }
             Ok::<_, forever::Error>(BEDS)
         };

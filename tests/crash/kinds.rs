@@ -12,7 +12,7 @@ use forever::testing::{Survived, World, crash_everywhere};
 use forever_testkit::database;
 
 /// How many times as many random runs there are as usual: `FOREVER_CRASHES`.
-fn wider() -> u32 {
+pub(crate) fn wider() -> u32 {
     std::env::var("FOREVER_CRASHES").map_or(1, |text| text.parse().expect("FOREVER_CRASHES"))
 }
 
@@ -24,10 +24,15 @@ pub(crate) async fn comes_through<R: Debug + PartialEq>(
     let in_memory = crash_everywhere(|world| setup(world).in_memory(), &call).crash_randomly(1, 60 * wider()).await.unwrap();
     let in_file = crash_everywhere(|world| setup(world).sqlite(world.database()), &call).crash_randomly(2, 30 * wider()).await.unwrap();
     assert_eq!(in_memory.outcome, in_file.outcome);
-    // At each write on both sides, unless a run has made fewer of them than the whole one; over a server at some.
-    let enough = |survived: &Survived<R>| survived.deaths >= if database::is_in_postgres() { 10 } else { 2 * survived.writes };
+    // At each write on both sides, and closed there, unless a run has made fewer of them than the whole one; over a server at some.
+    let enough = |survived: &Survived<R>| match survived {
+        Survived { deaths, closes, .. } if database::is_in_postgres() => *deaths >= 10 && *closes >= 5,
+        Survived { writes, deaths, closes, .. } => *deaths >= 2 * writes && closes >= writes,
+    };
     assert!(enough(&in_memory) && enough(&in_file), "{in_memory:?} {in_file:?}");
-    println!("writes={} deaths_in_memory={} deaths_in_files={}", in_memory.writes, in_memory.deaths, in_file.deaths);
+    let (memory, file) = (&in_memory, &in_file);
+    println!("writes={} deaths_in_memory={} deaths_in_files={}", memory.writes, memory.deaths, file.deaths);
+    println!("closes_in_memory={} closes_in_files={}", memory.closes, file.closes);
     in_memory
 }
 

@@ -2,6 +2,7 @@
 //! do not come through.
 #![allow(clippy::duplicate_mod, reason = "the examples share their support files, and each has them as modules of its own")]
 mod agents;
+mod closing;
 mod cluster;
 mod examples;
 mod fails;

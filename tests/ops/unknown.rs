@@ -330,7 +330,7 @@ async fn it_does_so_where_it_became_unknown_in_this_very_run() {
 #[fiber]
 async fn late_for_closing(ctx: &FiberContext, bank: Res<Bank>) -> anyhow::Result<u64> {
     bank.knock();
-    ctx.cancelled().await;
+    ctx.closing().await;
     Ok(step!("charge", effect, |op| bank.charge(op.id(), 1).await?))
 }
 

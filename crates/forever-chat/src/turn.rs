@@ -39,6 +39,7 @@ pub(super) struct Inner {
     pub(super) writer: Arc<Writer>,
     pub(super) stream: tokio::sync::Mutex<Stream>,
     pub(super) cancelled: watch::Receiver<Option<Arc<str>>>,
+    pub(super) closing: HeardOfClosing,
     /// Notified of each chunk, for the watchdog.
     pub(super) pulse: watch::Sender<Pulse>,
     /// Whether this attempt is the one that may write.
@@ -53,6 +54,14 @@ pub(super) struct Inner {
     /// the turn.
     pub(super) may_have_child: bool,
     pub(super) hooks: Arc<dyn ChatHooks>,
+}
+
+/// What a hook knows of the end of its process.
+#[derive(Debug, Default)]
+pub(super) struct HeardOfClosing {
+    /// It listens, and so is not dropped when the runtime begins to close.
+    listens: AtomicBool,
+    saw: AtomicBool,
 }
 
 /// What a pause in the chunks means at the moment.
@@ -412,9 +421,39 @@ impl Turn {
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.borrow().is_some()
     }
+
+    /// Ready when the runtime begins to close: this process ends, and the turn does not.
+    ///
+    /// The turn is interrupted, and recovered as after a crash, here or in another process. A hook
+    /// that has never called this or [`is_closing`](Self::is_closing) is dropped at once, wherever
+    /// it awaits. Any other has until the deadline of [`close`](forever_runtime::Forever::close), to
+    /// [`stash`](Self::stash) what it has; what it returns after it has seen this is no answer, and
+    /// nor is an error in any case.
+    pub async fn closing(&self) {
+        self.0.closing.listens.store(true, Ordering::Release);
+        self.0.engine.closing().await;
+        self.0.closing.saw.store(true, Ordering::Release);
+    }
+
+    /// Whether the runtime closes. The hook has seen it then; see [`closing`](Self::closing).
+    pub fn is_closing(&self) -> bool {
+        let closes = self.0.engine.is_closing();
+        self.0.closing.listens.store(true, Ordering::Release);
+        self.0.closing.saw.fetch_or(closes, Ordering::AcqRel);
+        closes
+    }
 }
 
 impl Inner {
+    /// Whether the hook is to have the time that a runtime has for closing.
+    pub(super) fn listens_for_closing(&self) -> bool {
+        self.closing.listens.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_seen_closing(&self) -> bool {
+        self.closing.saw.load(Ordering::Acquire)
+    }
+
     /// Fits a chunk to the chunks so far.
     fn fitted(&self, stream: &mut Stream, mut chunk: Chunk) -> Vec<Chunk> {
         let mut chunks = Vec::new();

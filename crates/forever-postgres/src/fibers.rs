@@ -74,7 +74,7 @@ pub(crate) const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.clos
         w.fibers, r.step, r.failed, r.error, r.next_ms
     FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq LEFT JOIN @fibers p ON p.seq = f.parent
     LEFT JOIN LATERAL (SELECT o.step, o.failed, o.error, o.next_ms FROM @ops o
-        WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL
+        WHERE o.fiber = f.seq AND o.number = s.number AND o.state IN ('started', 'not_executed') AND o.error IS NOT NULL
         ORDER BY o.next_ms DESC LIMIT 1) r ON TRUE
     LEFT JOIN LATERAL (SELECT w.due_ms, w.any_join,
             (SELECT array_agg(t.topic ORDER BY t.topic) FROM @wait_topics t WHERE t.fiber = w.fiber) AS topics,

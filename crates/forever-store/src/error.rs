@@ -61,6 +61,8 @@ pub enum ErrorKind {
     ClaimLost,
     /// The runtime was closed.
     Closed,
+    /// The body of a step has ended early because its process ends: `Op::interrupted`.
+    Interrupted,
     /// The code cannot resume all stored fibers, and the builder was configured to refuse to open
     /// then.
     Incompatible,

@@ -21,7 +21,8 @@ pub enum OpState {
     Completed,
     /// It has ended with an error, which is stored.
     Failed,
-    /// It was begun, and a person or a check found that it was not carried out.
+    /// It was begun, and not carried out: an attempt has failed and another one is to come, its
+    /// process ended before it was carried out, or a person has resolved it so.
     NotExecuted,
 }
 

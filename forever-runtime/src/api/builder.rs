@@ -454,6 +454,7 @@ impl Builder {
     /// [`Setup`](ErrorKind::Setup) at open.
     #[cfg(feature = "testing")]
     pub fn fuse(mut self, fuse: crate::testing::fuse::Fuse) -> Self {
+        self.settings.fuse = Some(fuse.clone());
         self.seen_by = Some(Arc::new(fuse));
         self
     }

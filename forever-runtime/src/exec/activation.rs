@@ -319,7 +319,7 @@ impl FiberTask {
             suspect = race(Arc::clone(&self.exec.suspects).acquire_owned(), self.exec.runtime.closing()).await.and_then(Result::ok);
         }
         if self.exec.runtime.is_closing() {
-            return Err(Ran::not(Exit::interrupted(Error::closed()), None));
+            return Err(Ran::not(Exit::cut_off(), None));
         }
         let (claim, stored) = self.claim(seen).await?;
         if let Some(exit) = self.exhausted(stored.deaths) {
@@ -544,29 +544,28 @@ impl FiberTask {
 /// Drives a run until it ends. A run that is asked to stop ends by itself or, when it is cancelled,
 /// is dropped after its grace.
 pub(crate) async fn until_told(exec: &Executor, alive: &ActiveGuard, run: &Run, driven: impl Future<Output = Exit>) -> Exit {
-    let (mut driven, control) = (std::pin::pin!(driven), &alive.control);
-    let told = race(exec.runtime.closing(), control.lost_or_asked());
-    if let Some(outcome) = race(driven.as_mut(), async {
-        told.await;
-    })
-    .await
-    {
-        return outcome;
-    }
-    if control.is_lost() {
-        // The store has refused a write: the code is dropped where it is.
-        return Exit::ClaimLost;
-    }
-    run.ops.ask_to_stop();
-    // A runtime that closes has a deadline of its own, after which the whole task is dropped.
-    let grace = async {
+    let control = &alive.control;
+    #[cfg(feature = "testing")]
+    let driven = crate::testing::fuse::Fuse::count_polls(&exec.runtime, driven);
+    let cancelled = async {
         control.asked().await;
+        run.ops.cancel();
         exec.runtime.clock.sleep(exec.runtime.settings.cancel_grace).await;
     };
-    match race(race(driven, control.lost()), grace).await {
+    let closing = async {
+        exec.runtime.closing().await;
+        run.ops.close();
+        // It has a deadline of its own, after which the whole task is dropped.
+        std::future::pending().await
+    };
+    let told = async {
+        race(cancelled, closing).await;
+    };
+    // Once the store has refused a write, the code is dropped where it is.
+    match race(race(driven, control.lost()), told).await {
         Some(Some(outcome)) => outcome,
         Some(None) => Exit::ClaimLost,
-        None => Exit::interrupted(Error::closed()),
+        None => Exit::cut_off(),
     }
 }
 

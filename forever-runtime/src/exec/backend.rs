@@ -243,6 +243,10 @@ impl RunBackend for StoreBackend {
         self.exec.runtime.clock.sleep(duration)
     }
 
+    fn sleep_towards(&self, left: Duration) -> BoxFuture<'static, ()> {
+        self.exec.runtime.clock.sleep_towards(left)
+    }
+
     fn hides_texts(&self) -> bool {
         self.exec.runtime.hides_texts(self.name())
     }
@@ -380,9 +384,13 @@ impl RunBackend for StoreBackend {
         self.told_to_stop.store(true, Ordering::Relaxed);
     }
 
+    fn is_closing(&self) -> bool {
+        self.exec.runtime.is_closing()
+    }
+
     fn is_told_to_stop(&self) -> bool {
         self.told_to_stop.load(Ordering::Relaxed)
-            || self.exec.runtime.is_closing()
+            || self.is_closing()
             || self.control.upgrade().is_some_and(|control| control.reason().is_some())
     }
 }

@@ -290,7 +290,8 @@ where
     T: Value,
     E: Failure,
 {
-    exit_of(poll::to_end(run, async move { closure(ctx).await }).await.map_err(Exit::from))
+    let ended = poll::to_end(run, async move { closure(ctx).await }).await;
+    exit_of(poll::counted(run, ended).map_err(Exit::from))
 }
 
 /// The store, as one closure fiber sees it.
@@ -347,7 +348,11 @@ impl RunBackend for ClosureBackend {
         false
     }
 
-    fn is_told_to_stop(&self) -> bool {
+    fn is_closing(&self) -> bool {
         self.exec.runtime.is_closing()
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.is_closing()
     }
 }

@@ -295,8 +295,12 @@ impl RunBackend for HookBackend {
         &self.ledger
     }
 
-    fn is_told_to_stop(&self) -> bool {
+    fn is_closing(&self) -> bool {
         self.ledger.runtime().is_closing()
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.is_closing()
     }
 
     fn resumes(&self) -> bool {

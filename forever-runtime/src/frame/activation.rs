@@ -226,8 +226,7 @@ impl Frame {
     /// Replaces the snapshot: the fiber is at `cut`, with the locals that `save` writes.
     pub fn checkpoint(&mut self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
         let written = self.write(cut, save, "null}");
-        let at = self.machine.cuts[cut as usize].name;
-        Box::pin(commit(Arc::clone(&self.run), written, at, self.callees.clone()))
+        Box::pin(commit(Arc::clone(&self.run), written, &self.machine.cuts[cut as usize], self.callees.clone()))
     }
 }
 

@@ -52,6 +52,11 @@ pub(crate) trait RunBackend: Send + Sync {
         Box::pin(tokio::time::sleep(duration))
     }
 
+    /// Sleeps until the time that is `left` away, or less: the caller looks at the time again.
+    fn sleep_towards(&self, left: Duration) -> BoxFuture<'static, ()> {
+        self.sleep(left)
+    }
+
     /// Whether texts of errors may repeat what is marked `#[secret]`, and stay out of logs.
     fn hides_texts(&self) -> bool {
         false
@@ -125,6 +130,11 @@ pub(crate) trait RunBackend: Send + Sync {
 
     /// Records progress since the last checkpoint.
     fn progressed(&self) {}
+
+    /// Whether the runtime closes.
+    fn is_closing(&self) -> bool {
+        false
+    }
 
     /// Whether the fiber should stop at the next opportunity.
     fn is_told_to_stop(&self) -> bool {

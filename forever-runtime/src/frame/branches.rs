@@ -139,7 +139,14 @@ impl Side {
             // Operations of an earlier run are resolved before anything else begins.
             self.run.ops.decided().await;
         }
-        let value = self.run.tx_position.in_branch(Arc::clone(&branch), body).await?;
+        let value = self.run.tx_position.in_branch(Arc::clone(&branch), body).await;
+        if value.is_err() {
+            self.run.error_counts().await;
+        }
+        let value = value?;
+        if self.run.ended_early(is_of) {
+            return self.run.interrupt().await;
+        }
         let text = match codec.save(&value) {
             Ok(text) => text,
             Err(why) => self.run.halt(Exit::failed(format!("the result of `{}` cannot be saved: {why}", branch.name))).await,

@@ -42,6 +42,9 @@ impl Frame {
             // A step of the callee that ended in an error is over.
             self.run.step.end();
             self.run.tx_position.returned();
+            if returned.is_err() {
+                self.run.error_counts().await;
+            }
             let value = match missed {
                 None => Some(returned?),
                 Some(why) => {
@@ -52,7 +55,7 @@ impl Frame {
             };
             let Some(value) = value else { return std::future::pending().await };
             let closed = self.close_call(&mut open, result, value.__saved()).map(|()| open);
-            commit(Arc::clone(&self.run), closed, self.machine.cuts[cut as usize].name, self.callees.clone()).await;
+            commit(Arc::clone(&self.run), closed, &self.machine.cuts[cut as usize], self.callees.clone()).await;
             Ok(value)
         })
     }
@@ -80,7 +83,7 @@ impl Frame {
     /// run whose snapshot cannot be stored.
     pub(crate) async fn store(&self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> Result<(), Exit> {
         let written = self.write(cut, save, "null}");
-        try_commit(&self.run, written, self.machine.cuts[cut as usize].name, self.callees.clone()).await
+        try_commit(&self.run, written, &self.machine.cuts[cut as usize], self.callees.clone()).await
     }
 
     /// Name of the function whose call the snapshot to resume from contains.

@@ -70,14 +70,30 @@ impl FiberContext {
         &*self.clock
     }
 
-    /// Ready when the fiber is asked to stop, because it is cancelled or the runtime closes.
+    /// Ready when the fiber is cancelled.
     pub async fn cancelled(&self) {
-        self.run.ops.asked_to_stop().await;
+        self.run.ops.cancelled().await;
     }
 
-    /// Whether the fiber is asked to stop.
+    /// Whether the fiber is cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.run.ops.is_asked_to_stop()
+        self.run.ops.is_cancelled()
+    }
+
+    /// Ready when the runtime begins to close: this process ends, and the fiber does not.
+    ///
+    /// A `#[fiber]` function runs again from its last checkpoint when it is resumed, here or in
+    /// another process. Code that has seen this has no outcome, be it a value or an error; nor has
+    /// an error of code that has not. Only the value of an `effect` counts in any case. Code that
+    /// neither ends nor comes to a checkpoint is dropped after the deadline of
+    /// [`close`](crate::Forever::close).
+    pub async fn closing(&self) {
+        self.run.closing(None).await;
+    }
+
+    /// Whether the runtime closes. The code has seen it then; see [`closing`](Self::closing).
+    pub fn is_closing(&self) -> bool {
+        self.run.sees_closing(None)
     }
 
     /// # Panics

@@ -14,6 +14,7 @@ pub(crate) mod eager;
 pub(crate) mod fiber;
 mod generated;
 pub(crate) mod held;
+pub(crate) mod interruption;
 pub(crate) mod iter;
 pub(crate) mod keeps_order;
 pub(crate) mod locals;

@@ -24,7 +24,7 @@ pub(crate) async fn drive<F: Fiber>(
     run: &Arc<Run>,
 ) -> Result<Result<F::Output, F::Error>, Exit> {
     let ended = to_end(run, F::drive(start, ctx, &mut frame)).await;
-    match (ended, frame.missed()) {
+    match (counted(run, ended), frame.missed()) {
         // It ran past the place that it was to go on from: whatever it did is not this fiber's end.
         (Ok(_) | Err(End::Panicked(_)), Some(why)) => Err(Exit::unfit(why)),
         (Ok(Ok(value)), None) => run.ops.passed_over().map_or(Ok(Ok(value)), |why| Err(Exit::parked(why))),
@@ -47,6 +47,16 @@ impl From<End> for Exit {
             End::Panicked(message) => Exit::failed(format!("panicked: {message}")),
         }
     }
+}
+
+/// The end of code, unless it is no outcome because the runtime closes.
+pub(crate) fn counted<T, E>(run: &Run, ended: Result<Result<T, E>, End>) -> Result<Result<T, E>, End> {
+    let is_void = match &ended {
+        Ok(Ok(_)) => run.ended_early(|_| false),
+        Ok(Err(_)) | Err(End::Panicked(_)) => run.is_interrupted(),
+        Err(End::Stopped(_)) => false,
+    };
+    if is_void { Err(End::Stopped(Exit::cut_off())) } else { ended }
 }
 
 /// Runs the code of a fiber until it returns, stops or panics.

@@ -12,6 +12,7 @@ use std::time::Duration;
 /// | [`times`](Self::times): attempts after the first | none: it is given |
 /// | [`backoff`](Self::backoff): waits between attempts | exponential, 200 ms to 30 s, full jitter |
 /// | [`when`](Self::when): errors after which it retries | all, a `timeout` of the step included |
+/// | [`when_after`](Self::when_after): wait that an error asks for | none: the backoff's |
 ///
 /// A panic is not retried: it fails the fiber. A checkpoint that cannot be stored is no failed
 /// attempt: it interrupts the fiber, which resumes by itself.
@@ -31,10 +32,11 @@ use std::time::Duration;
 /// # let _ = retry;
 /// ```
 ///
-/// The number of failed attempts is stored before each wait, so that a restart neither forgets nor
-/// repeats one. A restart during a wait cuts it short: the next attempt begins when the fiber is
-/// resumed. When the last attempt fails, its error leaves the step as it would without `retry`, and
-/// the count starts again: a failed fiber that a person resumes has all its retries.
+/// The number of failed attempts and the time of the next one are stored before each wait: a
+/// restart neither forgets nor repeats an attempt, and none begins before its time, in whichever
+/// process. When the last attempt fails, its error leaves the step as it would without `retry`, and
+/// the count starts again: a failed fiber that a person resumes has all its retries. An attempt that
+/// ends in an error while the runtime closes has not failed: it is made again on resume.
 ///
 /// The fiber stays in memory while it waits; to wait for hours, return the error as a value with
 /// `catch` and use `sleep!`. Each failed attempt is a `tracing` warning and an event,
@@ -44,9 +46,11 @@ pub struct Retry<E> {
     times: u32,
     backoff: Backoff,
     when: Option<Arc<Condition<E>>>,
+    after: Option<Arc<After<E>>>,
 }
 
 type Condition<E> = dyn Fn(&E) -> bool + Send + Sync;
+type After<E> = dyn Fn(&E) -> Option<Duration> + Send + Sync;
 
 impl<E> Retry<E> {
     /// Retries up to this many times after the first attempt: `times(3)` runs the body at most four
@@ -54,7 +58,7 @@ impl<E> Retry<E> {
     ///
     /// With 0 there is no retry, and [`u32::MAX`] has no limit that matters.
     pub const fn times(retries: u32) -> Self {
-        Retry { times: retries, backoff: Backoff::DEFAULT, when: None }
+        Retry { times: retries, backoff: Backoff::DEFAULT, when: None, after: None }
     }
 
     /// Sets how long to wait before each further attempt. Defaults to [`Backoff::default`].
@@ -73,6 +77,29 @@ impl<E> Retry<E> {
         self
     }
 
+    /// Takes the wait from the error, such as from the header `Retry-After` of an answer. `None` is
+    /// the wait of the [`backoff`](Self::backoff). Defaults to that for all errors. A second call
+    /// replaces the function.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// use forever::fiber::Retry;
+    /// use std::time::Duration;
+    ///
+    /// #[derive(Debug)]
+    /// struct Answer {
+    ///     status: u16,
+    ///     retry_after: Option<Duration>,
+    /// }
+    ///
+    /// let retry = Retry::times(5).when(|e: &Answer| e.status == 429).when_after(|e| e.retry_after);
+    /// # let _ = retry;
+    /// ```
+    pub fn when_after(mut self, wait: impl Fn(&E) -> Option<Duration> + Send + Sync + 'static) -> Self {
+        self.after = Some(Arc::new(wait));
+        self
+    }
+
     /// How long to wait before the next attempt; `None` if there is none.
     ///
     /// `failed` is the number of attempts, including the one that ended in `error`. `None` is an
@@ -81,13 +108,14 @@ impl<E> Retry<E> {
     pub(crate) fn wait(&self, failed: u32, error: Option<&E>, chance: u32) -> Option<Duration> {
         let holds = |error: &E| self.when.as_ref().is_none_or(|holds| holds(error));
         let again = failed <= self.times && error.is_none_or(holds);
-        again.then(|| self.backoff.wait(failed, chance))
+        let asked_for = || self.after.as_ref().zip(error).and_then(|(after, error)| after(error));
+        again.then(|| asked_for().unwrap_or_else(|| self.backoff.wait(failed, chance)))
     }
 }
 
 impl<E> Clone for Retry<E> {
     fn clone(&self) -> Self {
-        Retry { times: self.times, backoff: self.backoff, when: self.when.clone() }
+        Retry { times: self.times, backoff: self.backoff, when: self.when.clone(), after: self.after.clone() }
     }
 }
 
@@ -97,6 +125,7 @@ impl<E> fmt::Debug for Retry<E> {
             .field("times", &self.times)
             .field("backoff", &self.backoff)
             .field("conditional", &self.when.is_some())
+            .field("from_errors", &self.after.is_some())
             .finish()
     }
 }
@@ -240,6 +269,15 @@ mod tests {
         let goes_on: Vec<_> = (1..=5).map(|failed| retry.wait(failed, Some(&()), 0).is_some()).collect();
         assert_eq!(goes_on, [true, true, true, false, false]);
         assert_eq!(Retry::<()>::times(0).wait(1, Some(&()), 0), None);
+    }
+
+    #[test]
+    fn an_error_asks_for_a_wait_of_its_own() {
+        let retry = Retry::times(3).backoff(Backoff::fixed(ONE)).when_after(|after: &Option<Duration>| *after);
+        assert_eq!(retry.wait(1, Some(&Some(7 * ONE)), 0), Some(7 * ONE));
+        assert_eq!(retry.wait(1, Some(&None), 0), Some(ONE));
+        assert_eq!(retry.clone().wait(1, None, 0), Some(ONE), "it cannot be asked");
+        assert_eq!(retry.wait(4, Some(&Some(7 * ONE)), 0), None, "no attempt is left");
     }
 
     #[test]

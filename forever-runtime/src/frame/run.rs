@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::frame::backend::{Outbox, RunBackend};
+use crate::frame::interruption::SawClosing;
 use crate::frame::outputs::Outputs;
 use crate::frame::step_span::StepSpan;
 use crate::frame::tracker::SnapshotTracker;
@@ -33,6 +34,7 @@ pub struct Run {
     stopped: Mutex<Option<Exit>>,
     /// Reason why a stash since the last checkpoint could not be read.
     unreadable: Mutex<Option<String>>,
+    saw_closing: Mutex<SawClosing>,
 }
 
 impl std::fmt::Debug for Run {
@@ -68,6 +70,7 @@ impl Run {
             tx_position: TxPosition::default(),
             stopped: Mutex::new(None),
             unreadable: Mutex::default(),
+            saw_closing: Mutex::default(),
         })
     }
 
@@ -84,6 +87,10 @@ impl Run {
     /// Changes to add to the next checkpoint.
     pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn saw_closing(&self) -> MutexGuard<'_, SawClosing> {
+        self.saw_closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores what the code has sent to its streams.

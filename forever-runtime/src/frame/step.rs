@@ -2,7 +2,8 @@
 //!
 //! Generated code loops; [`Attempts`] counts, waits and decides whether to loop again. The body is
 //! a new future each time, because it borrows the locals of the function. The number of failed
-//! attempts is stored before the wait for the next one, and only then.
+//! attempts and the time of the next one are stored before the wait for it, and only then: an
+//! attempt begins at its time, in whichever process.
 use std::future::Future;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::frame::step_error::{FromLibraryError, Make, StepError, Trouble};
 use crate::ops::op::Op;
 use crate::runtime::events::EventKind;
 use crate::runtime::race::race;
-use crate::store::OpRetry;
+use crate::store::{OpRetry, OpState};
 
 /// The attempts of one step.
 #[doc(hidden)]
@@ -36,7 +37,7 @@ pub enum Attempt<T, E> {
     Done(T),
     /// The error that leaves the step.
     Failed(E),
-    /// It failed, the wait is over, and the next one is due.
+    /// It failed, and another one is to come.
     Again,
 }
 
@@ -67,7 +68,7 @@ impl<E> Attempts<E> {
     where
         E: Failure,
     {
-        self.op.begin_attempt();
+        self.begin().await;
         match body.await {
             Ok(value) => Attempt::Done(value),
             Err(error) => self.failed(error).await.map_or(Attempt::Again, Attempt::Failed),
@@ -80,8 +81,8 @@ impl<E> Attempts<E> {
         E: FromLibraryError + Failure,
     {
         let Some(limit) = self.timeout else { return self.run(body).await };
-        let (late, over) = (self.late(limit), self.op.backend().sleep(limit));
-        self.run(async move { race(body, over).await.unwrap_or_else(|| Err(E::__made_of(late))) }).await
+        let (late, op) = (self.late(limit), self.op.clone());
+        self.run(async move { race(body, op.backend().sleep(limit)).await.unwrap_or_else(|| Err(E::__made_of(late))) }).await
     }
 
     /// Makes an attempt of a step with `catch`: the error of the last one is a value.
@@ -89,7 +90,7 @@ impl<E> Attempts<E> {
     where
         E: Failure,
     {
-        self.op.begin_attempt();
+        self.begin().await;
         let result = match self.timeout {
             None => body.await.map_err(Trouble::Body),
             Some(limit) => match race(body, self.op.backend().sleep(limit)).await {
@@ -101,6 +102,7 @@ impl<E> Attempts<E> {
             Ok(value) => return Attempt::Done(value),
             Err(trouble) => trouble,
         };
+        self.op.run().error_counts().await;
         let attempts = self.op.failed().saturating_add(1);
         let wait = match &trouble {
             Trouble::Body(error) => self.wait_after(Some(error)),
@@ -117,7 +119,7 @@ impl<E> Attempts<E> {
                     Trouble::Body(error) => text_of_failure(error),
                     Trouble::Library(error) => chain(&error),
                 };
-                self.wait(wait, error).await;
+                self.again_after(wait, error, OpState::Started).await;
                 Attempt::Again
             }
         }
@@ -127,26 +129,33 @@ impl<E> Attempts<E> {
         Error::new(ErrorKind::Timeout, format!("step `{}` took longer than {limit:?}", self.op.step()))
     }
 
-    /// Waits for the next attempt, or returns the error if there is none. A step that runs again
-    /// because a person resumed the fiber has all its attempts.
+    /// Begins an attempt when it is due.
+    async fn begin(&self) {
+        self.is_due().await;
+        self.op.begin_attempt();
+    }
+
+    /// Waits until the next attempt is due.
+    pub(crate) async fn is_due(&self) {
+        if let Some(next_ms) = self.op.next_ms() {
+            self.op.run().wait_until(next_ms).await;
+        }
+    }
+
+    /// Stores that another attempt is to come, or returns the error if there is none. A step that
+    /// runs again because a person resumed the fiber has all its attempts.
     async fn failed(&mut self, error: E) -> Option<E>
     where
         E: Failure,
     {
-        let error = self.failed_attempt(error).await?;
-        if self.op.failed() > 0 {
-            self.op.record_failed(0, None).await;
-        }
-        Some(error)
-    }
-
-    /// Waits for the next attempt, or returns the error if there is none.
-    async fn failed_attempt(&mut self, error: E) -> Option<E>
-    where
-        E: Failure,
-    {
-        let Some(wait) = self.wait_after(Some(&error)) else { return Some(error) };
-        self.wait(wait, text_of_failure(error)).await;
+        self.op.run().error_counts().await;
+        let Some(wait) = self.wait_after(Some(&error)) else {
+            if self.op.failed() > 0 {
+                self.op.record_failed(0, None, OpState::Started).await;
+            }
+            return Some(error);
+        };
+        self.again_after(wait, text_of_failure(error), OpState::Started).await;
         None
     }
 
@@ -156,16 +165,18 @@ impl<E> Attempts<E> {
         self.retry.as_ref()?.wait(failed, error, self.op.chance(failed))
     }
 
-    /// Waits for the next attempt after one that ended in this error.
-    pub(crate) async fn wait(&mut self, wait: Duration, error: String) {
+    /// Stores that another attempt comes after one that ended in this error, and what is known of
+    /// the operation until then.
+    pub(crate) async fn again_after(&self, wait: Duration, error: String, state: OpState) {
         let (failed, step, sink) = (self.op.failed().saturating_add(1), self.op.step(), self.op.backend());
         let error = shortened(error);
         let shown = if sink.hides_texts() { "hidden: the function has values marked `#[secret]`" } else { &*error };
         warn!(step, failed, error = shown, wait_ms = wait.as_millis(), "step failed and is retried");
-        let next_ms = sink.now_ms().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
-        self.op.record_failed(failed, Some(OpRetry { error: error.clone(), next_ms })).await;
+        // Not before its time: a part of a millisecond counts as a whole one.
+        let wait_ms = wait.as_nanos().div_ceil(1_000_000);
+        let next_ms = sink.now_ms().saturating_add(i64::try_from(wait_ms).unwrap_or(i64::MAX));
+        self.op.record_failed(failed, Some(OpRetry { error: error.clone(), next_ms }), state).await;
         sink.tell(EventKind::StepRetried { step: step.into(), failed, error: error.into() });
-        sink.sleep(wait).await;
     }
 }
 

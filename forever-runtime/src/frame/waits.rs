@@ -189,6 +189,24 @@ impl Frame {
 }
 
 impl Run {
+    /// Waits in memory until a time of the store. A fiber that is to leave memory is interrupted.
+    pub(crate) async fn wait_until(&self, due_ms: i64) {
+        race(self.comes(due_ms), self.left_memory()).await;
+    }
+
+    /// Ready at a time of the store.
+    async fn comes(&self, due_ms: i64) {
+        while let left @ 1.. = due_ms.saturating_sub(self.backend.now_ms()) {
+            self.backend.sleep_towards(Duration::from_millis(left.unsigned_abs())).await;
+        }
+    }
+
+    /// Interrupts the fiber when it is cancelled or the runtime closes; otherwise never ready.
+    async fn left_memory(&self) {
+        self.ops.to_leave().await;
+        self.interrupt().await
+    }
+
     pub(super) fn has_passed(&self, deadline: Deadline) -> bool {
         deadline.0.is_some_and(|due| due <= self.backend.now_ms())
     }
@@ -217,17 +235,10 @@ impl Run {
         let Some(news) = news else { return self.halt(Exit::Waiting(wait)).await };
         let due = async {
             match wait.due_ms {
-                Some(due) => {
-                    let left = due.saturating_sub(self.backend.now_ms()).max(0);
-                    self.backend.sleep(Duration::from_millis(left.unsigned_abs())).await;
-                }
+                Some(due) => self.comes(due).await,
                 None => std::future::pending().await,
             }
         };
-        let asked_to_stop = async {
-            self.ops.asked_to_stop().await;
-            self.halt::<()>(Exit::interrupted(Error::closed())).await;
-        };
-        race(race(news, due), asked_to_stop).await;
+        race(race(news, due), self.left_memory()).await;
     }
 }

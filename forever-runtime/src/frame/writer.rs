@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::frame::activation::Frame;
 use crate::frame::backend::Checkpoint;
 use crate::frame::locals::{Apart, Save};
+use crate::frame::machine::Cut;
 use crate::frame::run::Run;
 use crate::frame::saved::Saved;
 use crate::frame::snapshot::push_json_string;
@@ -73,8 +74,8 @@ impl Frame {
     }
 }
 
-pub(super) async fn commit(run: Arc<Run>, written: Result<Written, String>, at: &'static str, callees: Vec<Arc<LayoutRow>>) {
-    if let Err(stopped) = try_commit(&run, written, at, callees).await {
+pub(super) async fn commit(run: Arc<Run>, written: Result<Written, String>, cut: &'static Cut, callees: Vec<Arc<LayoutRow>>) {
+    if let Err(stopped) = try_commit(&run, written, cut, callees).await {
         run.halt::<()>(stopped).await;
     }
 }
@@ -83,10 +84,11 @@ pub(super) async fn commit(run: Arc<Run>, written: Result<Written, String>, at: 
 pub(super) async fn try_commit(
     run: &Run,
     written: Result<Written, String>,
-    at: &'static str,
+    cut: &'static Cut,
     callees: Vec<Arc<LayoutRow>>,
 ) -> Result<(), Exit> {
     run.step.end();
+    run.value_counts(cut)?;
     run.tx_position.passed();
     run.take_unreadable();
     let Written { text: snapshot, named } = written.map_err(Exit::failed)?;
@@ -95,5 +97,5 @@ pub(super) async fn try_commit(
     streams.appended.extend(run.outputs.take());
     let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
     let outbox = std::mem::take(&mut *run.outbox());
-    run.backend.commit(Checkpoint { snapshot, at, callees, number, ops, delta, streams, outbox }).await.map_err(Exit::interrupted)
+    run.backend.commit(Checkpoint { snapshot, at: cut.name, callees, number, ops, delta, streams, outbox }).await.map_err(Exit::interrupted)
 }

@@ -35,6 +35,9 @@ pub trait ContextOfLayer {
     /// Makes cut points wait in memory from now on.
     fn stay_in_memory(&self);
 
+    /// Whether an error of the code may come from the end of the process, and so is no outcome.
+    fn is_interrupted(&self) -> bool;
+
     /// Asks the run to stop at the next opportunity.
     fn ask_to_stop(&self);
 
@@ -74,9 +77,13 @@ impl ContextOfLayer for FiberContext {
         self.run.backend.stay_in_memory();
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.run.is_interrupted()
+    }
+
     fn ask_to_stop(&self) {
         self.run.backend.tell_to_stop();
-        self.run.ops.ask_to_stop();
+        self.run.ops.cancel();
     }
 
     fn was_unreadable(&self, depth: u32) -> bool {

@@ -49,8 +49,10 @@ pub struct Effect<E> {
 }
 
 enum Standing<E> {
-    /// It was not executed: the body can begin.
+    /// It was not executed: it is stored as started, and the body begins.
     New,
+    /// As `New`, after a failed attempt of this run.
+    Failed,
     /// In doubt: why the outcome is unknown, and the error of an attempt of this run.
     Unknown(String, Option<Trouble<E>>),
     /// It is stored as started, and was not executed.
@@ -252,6 +254,10 @@ impl<E> Effect<E> {
         }
         let (why, trouble) = match std::mem::replace(&mut self.standing, Standing::Ready) {
             Standing::Ready => return Next::Run,
+            Standing::Failed => {
+                self.start().await;
+                return Next::Run;
+            }
             Standing::New => {
                 self.start().await;
                 return self.begin();
@@ -262,7 +268,7 @@ impl<E> Effect<E> {
         let record = self.op().record();
         self.run_of().backend.gives(self.function, self.op().step(), codec.check());
         match &mut on_unknown.0 {
-            Policy::Retry => self.again(trouble).await,
+            Policy::Retry => self.again(trouble, OpState::Started).await,
             Policy::Park => self.park(may_have_executed(&record, &why)).await,
             Policy::Fail(_) => Next::Error(self.fail(&record, &why)),
             Policy::Check(check) => {
@@ -272,7 +278,8 @@ impl<E> Effect<E> {
                         Ok(()) => Next::Value(value),
                         Err(why) => run.halt(Exit::failed(why)).await,
                     },
-                    Ok(None) => self.again(trouble).await,
+                    Ok(None) => self.again(trouble, OpState::NotExecuted).await,
+                    Err(_) if run.is_interrupted() => run.interrupt().await,
                     Err(cause) => self.park(may_have_executed(&record, &format!("{why}, {cause}"))).await,
                 }
             }
@@ -314,6 +321,7 @@ impl<E> Effect<E> {
             Some(limit) => {
                 let over = self.run_of().backend.sleep(limit);
                 let Some(result) = race(body, over).await else {
+                    self.op().run().error_counts().await;
                     let why = format!("took longer than {limit:?}");
                     let error = Error::new(ErrorKind::Timeout, format!("step `{}` {why}", self.op().step()));
                     self.standing = Standing::Unknown(why, Some(Trouble::Library(error)));
@@ -328,10 +336,18 @@ impl<E> Effect<E> {
                 Err(why) => self.run_of().halt(Exit::failed(why)).await,
             },
             Err(error) if self.op().take_unknown() => {
+                self.op().run().error_counts().await;
                 self.standing = Standing::Unknown(format!("does not know what it has done: {error:#}"), Some(Trouble::Body(error)));
                 Attempt::Again
             }
-            Err(error) => self.failed(Trouble::Body(error)).await.map_or(Attempt::Again, Attempt::Failed),
+            Err(_) if self.op().run().is_interrupted() => self.not_executed().await,
+            Err(error) => match self.failed(Trouble::Body(error), OpState::NotExecuted).await {
+                Some(trouble) => Attempt::Failed(trouble),
+                None => {
+                    self.standing = Standing::Failed;
+                    Attempt::Again
+                }
+            },
         }
     }
 
@@ -397,8 +413,9 @@ impl<E> Effect<E> {
         trouble.caught(self.tried.unwrap_or(self.op().attempt()))
     }
 
-    /// Waits for the next attempt, or returns the error if there is none.
-    async fn failed(&mut self, trouble: Trouble<E>) -> Option<Trouble<E>>
+    /// Stores that another attempt is to come, or returns the error if there is none. `known` is
+    /// what is known of the operation until then.
+    async fn failed(&mut self, trouble: Trouble<E>, known: OpState) -> Option<Trouble<E>>
     where
         E: fmt::Display,
     {
@@ -413,20 +430,34 @@ impl<E> Effect<E> {
             self.settle(OpState::Failed, format!("{trouble:#}")).await;
             return Some(trouble);
         };
-        self.attempts.wait(wait, format!("{trouble:#}")).await;
+        self.attempts.again_after(wait, format!("{trouble:#}"), known).await;
         None
+    }
+
+    /// Stores that the body has ended in an error because the process ends, and interrupts the
+    /// fiber: the body runs again under the same id.
+    async fn not_executed<T>(&self) -> T {
+        self.op().shared.write(|op| op.state = OpState::NotExecuted).await;
+        self.run_of().interrupt().await
     }
 
     /// Runs the body again under the same id: it was not executed, or the other side recognizes the
     /// id. If an attempt of this run has failed, that uses up a retry; after an attempt of an
-    /// earlier run the body runs at once.
-    async fn again<T>(&mut self, trouble: Option<Trouble<E>>) -> Next<T, Trouble<E>>
+    /// earlier run the body runs as soon as it is due.
+    async fn again<T>(&mut self, trouble: Option<Trouble<E>>, known: OpState) -> Next<T, Trouble<E>>
     where
         E: fmt::Display,
     {
-        match trouble {
-            None => self.begin(),
-            Some(trouble) => self.failed(trouble).await.map_or(Next::Run, Next::Error),
+        let Some(trouble) = trouble else {
+            self.due().await;
+            return self.begin();
+        };
+        match self.failed(trouble, known).await {
+            Some(trouble) => Next::Error(trouble),
+            None => {
+                self.start().await;
+                Next::Run
+            }
         }
     }
 
@@ -463,14 +494,22 @@ impl<E> Effect<E> {
         }
     }
 
-    /// Stores that the operation begins; never ready if that cannot be stored, or the runtime
-    /// closes.
-    async fn start(&self) {
+    /// Waits until the next attempt is due; never ready if the runtime closes.
+    async fn due(&self) {
         let run = self.run_of();
+        // Others need not wait for it.
+        run.ops.has_decided(self.op().id());
+        self.attempts.is_due().await;
         if run.backend.is_told_to_stop() {
             // An effect that begins now would be interrupted, and then be in doubt.
-            run.halt::<()>(Exit::interrupted(Error::closed())).await;
+            run.interrupt::<()>().await;
         }
+    }
+
+    /// Stores that an attempt begins, when it is due; never ready if that cannot be stored, or the
+    /// runtime closes.
+    async fn start(&self) {
+        self.due().await;
         self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
     }
 

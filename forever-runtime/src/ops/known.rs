@@ -47,8 +47,14 @@ pub(crate) struct Ops {
     known: Mutex<Known>,
     /// Notified of each decision about an operation.
     decisions: watch::Sender<()>,
-    /// Whether the fiber is to stop.
-    stop: watch::Sender<bool>,
+    told: watch::Sender<Told>,
+}
+
+/// What the code of a run is told from outside.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    cancelled: bool,
+    closing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -156,7 +162,7 @@ impl Ops {
             resumed_at: Some(left.checkpoints),
             known: Mutex::new(Known { open, doubtful, undecided, committed, unmet, ..Known::default() }),
             decisions: watch::Sender::new(()),
-            stop: watch::Sender::new(false),
+            told: watch::Sender::default(),
         }
     }
 
@@ -350,19 +356,38 @@ impl Ops {
         self.known().under_way.insert(id.to_owned()).then(|| UnderWay { ops: Arc::clone(self), id: id.to_owned() })
     }
 
-    /// Waits until the fiber is to stop.
-    pub(crate) async fn asked_to_stop(&self) {
+    /// Ready when the fiber is cancelled.
+    pub(crate) async fn cancelled(&self) {
+        self.is_told(|told| told.cancelled).await;
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.told.borrow().cancelled
+    }
+
+    /// Ready when the runtime closes.
+    pub(crate) async fn closing(&self) {
+        self.is_told(|told| told.closing).await;
+    }
+
+    /// Ready when the fiber is to leave memory: it is cancelled, or the runtime closes.
+    pub(crate) async fn to_leave(&self) {
+        self.is_told(|told| told.cancelled || told.closing).await;
+    }
+
+    async fn is_told(&self, what: impl FnMut(&Told) -> bool) {
         // The sender is in `self`, so the wait cannot fail.
-        let _ = self.stop.subscribe().wait_for(|asked| *asked).await;
+        let _ = self.told.subscribe().wait_for(what).await;
     }
 
-    pub(crate) fn is_asked_to_stop(&self) -> bool {
-        *self.stop.borrow()
+    /// Tells the code that its fiber is cancelled.
+    pub(crate) fn cancel(&self) {
+        self.told.send_modify(|told| told.cancelled = true);
     }
 
-    /// Makes the fiber stop: every [`Op::cancelled`](crate::ops::Op::cancelled) becomes ready.
-    pub(crate) fn ask_to_stop(&self) {
-        self.stop.send_replace(true);
+    /// Tells the code that the runtime closes.
+    pub(crate) fn close(&self) {
+        self.told.send_modify(|told| told.closing = true);
     }
 
     /// Locks what is known. No panic under this lock leaves it inconsistent, so poison is ignored.

@@ -147,7 +147,11 @@ where
                 Ok(value)
             }
             // The record stays as it is stored: started, outcome unknown.
-            Err(error) if op.take_unknown() => Err(error),
+            Err(error) if op.take_unknown() => unless_interrupted(&run, error).await,
+            Err(error) if run.is_interrupted() => {
+                save(&run, OpRecord { state: OpState::NotExecuted, ..op.record() }).await?;
+                unless_interrupted(&run, error).await
+            }
             Err(error) => {
                 let record = op.record();
                 let failed = record.failed.saturating_add(1);
@@ -157,6 +161,14 @@ where
             }
         }
     }
+}
+
+/// The error of a body, unless it is no outcome. A hook gets it all the same: it is called again.
+async fn unless_interrupted<T, E>(run: &Run, error: E) -> Result<T, E> {
+    if run.backend.parks() {
+        run.error_counts().await;
+    }
+    Err(error)
 }
 
 enum Decided<T> {
@@ -180,6 +192,7 @@ async fn decide<T: Value, E: Failure + From<Error>>(
                 return Ok(Decided::Value(value));
             }
             Ok(None) => return Ok(Decided::Run(Box::new(record))),
+            Err(_) if run.is_interrupted() && run.backend.parks() => return run.interrupt().await,
             Err(trouble) => format!("was interrupted, {trouble}"),
         },
     };

@@ -23,7 +23,7 @@ use crate::frame::run::Run;
 use crate::frame::saved::{text_to_keep, unreadable};
 use crate::runtime::events::EventKind;
 use crate::runtime::exit::Exit;
-use crate::store::{OpKind, OpRecord, OpRetry};
+use crate::store::{OpKind, OpRecord, OpRetry, OpState};
 
 /// Step under way, given to its body by `step!(|op| ..)`.
 ///
@@ -148,16 +148,59 @@ impl Op {
         self.shared.unknown.swap(false, Ordering::Relaxed)
     }
 
-    /// Waits until the fiber is to stop, because it is cancelled or because the runtime closes.
+    /// Ready when the fiber is cancelled.
     ///
-    /// A body that awaits this can end early and keep its results; any other is dropped in the end.
+    /// A body that awaits this can undo what it has begun; any other is dropped after
+    /// [`cancel_grace`](crate::Builder::cancel_grace).
     pub async fn cancelled(&self) {
-        self.shared.run.ops.asked_to_stop().await;
+        self.shared.run.ops.cancelled().await;
     }
 
-    /// Whether the fiber is to stop.
+    /// Whether the fiber is cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.shared.run.ops.is_asked_to_stop()
+        self.shared.run.ops.is_cancelled()
+    }
+
+    /// Ready when the runtime begins to close: this process ends, and the fiber does not.
+    ///
+    /// The body runs again when the fiber is resumed, here or in another process. One that wants to
+    /// end early [stashes](Op::stash) what it has and returns [`interrupted`](Op::interrupted); one
+    /// that continues is dropped after the deadline of [`close`](crate::Forever::close).
+    ///
+    /// From the start of the close on no error is an outcome or a failed attempt. The value of a
+    /// plain step is one unless its body has seen this; the value of an effect is one in any case.
+    ///
+    /// ```
+    /// # use forever_runtime as forever;
+    /// # async fn page(_: usize) -> forever::Result<String> { Ok("text".into()) }
+    /// // step!("crawl", |op| crawl(op).await?)
+    /// async fn crawl(op: &forever::ops::Op) -> forever::Result<Vec<String>> {
+    ///     let mut pages: Vec<String> = op.stashed()?.unwrap_or_default();
+    ///     while pages.len() < 1000 {
+    ///         if op.is_closing() {
+    ///             op.stash(&pages).await?;
+    ///             return Err(op.interrupted());
+    ///         }
+    ///         pages.push(page(pages.len()).await?);
+    ///     }
+    ///     Ok(pages)
+    /// }
+    /// # let _ = crawl;
+    /// ```
+    pub async fn closing(&self) {
+        self.shared.run.closing(Some(&self.record())).await;
+    }
+
+    /// Whether the runtime closes. The body has seen it then; see [`closing`](Op::closing).
+    pub fn is_closing(&self) -> bool {
+        self.shared.run.sees_closing(Some(&self.record()))
+    }
+
+    /// The error of a body that ends early because its process ends, of kind
+    /// [`Interrupted`](ErrorKind::Interrupted). In a fiber that runs on it is an error like any
+    /// other.
+    pub fn interrupted(&self) -> Error {
+        Error::new(ErrorKind::Interrupted, format!("{} was interrupted: its process ends", self.shared.name()))
     }
 
     /// The op at the attempt that comes now.
@@ -184,8 +227,17 @@ impl Op {
 
     /// Stores the number of failed attempts, and the retry if there is to be one; never ready if
     /// that cannot be stored.
-    pub(crate) async fn record_failed(&self, failed: u32, retry: Option<OpRetry>) {
-        self.shared.write(|op| (op.failed, op.retry) = (failed, retry)).await;
+    pub(crate) async fn record_failed(&self, failed: u32, retry: Option<OpRetry>, state: OpState) {
+        self.shared.write(|op| (op.failed, op.retry, op.state) = (failed, retry, state)).await;
+    }
+
+    /// When the next attempt is due, if one has failed.
+    pub(crate) fn next_ms(&self) -> Option<i64> {
+        self.shared.record().retry.as_ref().map(|retry| retry.next_ms)
+    }
+
+    pub(crate) fn run(&self) -> &Run {
+        &self.shared.run
     }
 
     pub(crate) fn backend(&self) -> &dyn RunBackend {
@@ -523,7 +575,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn an_op_learns_that_its_fiber_is_asked_to_stop() {
+    async fn an_op_learns_that_its_fiber_is_cancelled() {
         let store = Arc::new(Store::default());
         let fiber = first_run(&store);
         let op = fiber.op(0);
@@ -533,11 +585,13 @@ pub(crate) mod tests {
             op.is_cancelled()
         };
         let asking = async {
+            fiber.run.ops.close();
             tokio::task::yield_now().await;
-            fiber.run.ops.ask_to_stop();
+            assert!(!op.is_cancelled(), "the end of the process is no cancel");
+            fiber.run.ops.cancel();
         };
-        let (stopped, ()) = tokio::join!(waiting, asking);
-        assert!(stopped);
+        let (cancelled, ()) = tokio::join!(waiting, asking);
+        assert!(cancelled);
         fiber.op(1).cancelled().await;
     }
 }

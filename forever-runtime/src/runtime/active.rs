@@ -127,10 +127,6 @@ impl Control {
         self.signals.send_modify(|signals| signals.lost = true);
     }
 
-    pub(crate) fn is_lost(&self) -> bool {
-        self.signals.borrow().lost
-    }
-
     /// Ready when the claim is lost.
     pub(crate) async fn lost(&self) {
         self.until(|signals| signals.lost).await;
@@ -152,11 +148,6 @@ impl Control {
     /// Ready when the fiber is asked to end.
     pub(crate) async fn asked(&self) {
         self.until(|signals| signals.cancelled.is_some()).await;
-    }
-
-    /// Ready when the claim is lost, or the fiber is asked to end.
-    pub(crate) async fn lost_or_asked(&self) {
-        self.until(|signals| signals.lost || signals.cancelled.is_some()).await;
     }
 
     /// Ready when the activation is gone, and everything that it was made of with it.

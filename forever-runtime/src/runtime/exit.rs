@@ -64,6 +64,12 @@ impl Exit {
         Exit::Interrupted(Arc::new(error))
     }
 
+    /// The exit of a fiber whose runtime closes, or that is dropped for another reason: its code runs
+    /// again on resume.
+    pub(crate) fn cut_off() -> Self {
+        Exit::interrupted(Error::closed())
+    }
+
     /// The exit of a fiber whose end is stored in its row; `None` while it has none.
     pub(crate) fn of_row(state: FiberState, result: Option<String>, reason: Option<String>) -> Option<Self> {
         let reason = || reason.unwrap_or_default().into();

@@ -89,6 +89,9 @@ pub(crate) struct Settings {
     /// What holds back the tasks of a worker that a test pauses.
     #[cfg(feature = "testing")]
     pub(crate) gate: Option<std::sync::Arc<crate::runtime::gate::Gate>>,
+    /// What counts the polls of the code of fibers.
+    #[cfg(feature = "testing")]
+    pub(crate) fuse: Option<crate::testing::fuse::Fuse>,
 }
 
 impl Default for Settings {
@@ -101,6 +104,8 @@ impl Default for Settings {
             check_timeout: CHECK_TIMEOUT,
             #[cfg(feature = "testing")]
             gate: None,
+            #[cfg(feature = "testing")]
+            fuse: None,
         }
     }
 }

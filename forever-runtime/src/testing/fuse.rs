@@ -1,11 +1,14 @@
 //! `Fuse`: stops a runtime at a chosen write.
 use std::fmt;
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::sync::{Notify, watch};
 
 use crate::future::BoxFuture;
+use crate::runtime::state::Runtime;
 use crate::store::{Pages, Witness};
 
 /// Stops a runtime before or after a chosen write to its database.
@@ -28,19 +31,43 @@ use crate::store::{Pages, Witness};
 pub struct Fuse(Arc<Inner>);
 
 struct Inner {
-    /// Number of the write at which it blows, from 1.
-    at: u64,
-    after: bool,
+    at: At,
     seen: Mutex<Seen>,
     blown: watch::Sender<bool>,
+    close: watch::Sender<Close>,
     /// Told when the last caller that waits for an answer has it.
     rests: Notify,
+}
+
+/// What happens where; numbers are from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    /// It only counts.
+    Never,
+    /// It blows before a write.
+    Before(u64),
+    /// It blows after a write.
+    After(u64),
+    /// The runtime is closed when a write begins.
+    Write(u64),
+    /// The runtime is closed before the code of fibers is polled for the n-th time.
+    Poll(u64),
+}
+
+/// The close of a runtime that the fuse asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Close {
+    No,
+    Asked,
+    Begun,
 }
 
 /// Observed writes, in the order in which they are carried out.
 #[derive(Debug, Default)]
 struct Seen {
     writes: Vec<&'static str>,
+    /// Number of polls of the code of fibers.
+    polls: u64,
     /// Number of calls, and how many of them wait no longer.
     asked: u64,
     left: u64,
@@ -50,25 +77,26 @@ struct Seen {
 }
 
 impl Fuse {
-    fn new(at: u64, after: bool) -> Self {
-        Fuse(Arc::new(Inner { at, after, seen: Mutex::default(), blown: watch::Sender::new(false), rests: Notify::new() }))
+    pub(super) fn at(at: At) -> Self {
+        let (blown, close) = (watch::Sender::new(false), watch::Sender::new(Close::No));
+        Fuse(Arc::new(Inner { at, seen: Mutex::default(), blown, close, rests: Notify::new() }))
     }
 
     /// Only counts.
     pub fn never() -> Self {
-        Fuse::new(u64::MAX, true)
+        Fuse::at(At::Never)
     }
 
     /// Blows before the `n`-th write, from 1: it is not stored.
     pub fn before(n: u64) -> Self {
-        Fuse::new(n, false)
+        Fuse::at(At::Before(n))
     }
 
     /// Blows after the `n`-th write, from 1: it is stored, but not acknowledged.
     ///
     /// Writes that share its commit are stored with it.
     pub fn after(n: u64) -> Self {
-        Fuse::new(n, true)
+        Fuse::at(At::After(n))
     }
 
     /// Number of writes that have begun.
@@ -79,6 +107,61 @@ impl Fuse {
     /// Names of the writes that have begun, in the order of their commits.
     pub(super) fn what(&self) -> Vec<&'static str> {
         self.seen().writes.clone()
+    }
+
+    /// Number of polls of the code of fibers.
+    pub(super) fn polls(&self) -> u64 {
+        self.seen().polls
+    }
+
+    /// Ready when the runtime is to be closed.
+    pub(super) async fn close_asked(&self) {
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = self.0.close.subscribe().wait_for(|close| *close != Close::No).await;
+    }
+
+    pub(super) fn is_close_asked(&self) -> bool {
+        *self.0.close.borrow() != Close::No
+    }
+
+    /// The close has begun: answers that were held back for it are given.
+    pub(super) fn close_begun(&self) {
+        self.0.close.send_replace(Close::Begun);
+    }
+
+    fn closes_before_next_poll(&self) -> bool {
+        let mut seen = self.seen();
+        seen.polls += 1;
+        let closes = matches!(self.0.at, At::Poll(at) if at <= seen.polls);
+        if closes {
+            self.ask_to_close();
+        }
+        closes
+    }
+
+    fn ask_to_close(&self) {
+        self.0.close.send_if_modified(|close| {
+            let asks = *close == Close::No;
+            if asks {
+                *close = Close::Asked;
+            }
+            asks
+        });
+    }
+
+    /// Drives the code of a fiber, and counts its polls. One before which the runtime is to be
+    /// closed waits until it closes.
+    pub(crate) async fn count_polls<T>(runtime: &Runtime, driven: impl Future<Output = T>) -> T {
+        let Some(fuse) = &runtime.settings.fuse else { return driven.await };
+        let mut driven = pin!(driven);
+        poll_fn(|cx| {
+            if !runtime.is_closing() && fuse.closes_before_next_poll() {
+                // The task is woken when the runtime begins to close.
+                return Poll::Pending;
+            }
+            driven.as_mut().poll(cx)
+        })
+        .await
     }
 
     /// Number of writes that have begun; `None` while a caller waits for an answer.
@@ -126,11 +209,15 @@ impl Witness for Fuse {
             return 0;
         }
         let mut through = writes.len();
-        let left = self.0.at.saturating_sub(1).saturating_sub(seen.writes.len() as u64);
-        if !self.0.after && left < through as u64 {
-            through = usize::try_from(left).unwrap_or(through);
-            // Here, so that writes in the same commit are not acknowledged either.
-            self.blow();
+        let left = |at: u64| at.saturating_sub(1).saturating_sub(seen.writes.len() as u64);
+        match self.0.at {
+            At::Before(at) if left(at) < through as u64 => {
+                through = usize::try_from(left(at)).unwrap_or(through);
+                // Here, so that writes in the same commit are not acknowledged either.
+                self.blow();
+            }
+            At::Write(at) if left(at) < through as u64 => self.ask_to_close(),
+            _ => {}
         }
         seen.writes.extend(&writes[..through]);
         through
@@ -139,7 +226,9 @@ impl Witness for Fuse {
     fn stored(&self, log: Pages) {
         let mut seen = self.seen();
         seen.heard = seen.last.replace(log);
-        if self.0.after && self.0.at <= seen.writes.len() as u64 {
+        if let At::After(at) = self.0.at
+            && at <= seen.writes.len() as u64
+        {
             self.blow();
         }
     }
@@ -150,6 +239,7 @@ impl Witness for Fuse {
 
     fn hears(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
+            let _ = self.0.close.subscribe().wait_for(|close| *close != Close::Asked).await;
             if self.is_blown() {
                 pending::<()>().await;
             }

@@ -158,7 +158,9 @@ pub(crate) mod frame {
                 Vec::new()
             }
 
-            pub(crate) fn ask_to_stop(&self) {}
+            pub(crate) fn cancel(&self) {}
+
+            pub(crate) fn close(&self) {}
         }
     }
 

@@ -275,6 +275,8 @@ impl AgentLoop {
                     Chunk::tool_output_error(&call.id, format!("the result is nested deeper than {MAX_NESTING} levels"))
                 }
                 Ok(output) => Chunk::tool_output_available(&call.id, output),
+                // The error may come from the end of the process: the tool is called again.
+                Err(why) if ctx.is_interrupted() => return Err(why.into()),
                 Err(why) => Chunk::tool_output_error(&call.id, why),
             },
             // New code does not have it, and this is its first run.

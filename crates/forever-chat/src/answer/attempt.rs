@@ -60,6 +60,10 @@ impl Attempt<'_> {
     /// Settles the turn by how its hook ended, unless it is interrupted.
     async fn answered(&self, ended: Heard) -> Result<Attempted> {
         let inner = self.turn.inner();
+        let ended = match ended {
+            Heard::Answered(said) if self.engine.is_closing() && (said.is_err() || inner.has_seen_closing()) => Heard::Closing,
+            ended => ended,
+        };
         let settled_calls = {
             // Waits for a concurrent writer, so that its answer is right: its chunk is in the
             // message, or is refused.
@@ -77,9 +81,6 @@ impl Attempt<'_> {
         let (state, reason) = match ended {
             Heard::Answered(Ok(())) => (TurnState::Completed, None),
             Heard::Answered(Err(error)) => {
-                if self.engine.is_closing() {
-                    return Err(Error::closed());
-                }
                 if let Some(over) = self.over().await? {
                     return Ok(Attempted::Over(over));
                 }
@@ -160,16 +161,15 @@ impl Attempt<'_> {
         let stop = async {
             let fiber_cancelled = async {
                 ctx.cancelled().await;
-                if self.engine.is_closing() {
-                    // Then the turn is interrupted.
-                    std::future::pending::<()>().await;
-                }
                 Heard::Cancelled("its fiber was cancelled".into())
             };
             let told = async { Heard::Cancelled(self.under_way.cancelled().await) };
             let silent = async { Heard::Silent(silent.await) };
             let closing = async {
                 self.engine.closing().await;
+                if self.turn.inner().listens_for_closing() {
+                    std::future::pending::<()>().await;
+                }
                 Heard::Closing
             };
             first(pin!(first(pin!(told), pin!(fiber_cancelled))), pin!(first(pin!(silent), pin!(closing)))).await

@@ -22,7 +22,7 @@ use crate::recovery::incident::{Facts, judge};
 use crate::recovery::{ChatRecovery, Exhausted, ExhaustedReason, RecoveryPolicy};
 use crate::registry::{ChatRegistry, UnderWay};
 use crate::turn;
-use crate::turn::{Stream, Turn};
+use crate::turn::{HeardOfClosing, Stream, Turn};
 use crate::user_code::text_of;
 use crate::writer::Writer;
 
@@ -222,6 +222,7 @@ impl<'a> Preparing<'a> {
             writer,
             stream: tokio::sync::Mutex::new(stream),
             cancelled: under_way.asked.clone(),
+            closing: HeardOfClosing::default(),
             pulse: watch::Sender::default(),
             open: watch::Sender::new(true),
             runs_fiber: AtomicBool::new(false),

@@ -75,7 +75,7 @@ pub(super) fn insert(conn: &Connection, new: &NewFiber) -> rusqlite::Result<Opti
 const ROW: &str = "SELECT f.seq, f.id, f.name, f.key, f.state, f.kind, f.class, f.agent, p.id AS parent, f.reason, f.args, f.metadata,
                           f.result, f.created_ms, f.changed_ms, f.finished_ms, s.number, s.at, s.deaths, s.saved_ms,
                           (SELECT json_array(o.step, o.failed, o.error, max(o.next_ms)) FROM ops o
-                            WHERE o.fiber = f.seq AND o.number = s.number AND o.state = 'started' AND o.error IS NOT NULL) AS retry,
+                            WHERE o.fiber = f.seq AND o.number = s.number AND o.state IN ('started', 'not_executed') AND o.error IS NOT NULL) AS retry,
                           CASE WHEN f.state = 'waiting' THEN (
                               SELECT json_array(w.due_ms, w.any_join, w.topic,
                                   json((SELECT json_group_array(t.topic) FROM wait_topics t WHERE t.fiber = w.fiber)),

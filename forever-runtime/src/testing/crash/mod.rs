@@ -1,4 +1,5 @@
-//! Ends a program at every write that it makes, and compares the result with an uninterrupted run.
+//! Ends a program at every write that it makes, and closes it there and at every poll of its code. It
+//! compares the result with an uninterrupted run.
 mod db_state;
 mod process;
 mod report;
@@ -25,6 +26,7 @@ pub(super) use steps::Steps;
 pub use world::World;
 
 use super::dice::Dice;
+use super::fuse::At;
 use crate::api::builder::Builder;
 use crate::api::forever::Forever;
 
@@ -39,7 +41,7 @@ const SHRINKS: u32 = 60;
 /// Number of attempts to reproduce a failure with one death less.
 const TRIES: usize = 4;
 
-/// Ends a program at each of its writes, and compares it with an uninterrupted run.
+/// Ends and closes a program at each of its writes, and compares it with an uninterrupted run.
 ///
 /// `setup` returns the builder of a process, and is called at the beginning of each. `call` is the
 /// program: it starts fibers under keys or ids, as a client does that retries after a crash, and
@@ -48,14 +50,15 @@ const TRIES: usize = 4;
 /// First the program runs twice without interruption, and its writes are counted. Then, for each
 /// write, it runs again in a fresh [world](World) until the moment before or after that write.
 /// There its process dies; the database is opened again, `call` is called again, and it runs to its
-/// end. The comparison covers
+/// end. Other runs do not die: their runtime is [closed](Forever::close) at the write, as in a deploy,
+/// or before one of the polls of the code of fibers. The comparison covers
 ///
 /// - the result of `call`;
 /// - every [effect](World::effect), which must occur as often as in the uninterrupted run, and
 ///   every [attempt](World::attempt), at least as often;
 /// - the database: each fiber by its function, arguments, key and parents, with its end; effects
 ///   and operations of the ledger with their outcomes; messages that were not received; schedules;
-/// - how often the body of each step began: again only if the death left it unfinished;
+/// - how often the body of each step began: again only if the death or the close left it unfinished;
 /// - the events ([`Forever::events`]) against the database after the death: no event reports
 ///   anything that a death could still undo.
 ///
@@ -107,7 +110,7 @@ pub struct CrashEverywhere<'a, S, C> {
 }
 
 impl<S, C> CrashEverywhere<'_, S, C> {
-    /// Adds `n` runs with up to four deaths each, at writes drawn from `seed`.
+    /// Adds `n` runs with up to four deaths or closes each, at moments drawn from `seed`.
     ///
     /// The program may also die while it opens and recovers from the last death. With a file, the
     /// unacknowledged commit is torn in some runs: its end is cut off or overwritten.
@@ -166,6 +169,8 @@ pub struct Survived<R> {
     pub runs: u64,
     /// Number of deaths in them.
     pub deaths: u64,
+    /// Number of closes in them.
+    pub closes: u64,
 }
 
 /// Failure of a program in the test; `Display` and `Debug` are the report.
@@ -203,21 +208,27 @@ where
         return Err(CrashFailure(format!("{head}{}", Report { run: &again, differences: differ, around: None })));
     }
     let writes = whole.processes.iter().map(|process| process.writes.len() as u64).sum();
-    let (mut runs, mut deaths) = (0, 0);
-    let all: Vec<_> = (1..=writes).flat_map(|write| [(write, false), (write, true)]).collect();
-    for (write, after) in all.iter().copied().step_by(all.len().div_ceil(most_deaths()).max(1)) {
-        let run = script.run(&[Death::at(write, after)]).await;
-        check(&script, &whole, &run).await?;
-        runs += 1;
-        deaths += run.deaths() as u64;
+    let polls: u64 = whole.processes.iter().map(|process| process.polls).sum();
+    let (mut runs, mut deaths, mut closes) = (0, 0, 0);
+    let mut count = |run: &Run<R>| {
+        let (killed, clean) = run.ends();
+        (runs, deaths, closes) = (runs + 1, deaths + killed, closes + clean);
+    };
+    let killed = (1..=writes).flat_map(|write| [At::Before(write), At::After(write)]).collect();
+    let clean = (1..=writes).map(At::Write).chain((1..=polls).map(At::Poll)).collect();
+    for all in <[Vec<At>; 2]>::from((killed, clean)) {
+        for at in all.iter().copied().step_by(all.len().div_ceil(most_deaths()).max(1)) {
+            let run = script.run(&[Death::at(at)]).await;
+            check(&script, &whole, &run).await?;
+            count(&run);
+        }
     }
     if let Some((seed, n)) = test.random {
         let n = n.min(u32::try_from(most_deaths()).unwrap_or(u32::MAX));
-        for plan in plans(seed, n, writes) {
+        for plan in plans(seed, n, writes, polls) {
             let run = script.run(&plan).await;
             if differences(&whole, &run, test.same_way).is_empty() {
-                runs += 1;
-                deaths += run.deaths() as u64;
+                count(&run);
             } else {
                 let shortest = shrink(&script, &whole, run, plan).await;
                 check(&script, &whole, &shortest).await?;
@@ -225,7 +236,7 @@ where
         }
     }
     let outcome = whole.outcome.map_err(CrashFailure)?;
-    Ok(Survived { outcome, writes, runs, deaths })
+    Ok(Survived { outcome, writes, runs, deaths, closes })
 }
 
 /// Most runs with one chosen death, which are spread over the writes of a program, and most random
@@ -258,9 +269,10 @@ where
 {
     let deaths: Vec<_> = run.processes.iter().filter_map(|process| process.death).collect();
     let (last, before) = deaths.split_last()?;
+    let (At::Before(write) | At::After(write) | At::Write(write)) = last.at else { return None };
     let mut sides = Vec::new();
-    for after in [false, true] {
-        let plan: Vec<_> = before.iter().copied().chain([Death::at(last.write, after)]).collect();
+    for at in [At::Before(write), At::After(write)] {
+        let plan: Vec<_> = before.iter().copied().chain([Death::at(at)]).collect();
         let again = script.run(&plan).await;
         sides.push(again.processes.into_iter().nth(before.len())?);
     }
@@ -270,15 +282,21 @@ where
 }
 
 /// The deaths of random runs.
-fn plans(seed: u64, n: u32, writes: u64) -> impl Iterator<Item = Vec<Death>> {
+fn plans(seed: u64, n: u32, writes: u64, polls: u64) -> impl Iterator<Item = Vec<Death>> {
     let mut dice = Dice::new(seed);
     (0..n).map(move |_| {
         let deaths = 1 + dice.below(DEATHS);
         let death = |_| {
-            let (write, after) = (1 + dice.below(writes.max(1)), dice.below(2) == 1);
+            let write = 1 + dice.below(writes.max(1));
+            let at = match dice.below(6) {
+                0 | 1 => At::Before(write),
+                2 | 3 => At::After(write),
+                4 => At::Write(write),
+                _ => At::Poll(1 + dice.below(polls.max(1))),
+            };
             // Before a write, every commit was acknowledged.
-            let torn = (after && dice.below(2) == 1).then(|| dice.below(u64::MAX));
-            Death { write, after, torn }
+            let torn = (matches!(at, At::After(_)) && dice.below(2) == 1).then(|| dice.below(u64::MAX));
+            Death { at, torn }
         };
         (0..deaths).map(death).collect()
     })
@@ -298,9 +316,9 @@ where
             let mut fewer = plan.clone();
             fewer.remove(n);
             simpler.push(fewer);
-            for (write, torn) in [(plan[n].write / 2, plan[n].torn), (plan[n].write - 1, plan[n].torn), (plan[n].write, None)] {
-                let death = Death { write, torn, ..plan[n] };
-                if write > 0 && death != plan[n] {
+            let this = plan[n];
+            for death in [this.numbered(|at| (at / 2).max(1)), this.numbered(|at| (at - 1).max(1)), Death { torn: None, ..this }] {
+                if death != this {
                     let mut earlier = plan.clone();
                     earlier[n] = death;
                     simpler.push(earlier);

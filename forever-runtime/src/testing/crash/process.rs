@@ -1,7 +1,10 @@
-//! One run: a process that a fuse ends repeatedly, until it reaches its end.
+//! One run: a process that a fuse ends or closes repeatedly, until it reaches its end.
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -16,33 +19,57 @@ use crate::runtime::events::{Event, EventItem, Events};
 use crate::runtime::race::race;
 use crate::runtime::settings::Retention;
 use crate::runtime::state::Runtime;
-use crate::testing::fuse::Fuse;
+use crate::testing::fuse::{At, Fuse};
 
 /// Number of checks without changes after which time advances.
 const QUIET: u32 = 3;
 
+/// Time after which a close drops what has not come to a checkpoint.
+const DEADLINE: Duration = Duration::from_secs(10);
+
 /// Number of turns for the tasks that a jump, or an answer, has woken.
 const TURNS: u32 = 50;
 
-/// Moment at which a process ends.
+/// Moment at which a process ends or is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Death {
-    /// Number of the write, from 1.
-    pub(super) write: u64,
-    pub(super) after: bool,
+    pub(super) at: At,
     /// Seed for damage to the end of the write-ahead log.
     pub(super) torn: Option<u64>,
 }
 
 impl Death {
-    pub(super) fn at(write: u64, after: bool) -> Self {
-        Death { write, after, torn: None }
+    pub(super) fn at(at: At) -> Self {
+        Death { at, torn: None }
+    }
+
+    /// Whether the process closes its runtime before it ends.
+    pub(super) fn is_clean(self) -> bool {
+        matches!(self.at, At::Write(_) | At::Poll(_))
+    }
+
+    /// The same with another number.
+    pub(super) fn numbered(self, change: impl Fn(u64) -> u64) -> Self {
+        let at = match self.at {
+            At::Never => At::Never,
+            At::Before(n) => At::Before(change(n)),
+            At::After(n) => At::After(change(n)),
+            At::Write(n) => At::Write(change(n)),
+            At::Poll(n) => At::Poll(change(n)),
+        };
+        Death { at, ..self }
     }
 }
 
 impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} write {}", if self.after { "after" } else { "before" }, self.write)?;
+        match self.at {
+            At::Never => f.write_str("at no moment")?,
+            At::Before(write) => write!(f, "before write {write}")?,
+            At::After(write) => write!(f, "after write {write}")?,
+            At::Write(write) => write!(f, "by a close at write {write}")?,
+            At::Poll(poll) => write!(f, "by a close before poll {poll}")?,
+        }
         if self.torn.is_some() {
             f.write_str(", the last commit torn")?;
         }
@@ -64,9 +91,11 @@ pub(in crate::testing) struct Run<R> {
 }
 
 impl<R> Run<R> {
-    /// Number of processes that ended as planned.
-    pub(super) fn deaths(&self) -> usize {
-        self.processes.iter().filter(|process| process.death.is_some()).count()
+    /// Number of processes that died as planned, and that were closed.
+    pub(super) fn ends(&self) -> (u64, u64) {
+        let (clean, killed): (Vec<_>, Vec<_>) =
+            self.processes.iter().filter_map(|process| process.death).partition(|death| death.is_clean());
+        (killed.len() as u64, clean.len() as u64)
     }
 }
 
@@ -76,6 +105,8 @@ pub(in crate::testing) struct Process {
     /// How it was ended; `None` if it reached its end.
     pub(super) death: Option<Death>,
     pub(super) writes: Vec<&'static str>,
+    /// Number of polls of the code of fibers.
+    pub(super) polls: u64,
     pub(super) left: DbState,
 }
 
@@ -128,21 +159,16 @@ where
 
     /// One process; returns its result if it was not ended, and its events.
     async fn run_process(&self, world: &World, stored: &Stored, death: Option<Death>) -> (Option<Result<R, String>>, Process, Vec<Event>) {
-        let fuse = match death {
-            Some(Death { write, after: true, .. }) => Fuse::after(write),
-            Some(Death { write, after: false, .. }) => Fuse::before(write),
-            None => Fuse::never(),
-        };
+        let fuse = Fuse::at(death.map_or(At::Never, |death| death.at));
         let mut builder = (self.setup)(world);
         *builder.place() = Some(stored.place());
         let events = builder.all_events();
         // Ended fibers are compared, so they are kept whatever time passes.
         let builder = builder.retention(Retention::forever()).fuse(fuse.clone());
-        // A handle that was kept must not keep a dead process alive.
-        let runtime = Mutex::new(Weak::<Runtime>::new());
+        let opened = Mutex::new(None::<Forever>);
         let process = async {
             let forever = builder.open().await.map_err(|error| format!("it could not be opened: {error}"))?;
-            *runtime.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(forever.runtime());
+            *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(forever.clone());
             let outcome = (self.call)(forever.clone()).await;
             stored.at_rest(forever.runtime()).await?;
             forever.close().await.map_err(|error| format!("it could not be closed: {error}"))?;
@@ -150,22 +176,59 @@ where
         };
         let process = AssertUnwindSafe(process).catch_unwind();
         let too_long = race(time_passes(world, &fuse), tokio::time::sleep(self.patience));
-        let ended = match race(process, race(fuse.blown(), too_long.map(drop)).map(drop)).await {
+        let close_asked = async {
+            fuse.close_asked().await;
+            let opened = opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if opened.is_some_and(|forever| forever.is_closing()) {
+                // It closes already.
+                fuse.close_begun();
+                std::future::pending::<()>().await;
+            }
+        };
+        let ends = race(fuse.blown(), close_asked).map(drop);
+        let ended = match race(process, race(ends, too_long.map(drop)).map(drop)).await {
             Some(ended) => Some(ended.unwrap_or_else(|payload| Err(format!("it panicked: {}", text_of(payload.as_ref()))))),
-            None if fuse.is_blown() => None,
+            None if fuse.is_blown() || fuse.is_close_asked() => None,
             None => Some(Err(format!("it has not come to its end after {:?}", self.patience))),
         };
-        let left_behind = runtime.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(runtime) = left_behind {
+        let opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let closed = match &opened {
+            Some(forever) if ended.is_none() && fuse.is_close_asked() => self.close(world, forever.runtime(), &fuse).await,
+            _ => Ok(()),
+        };
+        // A process that is closed while it opens has nothing to be closed yet.
+        fuse.close_begun();
+        let left_behind = opened.map(|forever| Arc::downgrade(forever.runtime()));
+        if let Some(runtime) = left_behind.and_then(|runtime| runtime.upgrade()) {
             runtime.died().await;
+        }
+        if let Err(why) = closed {
+            return (Some(Err(why)), Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, Vec::new());
         }
         if ended.is_none()
             && let Err(why) = stored.died(death.and_then(|death| death.torn), &fuse).await
         {
-            return (Some(Err(why)), Process { death, writes: fuse.what(), left: DbState::default() }, Vec::new());
+            return (Some(Err(why)), Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, Vec::new());
         }
         let death = death.filter(|_| ended.is_none());
-        (ended, Process { death, writes: fuse.what(), left: DbState::default() }, told(events))
+        (ended, Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, told(events))
+    }
+
+    /// Closes the runtime of a process whose caller is gone.
+    async fn close(&self, world: &World, runtime: &Runtime, fuse: &Fuse) -> Result<(), String> {
+        let close = async {
+            let mut closed = pin!(runtime.close(DEADLINE));
+            // With its first poll it has begun.
+            let first = poll_fn(|cx| Poll::Ready(closed.as_mut().poll(cx))).await;
+            fuse.close_begun();
+            match first {
+                Poll::Ready(closed) => closed,
+                Poll::Pending => closed.await,
+            }
+        };
+        let too_long = race(time_passes(world, fuse), tokio::time::sleep(self.patience)).map(drop);
+        let closed = race(close, too_long).await.ok_or_else(|| format!("it was not closed after {:?}", self.patience))?;
+        closed.map_err(|error| format!("it could not be closed: {error}"))
     }
 }
 
