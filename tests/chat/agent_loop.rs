@@ -109,6 +109,41 @@ pub(crate) fn outline(message: &UiMessage) -> Vec<String> {
     message.parts.iter().map(one).collect()
 }
 
+/// A tool whose pool is closed when the process ends.
+fn pooled_weather(closed: Notes) -> Tool {
+    Tool::new("weather", move |input, op| {
+        let closed = closed.clone();
+        async move {
+            for _ in 0..3 {
+                if op.is_closing() {
+                    closed.note("closed");
+                    return Err("the pool is closed".into());
+                }
+                tokio::task::yield_now().await;
+            }
+            Ok(json!({ "city": input["city"], "sun": true }))
+        }
+    })
+}
+
+#[tokio::test]
+async fn tool_that_fails_by_a_close_is_called_again_and_the_model_is_told_of_no_error() {
+    let closed = Notes::default();
+    let survived = crash_everywhere(
+        |world| {
+            let model = ScriptedModel::new(two_tools).noting(&world.shared());
+            let weather = pooled_weather(closed.clone()).on_unknown(UnknownCall::Retry);
+            builder(world, AgentLoop::new(model).tool(weather).tool(charge(world.clone()).on_unknown(UnknownCall::Retry)))
+        },
+        async |forever: Forever| outline(&answered(&forever).await.1),
+    )
+    .await
+    .unwrap();
+    assert!(survived.outcome.contains(&r#"tool-weather "output-available" {"city":"Rome","sun":true}"#.to_owned()), "{survived:?}");
+    assert!(closed.count("closed") > 0, "no close has met it");
+    println!("closes={} in_the_tool={}", survived.closes, closed.count("closed"));
+}
+
 #[tokio::test]
 async fn case_128_129_a_loop_with_two_tools_goes_on_exactly_where_it_was() {
     let survived = crash_everywhere(

@@ -492,3 +492,54 @@ async fn case_123_a_call_that_was_being_written_is_settled_and_the_turn_goes_on(
     assert_eq!(message.text(), "without it");
     assert_eq!(hooks.seen.count("asked"), 2);
 }
+
+/// Says half an answer, waits for the end of the process, and hands over what it has: by a stash, and by a value that is no answer.
+fn hands_over() -> Hooks {
+    Hooks::new(|turn, before| async move {
+        if before == 0 {
+            says(&turn, &["half "]).await?;
+            turn.closing().await;
+            turn.stash(&json!({ "cursor": 1 })).await?;
+            return Ok(());
+        }
+        assert_eq!(turn.stashed::<Value>()?, Some(json!({ "cursor": 1 })));
+        assert_eq!(turn.recovery().unwrap().deaths(), 0, "nobody died");
+        says(&turn, &["an answer"]).await
+    })
+}
+
+#[tokio::test]
+async fn hook_that_hands_over_when_its_process_ends_has_given_no_answer() {
+    let (place, hooks) = (Place::new(), hands_over());
+    let (forever, agent) = place.open(&hooks).await;
+    let turn = ask(&agent, json!({})).await;
+    shown(&turn, 3).await;
+    forever.close().await.unwrap();
+    drop((turn, agent, forever));
+    let (_forever, agent) = place.open(&hooks).await;
+    let turn = agent.turn("r").await.unwrap().unwrap();
+    assert!(place.ended(&turn).await.is_completed());
+    assert_eq!(last(&agent).await.text(), "half an answer");
+}
+
+/// A hook that does not listen is not waited for: the deadline of a close is by a clock that stands here.
+#[tokio::test]
+async fn hook_that_does_not_listen_is_dropped_when_its_process_ends() {
+    let place = Place::new();
+    let hooks = Hooks::new(|turn, before| async move {
+        says(&turn, &["word "]).await?;
+        if before == 0 {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    });
+    let (forever, agent) = place.open(&hooks).await;
+    let turn = ask(&agent, json!({})).await;
+    shown(&turn, 3).await;
+    forever.close().await.unwrap();
+    drop((turn, agent, forever));
+    let (_forever, agent) = place.open(&hooks).await;
+    let turn = agent.turn("r").await.unwrap().unwrap();
+    assert!(place.ended(&turn).await.is_completed());
+    assert_eq!(last(&agent).await.text(), "word word ");
+}

@@ -206,6 +206,11 @@ async fn the_attempts_of_a_branch_go_on_where_the_process_died() {
     }
     drop(forever);
     let forever = builder().open().await.unwrap();
+    while clock.next_sleeper() != Some(LONG) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(bank.calls(), 1, "the next attempt is not due");
+    clock.advance(LONG);
     soon(bank.called(2)).await;
     while clock.next_sleeper() != Some(LONG) {
         tokio::time::sleep(Duration::from_millis(1)).await;

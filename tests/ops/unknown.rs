@@ -167,8 +167,13 @@ async fn retries_go_on_where_the_process_died_between_them() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drop(forever);
-    // It died while it waited: the answer of the last attempt is stored, but that it was the last is not.
+    // It died while it waited: the answer of the last attempt is stored, and when the next one is due.
     let forever = builder().open().await.unwrap();
+    while clock.next_sleeper() != Some(LONG) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(bank.calls(), 1, "the next attempt is not due");
+    clock.advance(LONG);
     soon(bank.called(2)).await;
     while clock.next_sleeper() != Some(LONG) {
         tokio::time::sleep(Duration::from_millis(1)).await;
