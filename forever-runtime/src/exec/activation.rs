@@ -546,7 +546,7 @@ impl FiberTask {
 pub(crate) async fn until_told(exec: &Executor, alive: &ActiveGuard, run: &Run, driven: impl Future<Output = Exit>) -> Exit {
     let control = &alive.control;
     #[cfg(feature = "testing")]
-    let driven = crate::testing::fuse::Fuse::count_polls(&exec.runtime, driven);
+    let driven = crate::testing::fuse::Fuse::count_polls(exec.runtime.settings.fuse.as_ref(), || exec.runtime.is_closing(), driven);
     let cancelled = async {
         control.asked().await;
         run.ops.cancel();

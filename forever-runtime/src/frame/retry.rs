@@ -34,9 +34,9 @@ use std::time::Duration;
 ///
 /// The number of failed attempts and the time of the next one are stored before each wait: a
 /// restart neither forgets nor repeats an attempt, and none begins before its time, in whichever
-/// process. When the last attempt fails, its error leaves the step as it would without `retry`, and
-/// the count starts again: a failed fiber that a person resumes has all its retries. An attempt that
-/// ends in an error while the runtime closes has not failed: it is made again on resume.
+/// process. An attempt that ends in an error while the runtime closes has not failed: it is made
+/// again on resume. When the last attempt fails, its error leaves the step as it would without
+/// `retry`, and the count starts again: a failed fiber that a person resumes has all its retries.
 ///
 /// The fiber stays in memory while it waits; to wait for hours, return the error as a value with
 /// `catch` and use `sleep!`. Each failed attempt is a `tracing` warning and an event,

@@ -50,7 +50,7 @@ pub(crate) struct Ops {
     told: watch::Sender<Told>,
 }
 
-/// What the code of a run is told from outside.
+/// What the code of a run hears from outside.
 #[derive(Debug, Clone, Copy, Default)]
 struct Told {
     cancelled: bool,

@@ -64,8 +64,7 @@ impl Exit {
         Exit::Interrupted(Arc::new(error))
     }
 
-    /// The exit of a fiber whose runtime closes, or that is dropped for another reason: its code runs
-    /// again on resume.
+    /// The exit of code that is cut off, as when its runtime closes: it runs again on resume.
     pub(crate) fn cut_off() -> Self {
         Exit::interrupted(Error::closed())
     }

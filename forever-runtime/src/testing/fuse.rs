@@ -8,7 +8,6 @@ use std::task::Poll;
 use tokio::sync::{Notify, watch};
 
 use crate::future::BoxFuture;
-use crate::runtime::state::Runtime;
 use crate::store::{Pages, Witness};
 
 /// Stops a runtime before or after a chosen write to its database.
@@ -151,11 +150,11 @@ impl Fuse {
 
     /// Drives the code of a fiber, and counts its polls. One before which the runtime is to be
     /// closed waits until it closes.
-    pub(crate) async fn count_polls<T>(runtime: &Runtime, driven: impl Future<Output = T>) -> T {
-        let Some(fuse) = &runtime.settings.fuse else { return driven.await };
+    pub(crate) async fn count_polls<T>(fuse: Option<&Fuse>, closes: impl Fn() -> bool, driven: impl Future<Output = T>) -> T {
+        let Some(fuse) = fuse else { return driven.await };
         let mut driven = pin!(driven);
         poll_fn(|cx| {
-            if !runtime.is_closing() && fuse.closes_before_next_poll() {
+            if !closes() && fuse.closes_before_next_poll() {
                 // The task is woken when the runtime begins to close.
                 return Poll::Pending;
             }

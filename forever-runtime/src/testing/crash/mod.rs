@@ -1,5 +1,5 @@
-//! Ends a program at every write that it makes, and closes it there and at every poll of its code. It
-//! compares the result with an uninterrupted run.
+//! Ends a program at every write that it makes, and closes it there and before every poll of its
+//! code. It compares the result with an uninterrupted run.
 mod db_state;
 mod process;
 mod report;
@@ -58,7 +58,7 @@ const TRIES: usize = 4;
 ///   every [attempt](World::attempt), at least as often;
 /// - the database: each fiber by its function, arguments, key and parents, with its end; effects
 ///   and operations of the ledger with their outcomes; messages that were not received; schedules;
-/// - how often the body of each step began: again only if the death or the close left it unfinished;
+/// - how often the body of each step began: again only if the death or close left it unfinished;
 /// - the events ([`Forever::events`]) against the database after the death: no event reports
 ///   anything that a death could still undo.
 ///

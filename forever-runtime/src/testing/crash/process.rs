@@ -174,7 +174,7 @@ where
             forever.close().await.map_err(|error| format!("it could not be closed: {error}"))?;
             Ok(outcome)
         };
-        let process = AssertUnwindSafe(process).catch_unwind();
+        let mut process = Box::pin(AssertUnwindSafe(process).catch_unwind());
         let too_long = race(time_passes(world, &fuse), tokio::time::sleep(self.patience));
         let close_asked = async {
             fuse.close_asked().await;
@@ -186,16 +186,20 @@ where
             }
         };
         let ends = race(fuse.blown(), close_asked).map(drop);
-        let ended = match race(process, race(ends, too_long.map(drop)).map(drop)).await {
+        let ended = match race(&mut process, race(ends, too_long.map(drop)).map(drop)).await {
             Some(ended) => Some(ended.unwrap_or_else(|payload| Err(format!("it panicked: {}", text_of(payload.as_ref()))))),
             None if fuse.is_blown() || fuse.is_close_asked() => None,
             None => Some(Err(format!("it has not come to its end after {:?}", self.patience))),
         };
-        let opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let closed = match &opened {
-            Some(forever) if ended.is_none() && fuse.is_close_asked() => self.close(world, forever.runtime(), &fuse).await,
+        let is_to_close = ended.is_none() && fuse.is_close_asked();
+        let runtime = opened.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|forever| Arc::clone(forever.runtime()));
+        let closed = match runtime {
+            // Its caller is there until it is closed, and hears of nothing.
+            Some(runtime) if is_to_close => self.close(world, &runtime, &fuse).await,
             _ => Ok(()),
         };
+        drop(process);
+        let opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
         // A process that is closed while it opens has nothing to be closed yet.
         fuse.close_begun();
         let left_behind = opened.map(|forever| Arc::downgrade(forever.runtime()));
@@ -214,7 +218,7 @@ where
         (ended, Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, told(events))
     }
 
-    /// Closes the runtime of a process whose caller is gone.
+    /// Closes the runtime of a process whose caller is not polled any more.
     async fn close(&self, world: &World, runtime: &Runtime, fuse: &Fuse) -> Result<(), String> {
         let close = async {
             let mut closed = pin!(runtime.close(DEADLINE));
