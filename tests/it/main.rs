@@ -1,5 +1,6 @@
 //! Integration tests, one binary.
 #![allow(clippy::string_slice, reason = "their texts are known")]
+mod closing;
 mod copies;
 mod drift;
 mod examples;
