@@ -194,8 +194,7 @@ where
         let is_to_close = ended.is_none() && fuse.is_close_asked();
         let runtime = opened.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|forever| Arc::clone(forever.runtime()));
         let closed = match runtime {
-            // Its caller is there until it is closed, and hears of nothing.
-            Some(runtime) if is_to_close => self.close(world, &runtime, &fuse).await,
+            Some(runtime) if is_to_close => self.close(world, &runtime, &fuse, process.as_mut().map(drop)).await,
             _ => Ok(()),
         };
         drop(process);
@@ -218,8 +217,8 @@ where
         (ended, Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, told(events))
     }
 
-    /// Closes the runtime of a process whose caller is not polled any more.
-    async fn close(&self, world: &World, runtime: &Runtime, fuse: &Fuse) -> Result<(), String> {
+    /// Closes the runtime of a process. What comes of its `caller` meanwhile does not matter.
+    async fn close(&self, world: &World, runtime: &Runtime, fuse: &Fuse, caller: impl Future<Output = ()>) -> Result<(), String> {
         let close = async {
             let mut closed = pin!(runtime.close(DEADLINE));
             // With its first poll it has begun.
@@ -230,7 +229,11 @@ where
                 Poll::Pending => closed.await,
             }
         };
-        let too_long = race(time_passes(world, fuse), tokio::time::sleep(self.patience)).map(drop);
+        let caller = async {
+            caller.await;
+            std::future::pending::<()>().await
+        };
+        let too_long = race(race(caller, time_passes(world, fuse)), tokio::time::sleep(self.patience)).map(drop);
         let closed = race(close, too_long).await.ok_or_else(|| format!("it was not closed after {:?}", self.patience))?;
         closed.map_err(|error| format!("it could not be closed: {error}"))
     }
