@@ -10,6 +10,7 @@ use forever_runtime::__layers::{ContextOfLayer, Engine, Exit, HeldAgent, race};
 use forever_runtime::fiber::FiberContext;
 use forever_runtime::store::TurnState;
 use forever_runtime::{BoxError, Error, ErrorKind, Result};
+use futures_util::FutureExt;
 use tracing::warn;
 
 use crate::answer::frame::TurnFrame;
@@ -42,8 +43,14 @@ impl Attempt<'_> {
     pub(super) async fn run(self, frame: &mut TurnFrame<'_>) -> Result<Attempted> {
         let (ctx, grace) = (frame.ctx, self.engine.cancel_grace());
         let runs = &self.turn.inner().runs;
-        let mut served = pin!(frame.serve(&self.turn));
-        let attempted = self.answered(self.hear(ctx, served.as_mut()).await).await?;
+        let mut served = pin!(frame.serve(&self.turn).fuse());
+        let heard = self.hear(ctx, served.as_mut()).await;
+        // The runs may hold the lock that settling waits for, so they are polled on.
+        let runs_on = async {
+            served.as_mut().await;
+            std::future::pending().await
+        };
+        let attempted = first(pin!(self.answered(heard)), pin!(runs_on)).await?;
         if matches!(attempted, Attempted::Over(_)) && runs.is_to_stop() {
             // The hook is asked to stop, and has this much time for it.
             ctx.ask_to_stop();
