@@ -1,5 +1,6 @@
 //! Integration tests, one binary.
 #![allow(clippy::string_slice, reason = "their texts are known")]
+mod after_commands;
 mod copies;
 mod drift;
 mod examples;

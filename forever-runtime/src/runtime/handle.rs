@@ -95,7 +95,9 @@ impl<T> FiberHandle<T> {
         if status.progress.is_none() {
             status.progress = stream_reader::stored_progress(&runtime, seq).await.map_err(|e| self.store_error(&e))?;
         }
-        if let Some(entry) = runtime.active.get(&self.id)
+        // Only the row knows what a command has made of the fiber since.
+        if status.state == FiberState::Running
+            && let Some(entry) = runtime.active.get(&self.id)
             && entry.control().is_some()
             && let RunState::Stopped(Exit::Interrupted(why)) = &*entry.watch().borrow()
         {
@@ -280,26 +282,38 @@ impl<T: ReturnValue> FiberHandle<T> {
         let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
         let entry = runtime.active.entry(&self.id);
         let mut phase = entry.watch();
+        // Whether what is seen has happened during this wait. Of anything before it a command may
+        // have made something else.
+        let mut during = false;
         loop {
             if let Some(control) = entry.control() {
                 self.check_name(&control.name)?;
             }
             let seen = phase.borrow_and_update().clone();
             match seen {
-                RunState::Stopped(exit) => return self.exited(exit),
                 RunState::Running => {}
-                RunState::Away => {
-                    let row = self.find().await?;
-                    let reason = row.reason.unwrap_or_default();
-                    match row.state {
-                        FiberState::Completed => return self.value(&row.result.unwrap_or_default()),
-                        FiberState::Failed => return Err(self.error(FiberErrorKind::Failed, reason)),
-                        FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
-                        FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
-                        // A worker is about to resume it.
-                        FiberState::Interrupted if runtime.cluster().is_some() && !row.closure && row.agent.is_none() => {}
-                        FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
-                        // It has not ended.
+                // No command changes a completed fiber.
+                RunState::Stopped(Exit::Completed(text)) if during => return self.value(&text),
+                RunState::Stopped(_) | RunState::Away => {
+                    let exit = match seen {
+                        RunState::Stopped(exit) if during || entry.control().is_some() => Some(exit),
+                        _ => None,
+                    };
+                    let row = match (self.find().await, exit.clone()) {
+                        (Ok(row), _) => row,
+                        (Err(error), Some(exit)) if matches!(error.kind, FiberErrorKind::Store | FiberErrorKind::Closed) => {
+                            return self.exited(exit);
+                        }
+                        (Err(error), _) => return Err(error),
+                    };
+                    let state = row.state;
+                    if let Some(stopped) = self.stopped(&runtime, row) {
+                        return stopped;
+                    }
+                    match exit {
+                        // Its store could not store even this.
+                        Some(Exit::Interrupted(error)) if state == FiberState::Running => return self.exited(Exit::Interrupted(error)),
+                        Some(exit @ (Exit::Unfit(_) | Exit::Closed)) => return self.exited(exit),
                         _ => {}
                     }
                     if runtime.is_closing() {
@@ -312,7 +326,25 @@ impl<T: ReturnValue> FiberHandle<T> {
             }
             // The sender is in `entry`, so the wait cannot fail.
             let _ = phase.changed().await;
+            during = true;
         }
+    }
+
+    /// What a caller that waits gets of a stored fiber; `None` while it goes on by itself.
+    fn stopped(&self, runtime: &Runtime, row: FiberRow) -> Option<Result<T, FiberError>> {
+        let reason = row.reason.unwrap_or_default();
+        let kind = match row.state {
+            FiberState::Completed => return Some(self.value(&row.result.unwrap_or_default())),
+            FiberState::Failed => FiberErrorKind::Failed,
+            FiberState::Cancelled => FiberErrorKind::Cancelled,
+            FiberState::Parked => FiberErrorKind::Parked,
+            // A worker is about to resume it.
+            FiberState::Interrupted if runtime.cluster().is_some() && !row.closure && row.agent.is_none() => return None,
+            FiberState::Interrupted => FiberErrorKind::Interrupted,
+            // It has not ended.
+            _ => return None,
+        };
+        Some(Err(self.error(kind, reason)))
     }
 
     /// What an exit of the fiber gives to the caller that waits for it.
