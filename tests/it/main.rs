@@ -6,6 +6,7 @@ mod drift;
 mod examples;
 mod given_up;
 mod history;
+mod inbox;
 #[cfg(unix)]
 mod killed;
 mod language;

@@ -20,6 +20,7 @@ use crate::runtime::link::Link;
 use crate::runtime::messages::{self, MessageStatus, SendMessage};
 use crate::runtime::state::Runtime;
 use crate::runtime::stream_reader::{self, StreamReader};
+use crate::runtime::unread::UnreadTopic;
 use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry, Restart, Wait};
 
 /// Handle of a fiber with a result of type `T`, running or ended.
@@ -95,6 +96,7 @@ impl<T> FiberHandle<T> {
         if status.progress.is_none() {
             status.progress = stream_reader::stored_progress(&runtime, seq).await.map_err(|e| self.store_error(&e))?;
         }
+        status.unread = messages::unread(&runtime, &self.id).await.map_err(|e| self.store_error(&e))?;
         // Only the row knows what a command has made of the fiber since.
         if status.state == FiberState::Running
             && let Some(entry) = runtime.active.get(&self.id)
@@ -200,16 +202,18 @@ impl<T> FiberHandle<T> {
 
     /// Sends a message on a topic, to a `recv!` of the fiber; stored by `.await`.
     ///
-    /// When the future is ready, the message is stored, and the fiber receives it once. A fiber
+    /// When the future is ready, the message is stored: the fiber receives it once, or gets it from
+    /// `close!`, or it is reported as [unread](FiberStatus::unread) when the fiber ends. A fiber
     /// that waits for it is woken, in memory or not.
     ///
     /// # Errors
-    /// When there is no such fiber; of kind `InvalidState` when it has ended; of kind `Conflict`
-    /// when its function does not receive on this topic, or another type, or another message was
-    /// sent with its [id](SendMessage::message_id); when the store fails. The type is known once
-    /// this process has reached the `recv!`: a value that is stored before, and does not fit, parks
-    /// the fiber, until it is [discarded](Self::discard_message). After kind `OutcomeUnknown` the
-    /// message may be received all the same: sending it again is safe if it has a message id.
+    /// When there is no such fiber; of kind `InvalidState` when it has ended; of kind `TopicClosed`
+    /// when it has closed the topic; of kind `Conflict` when its function does not receive on this
+    /// topic, or another type, or another message was sent with its [id](SendMessage::message_id);
+    /// when the store fails. The type is known once this process has reached the `recv!`: a value
+    /// that is stored before, and does not fit, parks the fiber, until it is
+    /// [discarded](Self::discard_message). After kind `OutcomeUnknown` the message may be received
+    /// all the same: sending it again is safe if it has a message id.
     pub fn send<V: Serialize + ?Sized>(&self, topic: &str, value: &V) -> SendMessage {
         SendMessage::new(self.link.clone(), &self.id, topic, value)
     }
@@ -452,6 +456,11 @@ pub struct FiberStatus {
     ///
     /// In a [list](crate::fiber::Fibers) it is there for fibers that run in this process.
     pub progress: Option<serde_json::Value>,
+    /// Messages that it has not received, by topic. Once it has completed or was cancelled nothing
+    /// receives them any more.
+    ///
+    /// In a [list](crate::fiber::Fibers) it is empty.
+    pub unread: Vec<UnreadTopic>,
     /// The step that has failed and is retried.
     ///
     /// Of several concurrent ones, the one whose next attempt is due last.
@@ -555,6 +564,7 @@ impl FiberStatus {
             }),
             step: None,
             progress: None,
+            unread: Vec::new(),
             created: from_ms(row.created_ms),
             changed: from_ms(row.changed_ms),
             saved: row.saved_ms.map(from_ms),
