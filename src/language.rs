@@ -38,14 +38,14 @@
 /// # The body
 ///
 /// The body is ordinary Rust with cut points: [`step!`], [`steps!`], [`call!`], [`spawn!`],
-/// [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`] and [`select!`]. They are
-/// allowed wherever an `.await` is, except in closures, `async` blocks and the arguments of other
-/// macros. A variable that is used after a later cut point is *kept*: it is stored in the snapshot,
-/// so serde must be able to write and read it. Plain borrows (`let y = &x;`,
-/// `for q in &plan.questions`) are taken again instead, and `#[fresh] let client = connect();` runs
-/// again after a resume. A block with a cut point in it may give a borrow
-/// (`let best = if step!(..) { &a.title } else { &b.title };`): what it borrows from is kept to the
-/// end of its scope. A body that could not be resumed does not compile, and the error says what to
+/// [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`], [`try_recv!`], [`close!`] and
+/// [`select!`]. They are allowed wherever an `.await` is, except in closures, `async` blocks and
+/// the arguments of other macros. A variable that is used after a later cut point is *kept*: it is
+/// stored in the snapshot, so serde must be able to write and read it. Plain borrows (`let y =
+/// &x;`, `for q in &plan.questions`) are taken again instead, and `#[fresh] let client =
+/// connect();` runs again after a resume. A block with a cut point in it may give a borrow (`let
+/// best = if step!(..) { &a.title } else { &b.title };`): what it borrows from is kept to the end
+/// of its scope. A body that could not be resumed does not compile, and the error says what to
 /// write instead.
 ///
 /// A local that is no longer needed is dropped at the next cut point. One that is never used after
@@ -467,7 +467,63 @@ pub use forever_macros::sleep_until;
 /// - `name = ".."`: the name of the wait in snapshots. Defaults to the name of the variable that it
 ///   initialises, or to the topic.
 /// - `was = "old"`: its former name.
+///
+/// On a topic that the fiber has [closed](close!) no message can arrive: with `timeout =` the value
+/// is `None` at once, and without it the fiber fails.
 pub use forever_macros::recv;
+
+/// Receives the next message of a topic if one is there, without waiting; only in a
+/// [`#[fiber]`](macro@fiber).
+///
+/// ```
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn report(pages: u32) -> anyhow::Result<String> {
+///     let mut written = Vec::new();
+///     for page in 0..pages {
+///         let note: Option<String> = try_recv!("note");
+///         written.push(step!("write", format!("page {page} {}", note.unwrap_or_default())));
+///     }
+///     Ok(written.join("\n"))
+/// }
+/// ```
+///
+/// The value is an `Option` of the message, `None` if none has arrived. As with [`recv!`], each
+/// message is received once, and its consumption is part of the checkpoint. The topic may be
+/// computed, and there may be several. Options: `name` and `was`.
+pub use forever_macros::try_recv;
+
+/// Closes a topic, and hands over the messages that were not received; only in a
+/// [`#[fiber]`](macro@fiber).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use forever::prelude::*;
+///
+/// #[fiber]
+/// async fn collects() -> anyhow::Result<Vec<String>> {
+///     let mut orders: Vec<String> = Vec::new();
+///     while let Some(order) = recv!("order", timeout = Duration::from_secs(3600)) {
+///         orders.push(order);
+///     }
+///     // One may have been sent since the hour was over.
+///     let late: Vec<String> = close!("order");
+///     orders.extend(late);
+///     Ok(orders)
+/// }
+/// ```
+///
+/// The topic is closed by the checkpoint before the value is read: from then on
+/// [`send`](crate::Forever::send) answers an error of kind
+/// [`TopicClosed`](crate::ErrorKind::TopicClosed), except for a message id that was accepted before.
+/// So no message comes between the last one of the value and the end of the fiber. A message that
+/// cannot be read as the type parks the fiber before any is consumed.
+///
+/// A topic stays closed for the rest of the fiber, and in a fork of it. A restart opens it again.
+/// The topic may be computed. Options: `name` and `was`.
+pub use forever_macros::close;
 
 /// Waits for the first of several events, and runs its arm.
 ///

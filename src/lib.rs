@@ -43,8 +43,8 @@
 //! # Where to look
 //!
 //! - [`#[fiber]`](macro@fiber): the function and its options. [`step!`], [`steps!`], [`call!`],
-//!   [`spawn!`], [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`] and [`select!`]:
-//!   the cut points.
+//!   [`spawn!`], [`wait!`], [`wait_all!`], [`sleep!`], [`sleep_until!`], [`recv!`], [`try_recv!`],
+//!   [`close!`] and [`select!`]: the cut points.
 //! - [`Forever`] and [`Builder`]: opening a database, with resources and a [`Durability`]; starting
 //!   fibers, [`Forever::spawn`] and [`Forever::run`].
 //! - [`mod@fiber`]: the [`FiberHandle`](fiber::FiberHandle) with a fiber's result and state, also
@@ -99,7 +99,7 @@ mod language;
 #[doc(inline)]
 pub use forever_runtime::*;
 #[doc(inline)]
-pub use language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+pub use language::{call, close, fiber, recv, select, sleep, sleep_until, spawn, step, steps, try_recv, wait, wait_all};
 
 #[cfg(feature = "inspect")]
 #[cfg_attr(docsrs, doc(cfg(feature = "inspect")))]
@@ -132,6 +132,6 @@ pub mod prelude {
     pub use crate::Forever;
     pub use crate::chat::{ChatBuilder as _, ChatForever as _, ChatHandle as _};
     pub use crate::fiber::{Backoff, FiberContext, FiberHandle, Res, Retry, StepError};
-    pub use crate::language::{call, fiber, recv, select, sleep, sleep_until, spawn, step, steps, wait, wait_all};
+    pub use crate::language::{call, close, fiber, recv, select, sleep, sleep_until, spawn, step, steps, try_recv, wait, wait_all};
     pub use crate::ops::OnUnknown;
 }

@@ -25,6 +25,8 @@ pub(crate) enum CutKind {
     Sleep,
     SleepUntil,
     Recv,
+    TryRecv,
+    Close,
     Wait,
     WaitAll,
     Steps,
@@ -32,13 +34,15 @@ pub(crate) enum CutKind {
 }
 
 impl CutKind {
-    pub(crate) const ALL: [CutKind; 10] = [
+    pub(crate) const ALL: [CutKind; 12] = [
         CutKind::Step,
         CutKind::Call,
         CutKind::Spawn,
         CutKind::Sleep,
         CutKind::SleepUntil,
         CutKind::Recv,
+        CutKind::TryRecv,
+        CutKind::Close,
         CutKind::Wait,
         CutKind::WaitAll,
         CutKind::Steps,
@@ -74,6 +78,8 @@ impl CutKind {
             CutKind::Sleep => "sleep!",
             CutKind::SleepUntil => "sleep_until!",
             CutKind::Recv => "recv!",
+            CutKind::TryRecv => "try_recv!",
+            CutKind::Close => "close!",
             CutKind::Wait => "wait!",
             CutKind::WaitAll => "wait_all!",
             CutKind::Steps => "steps!",
@@ -106,6 +112,10 @@ pub(crate) enum MacroCall {
     SleepUntil(Expr),
     /// `recv!("topic", timeout = duration)`
     Recv(Recv),
+    /// `try_recv!("topic")`
+    TryRecv(Topic),
+    /// `close!("topic")`
+    Close(Topic),
     /// `wait!(handle)`
     Wait(Expr),
     /// `wait_all!(handles)`
@@ -134,7 +144,7 @@ pub(crate) fn parse(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(
         CutKind::Spawn => waits::invocation(kind, mac, report).map(|parsed| one(MacroCall::Spawn, parsed)),
         CutKind::Sleep => waits::one(kind, mac, report).map(|parsed| one(MacroCall::Sleep, parsed)),
         CutKind::SleepUntil => waits::one(kind, mac, report).map(|parsed| one(MacroCall::SleepUntil, parsed)),
-        CutKind::Recv => waits::recv(mac, report),
+        CutKind::Recv | CutKind::TryRecv | CutKind::Close => waits::recv(kind, mac, report),
         CutKind::Wait => waits::one(kind, mac, report).map(|parsed| one(MacroCall::Wait, parsed)),
         CutKind::WaitAll => waits::one(kind, mac, report).map(|parsed| one(MacroCall::WaitAll, parsed)),
         CutKind::Steps => SideBySide::parse(mac, report).map(|(steps, names)| (MacroCall::Steps(steps), names)),
@@ -162,6 +172,10 @@ pub(crate) enum CutBody {
         topics: Topics,
         until: Option<Expr>,
     },
+    /// `try_recv!`
+    TryRecv(Topics),
+    /// `close!`, whose topic is closed by the checkpoint before it.
+    Close(Topics),
     /// `wait!`, with the variable that holds the handle, and the `?` after it, if there is one.
     Wait {
         awaited: Expr,
@@ -221,6 +235,8 @@ pub(crate) enum Pending {
     Handles(Expr),
     /// The items of a `steps!(for ..)`.
     Items(Expr),
+    /// The topic of a `close!`, which is closed with it.
+    Closing(Topics),
 }
 
 /// The concurrent branches of a `steps!`.

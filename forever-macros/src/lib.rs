@@ -96,6 +96,18 @@ pub fn recv(_: TokenStream) -> TokenStream {
 
 #[allow(missing_docs)]
 #[proc_macro]
+pub fn try_recv(_: TokenStream) -> TokenStream {
+    outside("try_recv!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
+pub fn close(_: TokenStream) -> TokenStream {
+    outside("close!")
+}
+
+#[allow(missing_docs)]
+#[proc_macro]
 pub fn wait(_: TokenStream) -> TokenStream {
     outside("wait!")
 }

@@ -56,6 +56,16 @@ pub(crate) fn received_nowhere(topic: &syn::Expr) -> String {
     )
 }
 
+pub(crate) fn tried_nowhere(topic: &syn::Expr) -> String {
+    let topic = crate::text::compact(topic);
+    format!("nothing says what `try_recv!` receives: bind it by its type, `let answer: Option<Answer> = try_recv!({topic});`")
+}
+
+pub(crate) fn handed_over_nowhere(topic: &syn::Expr) -> String {
+    let topic = crate::text::compact(topic);
+    format!("nothing says what `close!` hands over: bind it by its type, `let unread: Vec<Answer> = close!({topic});`")
+}
+
 pub(crate) fn received_nowhere_in_an_arm(topic: &syn::Expr) -> String {
     let topic = crate::text::compact(topic);
     format!(

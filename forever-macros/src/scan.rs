@@ -111,6 +111,7 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
                     | MacroCall::WaitAll(value),
                 ) => self.visit_expr(&value),
                 Some(MacroCall::Recv(recv)) => self.recv(&recv),
+                Some(MacroCall::TryRecv(topic) | MacroCall::Close(topic)) => self.topic(&topic),
                 Some(MacroCall::Select(select)) => self.select(&select),
                 None => {}
             }
@@ -191,10 +192,14 @@ impl Misplaced<'_> {
     }
 
     fn recv(&mut self, recv: &Recv) {
-        if let Topic::Computed(topic) = &recv.topic {
+        self.topic(&recv.topic);
+        recv.timeout.iter().for_each(|timeout| self.visit_expr(timeout));
+    }
+
+    fn topic(&mut self, topic: &Topic) {
+        if let Topic::Computed(topic) = topic {
             self.visit_expr(topic);
         }
-        recv.timeout.iter().for_each(|timeout| self.visit_expr(timeout));
     }
 
     /// Visits the bodies of the arms, which are code of the function like any other.

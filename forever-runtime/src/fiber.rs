@@ -51,7 +51,8 @@ pub use crate::history::{ChangedValue, History, HistoryEntry, HistoryOrigin};
 pub use crate::runtime::commands::Resolution;
 pub use crate::runtime::events::{Event, EventItem, EventKind, Events};
 pub use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle, FiberStatus, RetryStatus, StepStatus, WaitStatus};
-pub use crate::runtime::messages::{MessageStatus, SendMessage};
+pub use crate::runtime::messages::{MessageStatus, SendMessage, Unread};
 pub use crate::runtime::stream_reader::{StreamItem, StreamReader};
+pub use crate::runtime::unread::UnreadTopic;
 #[doc(inline)]
 pub use crate::store::{FiberCount, FiberState};

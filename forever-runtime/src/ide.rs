@@ -54,6 +54,18 @@ macro_rules! __forever_ide_recv {
 
 #[doc(hidden)]
 #[macro_export]
+macro_rules! __forever_ide_try_recv {
+    ($($rest:tt)+) => { ::core::option::Option::Some($crate::__forever_ide_recv!($($rest)+)) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __forever_ide_close {
+    ($($rest:tt)+) => { ::std::vec::Vec::from([$crate::__forever_ide_recv!($($rest)+)]) };
+}
+
+#[doc(hidden)]
+#[macro_export]
 macro_rules! __forever_ide_wait {
     ($($rest:tt)+) => { $crate::__forever_ide_wait($crate::__forever_ide_named!($($rest)+)).await };
 }

@@ -190,9 +190,10 @@ pub mod __private {
     /// What the cut-point macros are to editors, which see the body as it was written.
     pub mod ide {
         pub use crate::{
-            __forever_ide_call as call, __forever_ide_recv as recv, __forever_ide_select as select, __forever_ide_sleep as sleep,
-            __forever_ide_sleep_until as sleep_until, __forever_ide_spawn as spawn, __forever_ide_step as step,
-            __forever_ide_steps as steps, __forever_ide_wait as wait, __forever_ide_wait_all as wait_all,
+            __forever_ide_call as call, __forever_ide_close as close, __forever_ide_recv as recv, __forever_ide_select as select,
+            __forever_ide_sleep as sleep, __forever_ide_sleep_until as sleep_until, __forever_ide_spawn as spawn,
+            __forever_ide_step as step, __forever_ide_steps as steps, __forever_ide_try_recv as try_recv, __forever_ide_wait as wait,
+            __forever_ide_wait_all as wait_all,
         };
     }
 }

@@ -59,9 +59,10 @@ pub use forever_store::{
     OpsDelta, PROGRESS, PendingMessage, Publication, PublishedItem, PublishedPage, PublishedQuery, QueuePolicy, ReadySender,
     RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow, ScheduleTiming,
     SendResult, Seq, SnapshotCopy, SnapshotDelta, SnapshotRows, Sqlite, Store, StoredClaim, StreamAppend, StreamBatch, StreamStore,
-    StreamsDelta, Suspension, TurnFilter, TurnKind, TurnProgress, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart,
-    TurnState, TurnWrite, Tx, UnfinishedGroup, UpdateRefused, Wait, WaitResult, Watch, WorkerId, WorkerRow, arguments_digest,
-    has_pending_interaction, is_same_payload, log_number, log_stream, message_digest, op_stream, output_stream,
+    StreamsDelta, Suspension, TopicPage, TopicRow, TurnFilter, TurnKind, TurnProgress, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
+    TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup, UnreadMessages, UnreadSender, UpdateRefused, Wait, WaitResult,
+    Watch, WorkerId, WorkerRow, arguments_digest, has_pending_interaction, is_same_payload, log_number, log_stream, message_digest,
+    op_stream, output_stream,
 };
 #[cfg(feature = "testing")]
 pub(crate) use forever_store::{Pages, Witness};

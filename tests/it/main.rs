@@ -1,11 +1,13 @@
 //! Integration tests, one binary.
 #![allow(clippy::string_slice, reason = "their texts are known")]
+mod after_commands;
 mod closing;
 mod copies;
 mod drift;
 mod examples;
 mod given_up;
 mod history;
+mod inbox;
 #[cfg(unix)]
 mod killed;
 mod language;

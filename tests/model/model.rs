@@ -222,10 +222,6 @@ impl Model {
             fiber.stops(state, why);
             fiber.result = result;
         }
-        // One that failed may be resumed, and needs what was sent to it.
-        if fiber.state != FiberState::Failed {
-            fiber.messages.clear();
-        }
         if fiber.state == FiberState::Completed {
             (fiber.number, fiber.deaths) = (0, 0);
         }

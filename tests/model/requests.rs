@@ -131,6 +131,10 @@ impl Model {
                 if fiber.in_doubt() {
                     return Err(ErrorKind::InvalidState);
                 }
+                if fiber.state == FiberState::Cancelled {
+                    // What it had not received was reported with its end.
+                    fiber.messages.clear();
+                }
                 fiber.begin_anew();
             }
             Asked::Resolve { name, completes } => {

@@ -650,7 +650,8 @@ fn show(answer: &Value, now: u64) {
         }
     }
     if each(&fiber["messages"]).next().is_some() {
-        say_title("messages that it has not received");
+        let topics = each(&status["unread"]).map(|unread| format!("{}: {}", string(&unread["topic"]), unread["messages"]));
+        say_title(&format!("messages that it has not received ({})", topics.collect::<Vec<_>>().join(", ")));
         let mut table = Table::new(&["number", "topic", "sent", "value"]);
         for message in each(&fiber["messages"]) {
             let number = message["number"].to_string();

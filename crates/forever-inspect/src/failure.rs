@@ -56,6 +56,7 @@ impl From<Error> for Failure {
             ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
             ErrorKind::InvalidState => (StatusCode::CONFLICT, "invalid_state"),
             ErrorKind::Conflict => (StatusCode::CONFLICT, "conflict"),
+            ErrorKind::TopicClosed => (StatusCode::CONFLICT, "topic_closed"),
             ErrorKind::Value => (StatusCode::UNPROCESSABLE_ENTITY, "value"),
             ErrorKind::NotRegistered => (StatusCode::CONFLICT, "not_registered"),
             ErrorKind::Setup => (StatusCode::BAD_REQUEST, "setup"),

@@ -68,6 +68,10 @@ pub(crate) async fn restart(tx: &Tx, id: &str, how: Restart, now_ms: i64) -> Don
     {
         return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
     }
+    if cancelled {
+        // Its end has reported them as unread.
+        tx.run("DELETE FROM @messages WHERE fiber = $1", args![row.seq]).await?;
+    }
     fibers::make_ready(tx, row.seq, now_ms).await?;
     Ok(CommandResult::Done(RestartResult::Ready))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use forever_store::{Asks, BoxFuture, Error, ErrorKind, ReadySender, Result, SeenBy, WorkerId};
+use forever_store::{Asks, BoxFuture, CommitNotices, Error, ErrorKind, ReadySender, Result, SeenBy, UnreadSender, WorkerId};
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
@@ -56,6 +56,7 @@ pub(crate) type Work<A, T> = for<'a> fn(&'a Tx, &'a A) -> BoxFuture<'a, Done<T>>
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) ready: Arc<OnceLock<ReadySender>>,
+    pub(crate) unread: Arc<OnceLock<UnreadSender>>,
     /// Id of the worker that joined last; 0 before the first.
     pub(crate) worker: Arc<AtomicI64>,
     pub(crate) closed: Arc<AtomicBool>,
@@ -292,18 +293,19 @@ impl Shared {
             self.stored();
         }
         self.notices.raise(tx.notices());
-        let (connection, ready) = tx.into_parts();
+        let (connection, notices) = tx.into_parts();
         self.pool.put(connection);
-        self.tell(ready);
+        self.tell(notices);
         Ok(done)
     }
 
-    /// Hands ready fibers to the dispatcher.
-    pub(crate) fn tell(&self, ready: Vec<forever_store::Runnable>) {
-        if let Some(sender) = self.ready.get() {
-            for fiber in ready {
-                sender.send(fiber);
-            }
+    /// Hands ready fibers to the dispatcher, and reports unread messages.
+    pub(crate) fn tell(&self, notices: CommitNotices) {
+        if let Some(ready) = self.ready.get() {
+            notices.ready.into_iter().for_each(|fiber| ready.send(fiber));
+        }
+        if let Some(unread) = self.unread.get() {
+            notices.unread.into_iter().for_each(|left| unread.send(left));
         }
     }
 }

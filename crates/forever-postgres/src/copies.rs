@@ -3,7 +3,7 @@ use forever_store::{AcceptResult, CommandResult, FiberCopy, FiberEdit, FiberRef,
 
 use crate::notify::CHANGED;
 use crate::sql::{Done, Tx, args};
-use crate::{claims, fibers, layouts, messages, ops, snapshot_rows, streams};
+use crate::{claims, fibers, layouts, messages, ops, snapshot_rows, streams, topics};
 
 pub(crate) async fn import(tx: &Tx, copy: &FiberCopy) -> Done<AcceptResult> {
     let accepted = fibers::accept(tx, &NewFiber { worker: None, ..copy.fiber.clone() }).await?;
@@ -34,6 +34,9 @@ pub(crate) async fn import(tx: &Tx, copy: &FiberCopy) -> Done<AcceptResult> {
     streams::append(tx, seq, &copy.streams, now_ms).await?;
     for message in &copy.messages {
         messages::insert(tx, seq, &message.topic, &message.data, message.sent_ms).await?;
+    }
+    for (topic, number) in &copy.closed {
+        topics::close(tx, seq, topic, *number).await?;
     }
     if copy.state == FiberState::Completed {
         tx.run("DELETE FROM @snapshots WHERE fiber = $1", args![seq]).await?;

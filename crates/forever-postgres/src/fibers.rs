@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use forever_store::{
     AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber,
-    NewSnapshot, OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, StreamAppend, Suspension, UnfinishedGroup, Wait, WorkerId,
+    NewSnapshot, OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, StreamAppend, Suspension, UnfinishedGroup, UnreadMessages,
+    Wait, WorkerId,
 };
 
 use crate::notify::{CHANGED, READY};
 use crate::sql::{Arg, Done, Row, Tx, args, damaged, refused};
-use crate::{admin, claims, layouts, ops, snapshot_rows, streams, waits};
+use crate::{admin, claims, layouts, ops, snapshot_rows, streams, topics, waits};
 
 pub(crate) async fn accept(tx: &Tx, new: &NewFiber) -> Done<AcceptResult> {
     let made = insert(tx, new).await?;
@@ -290,7 +291,7 @@ async fn branches(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<BranchResult>> {
 
 pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done<Vec<Claim>> {
     // A field that is not stored does not compile.
-    let NewSnapshot { number, at, data, now_ms, layouts, ops, delta, streams, received, joined, children } = new;
+    let NewSnapshot { number, at, data, now_ms, layouts, ops, delta, streams, received, closed, joined, children } = new;
     let seq = claim.fiber;
     // A concurrent cancel waits until the children are stored, and then cancels them too.
     let cancelled = !children.is_empty()
@@ -298,6 +299,10 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
             Some(row) => row.flag("cancelled")?,
             None => false,
         };
+    if closed.is_some() {
+        // A message is sent under this lock: it is stored before the topic is closed, or refused.
+        tx.row("SELECT 1 AS there FROM @fibers WHERE seq = $1 FOR NO KEY UPDATE", args![seq]).await?;
+    }
     let (mut layout, mut callees) = (None, None);
     if let Some(layouts) = layouts {
         layouts::save(tx, layouts.iter().map(|layout| &**layout)).await?;
@@ -320,8 +325,11 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
     ops::pass(tx, seq, number - 1, ops, *now_ms).await?;
     snapshot_rows::change(tx, seq, delta).await?;
     streams::change(tx, seq, streams, *now_ms).await?;
-    if let Some(message) = *received {
-        tx.run("DELETE FROM @messages WHERE seq = $1 AND fiber = $2", args![message, seq]).await?;
+    if !received.is_empty() {
+        tx.run("DELETE FROM @messages WHERE seq = ANY ($1) AND fiber = $2", args![received, seq]).await?;
+    }
+    if let Some(topic) = closed {
+        topics::close(tx, seq, topic, *number).await?;
     }
     if *joined {
         tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
@@ -441,14 +449,20 @@ pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], 
     tx.announce(CHANGED);
     ops::settle(tx, seq, settled, now_ms).await?;
     if look.flag("leaves")? {
-        // A failed fiber may be resumed, and then needs its messages, branch results and temporary
+        // A failed fiber may be resumed, and then needs its branch results and temporary
         // operations.
         tx.run("DELETE FROM @waits WHERE fiber = $1", args![seq]).await?;
         tx.run("DELETE FROM @joins WHERE fiber = $1", args![seq]).await?;
         if state != FiberState::Failed {
             ops::forget_temporary(tx, seq, checkpoints(tx, seq).await?).await?;
-            tx.run("DELETE FROM @messages WHERE fiber = $1", args![seq]).await?;
             tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
+        }
+    }
+    if look.flag("leaves")? {
+        let topics: Vec<_> = topics::all(tx, seq).await?.into_iter().filter(|topic| topic.unread > 0).collect();
+        if !topics.is_empty() {
+            let fiber = tx.one("SELECT id, name FROM @fibers WHERE seq = $1", args![seq]).await?;
+            tx.unread().push(UnreadMessages { id: fiber.text("id")?, name: fiber.text("name")?, state, topics });
         }
     }
     if state == FiberState::Completed {
@@ -512,6 +526,7 @@ pub(crate) async fn forget_progress(tx: &Tx, seq: Seq) -> Done<Option<String>> {
     tx.run("UPDATE @snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = $1", args![seq])
         .await?;
     tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
+    tx.run("DELETE FROM @closed_topics WHERE fiber = $1", args![seq]).await?;
     snapshot_rows::delete(tx, &[seq]).await?;
     Ok(None)
 }

@@ -65,6 +65,7 @@ mod snapshot_rows;
 mod sql;
 mod store;
 mod streams;
+mod topics;
 mod transaction;
 mod turns;
 mod waits;

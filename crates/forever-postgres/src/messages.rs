@@ -2,22 +2,13 @@
 use forever_store::{CommandResult, FiberRef, FiberState, NewMessage, PendingMessage, SendResult, Seq, message_digest};
 
 use crate::notify::CHANGED;
-use crate::sql::{Done, Row, Tx, args};
-use crate::{fibers, waits};
+use crate::sql::{Done, Tx, args};
+use crate::{fibers, topics, waits};
 
-pub(crate) async fn next(tx: &Tx, seq: Seq, topic: &str) -> Done<Option<PendingMessage>> {
-    let sql = "SELECT seq, topic, data, sent_ms FROM @messages WHERE fiber = $1 AND topic = $2 ORDER BY seq LIMIT 1";
-    tx.row(sql, args![seq, topic]).await?.as_ref().map(pending).transpose()
-}
-
-pub(crate) async fn list(tx: &Tx, id: &str, limit: u32) -> Done<Vec<PendingMessage>> {
+pub(crate) async fn list(tx: &Tx, id: &str, after: i64, limit: u32) -> Done<Vec<PendingMessage>> {
     let sql = "SELECT m.seq, m.topic, m.data, m.sent_ms FROM @fibers f JOIN @messages m ON m.fiber = f.seq
-               WHERE f.id = $1 ORDER BY m.seq LIMIT $2";
-    tx.rows(sql, args![id, i64::from(limit)]).await?.iter().map(pending).collect()
-}
-
-fn pending(row: &Row) -> Done<PendingMessage> {
-    Ok(PendingMessage { seq: row.int("seq")?, topic: row.text("topic")?, data: row.text("data")?, sent_ms: row.int("sent_ms")? })
+               WHERE f.id = $1 AND m.seq > $2 ORDER BY m.seq LIMIT $3";
+    tx.rows(sql, args![id, after, i64::from(limit)]).await?.iter().map(topics::pending).collect()
 }
 
 pub(crate) async fn send(tx: &Tx, new: &NewMessage) -> Done<CommandResult<SendResult>> {
@@ -36,6 +27,9 @@ pub(crate) async fn send(tx: &Tx, new: &NewMessage) -> Done<CommandResult<SendRe
     }
     if state.is_final() {
         return Ok(CommandResult::InvalidState(state));
+    }
+    if topics::is_closed(tx, seq, &new.topic).await? {
+        return Ok(CommandResult::Done(SendResult::Closed));
     }
     if let Some((id, digest)) = &with_id {
         tx.run("INSERT INTO @message_ids (fiber, id, digest) VALUES ($1, $2, $3)", args![seq, *id, digest]).await?;

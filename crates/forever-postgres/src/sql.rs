@@ -8,7 +8,7 @@
 use std::error::Error as StdError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forever_store::{Error, ErrorKind, Runnable};
+use forever_store::{CommitNotices, Error, ErrorKind, Runnable, UnreadMessages};
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
@@ -271,6 +271,8 @@ pub(crate) struct Tx {
     connection: Connection,
     /// Fibers to dispatch once the transaction is committed.
     ready: Mutex<Vec<Runnable>>,
+    /// Fibers that end with unread messages, reported once the transaction is committed.
+    unread: Mutex<Vec<UnreadMessages>>,
     undo: std::sync::atomic::AtomicBool,
     /// Notifications for other workers, sent once the transaction is committed.
     notices: std::sync::atomic::AtomicU8,
@@ -278,7 +280,7 @@ pub(crate) struct Tx {
 
 impl Tx {
     pub(crate) fn new(connection: Connection) -> Self {
-        Tx { connection, ready: Mutex::default(), undo: false.into(), notices: 0.into() }
+        Tx { connection, ready: Mutex::default(), unread: Mutex::default(), undo: false.into(), notices: 0.into() }
     }
 
     /// Runs a statement and returns its rows.
@@ -311,6 +313,11 @@ impl Tx {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The fibers that end with unread messages, reported once the transaction is committed.
+    pub(crate) fn unread(&self) -> MutexGuard<'_, Vec<UnreadMessages>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Rolls the transaction back at its end, although the operation returns a result.
     pub(crate) fn undo(&self) {
         self.undo.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -329,8 +336,10 @@ impl Tx {
         if self.is_undone() { 0 } else { self.notices.load(std::sync::atomic::Ordering::Relaxed) }
     }
 
-    pub(crate) fn into_parts(self) -> (Connection, Vec<Runnable>) {
-        (self.connection, self.ready.into_inner().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn into_parts(self) -> (Connection, CommitNotices) {
+        let ready = self.ready.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let unread = self.unread.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (self.connection, CommitNotices { ready, unread })
     }
 }
 

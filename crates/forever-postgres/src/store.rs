@@ -11,8 +11,8 @@ use forever_store::{
     NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore,
     PendingMessage, Publication, PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp,
     Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore,
-    Suspension, TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup,
-    UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
+    Suspension, TopicPage, TopicRow, TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
+    UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -25,8 +25,8 @@ use crate::sql::args;
 use crate::transaction::{PostgresWork, Transactions};
 use crate::workers::{Become, Watch};
 use crate::{
-    admin, agents, chat, claims, cluster, copies, fibers, layouts, messages, notify, ops, published, requests, streams, turns, waits,
-    workers,
+    admin, agents, chat, claims, cluster, copies, fibers, layouts, messages, notify, ops, published, requests, streams, topics, turns,
+    waits, workers,
 };
 
 /// Store in a Postgres database, which any number of workers share.
@@ -255,6 +255,11 @@ impl FiberStore for PostgresStore {
         let _ = self.shared.ready.set(ready);
     }
 
+    fn on_unread(&self, unread: UnreadSender) {
+        // A store serves one runtime.
+        let _ = self.shared.unread.set(unread);
+    }
+
     fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>> {
         Box::pin(async move {
             let (asked, args) = (lease::now(), (self.lease, now_ms));
@@ -363,8 +368,10 @@ impl FiberStore for PostgresStore {
         self.write("store a message", message, |tx, message| Box::pin(messages::send(tx, message)))
     }
 
-    fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>> {
-        self.read("load a message", (seq, topic), |tx, args| Box::pin(messages::next(tx, args.0, &args.1)))
+    fn topic(&self, seq: Seq, topic: String, after: i64, limit: u32) -> BoxFuture<'_, Result<TopicPage>> {
+        self.read("load messages of a topic", (seq, topic, after, limit), |tx, args| {
+            Box::pin(topics::page(tx, args.0, &args.1, args.2, args.3))
+        })
     }
 
     fn end(
@@ -520,8 +527,12 @@ impl AdminStore for PostgresStore {
         self.write("let a fiber run again", (id, how, now_ms), |tx, args| Box::pin(admin::restart(tx, &args.0, args.1, args.2)))
     }
 
-    fn pending_messages(&self, id: String, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>> {
-        self.read("list messages of a fiber", (id, limit), |tx, args| Box::pin(messages::list(tx, &args.0, args.1)))
+    fn pending_messages(&self, id: String, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>> {
+        self.read("list messages of a fiber", (id, after, limit), |tx, args| Box::pin(messages::list(tx, &args.0, args.1, args.2)))
+    }
+
+    fn topics(&self, id: String) -> BoxFuture<'_, Result<Vec<TopicRow>>> {
+        self.read("list topics of a fiber", id, |tx, id| Box::pin(topics::all_of(tx, id)))
     }
 
     fn discard_message(&self, id: String, message: i64) -> BoxFuture<'_, Result<CommandResult<bool>>> {

@@ -1,6 +1,6 @@
 //! Commands, lists and deletion: data types and [`AdminStore`].
 use super::{
-    AcceptResult, AgentId, End, FiberCopy, FiberEdit, FiberRow, FiberState, LayoutRow, PendingMessage, Runnable, ScheduleRow, Seq,
+    AcceptResult, AgentId, End, FiberCopy, FiberEdit, FiberRow, FiberState, LayoutRow, PendingMessage, Runnable, ScheduleRow, Seq, TopicRow,
 };
 use crate::error::Result;
 use crate::future::BoxFuture;
@@ -193,12 +193,16 @@ pub trait AdminStore {
     /// Makes a stopped fiber ready, and sets its deaths to 0.
     ///
     /// Allowed for fibers that failed, are interrupted or parked, and from the start also for those
-    /// that were cancelled.
+    /// that were cancelled. From the start its topics are open again. The messages that were unread
+    /// when it was cancelled are deleted: its end has reported them.
     fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>>;
 
-    /// Lists the first messages that a fiber has not received, in the order of the sends. Those of
-    /// an unknown fiber are none.
-    fn pending_messages(&self, id: String, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>>;
+    /// Lists the messages that a fiber has not received behind the number `after`, in the order of
+    /// the sends, also once it has ended. Those of an unknown fiber are none.
+    fn pending_messages(&self, id: String, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>>;
+
+    /// Lists the topics that a fiber has closed or has not received all messages of, by name.
+    fn topics(&self, id: String) -> BoxFuture<'_, Result<Vec<TopicRow>>>;
 
     /// Deletes a message that the fiber has not received; gives whether there is one with this
     /// number.

@@ -3,6 +3,7 @@ mod agents;
 mod chat;
 mod claims;
 mod copies;
+mod inbox;
 mod lists;
 pub(crate) mod ops;
 mod requests;
@@ -15,9 +16,9 @@ use std::sync::Arc;
 
 use super::{
     AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FiberQuery, FiberRef, FiberRow, FiberState,
-    LayoutRow, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpsDelta, ReadySender, Restart, RestartResult, Runnable, SendResult,
-    Seq, SnapshotDelta, SnapshotRows, Store, StreamAppend, StreamsDelta, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
-    log_stream,
+    LayoutRow, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord, OpsDelta, PendingMessage, ReadySender, Restart, RestartResult,
+    Runnable, SendResult, Seq, SnapshotDelta, SnapshotRows, Store, StreamAppend, StreamsDelta, Suspension, UnfinishedGroup, Wait,
+    WaitResult, WorkerId, log_stream,
 };
 #[cfg(test)]
 use super::{Durability, Sqlite};
@@ -85,6 +86,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     counts_deaths_of_running_fibers_only(&make().await).await;
     ops::run(&make).await;
     claims::run(&make).await;
+    inbox::run(&make).await;
     copies::run(&make).await;
     streams::keep_their_items_with_the_checkpoints_that_append_them(&make().await).await;
     streams::keep_the_newest_items(&make().await).await;
@@ -188,7 +190,8 @@ pub(crate) fn snapshot(number: u64) -> NewSnapshot {
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
         streams: StreamsDelta::default(),
-        received: None,
+        received: Vec::new(),
+        closed: None,
         joined: false,
         children: Vec::new(),
     }
@@ -204,6 +207,11 @@ pub(crate) async fn accept_by(store: &impl Store, id: &str, worker: WorkerId) ->
         AcceptResult::Created(claim) => claim,
         there => panic!("{there:?}"),
     }
+}
+
+/// The oldest message of a topic that a fiber has not received.
+pub(crate) async fn next_message(store: &impl Store, fiber: Seq, topic: &str) -> Option<PendingMessage> {
+    store.topic(fiber, topic.to_owned(), i64::MIN, 1).await.unwrap().messages.pop()
 }
 
 /// Claims a fiber as it stands now.
@@ -519,25 +527,25 @@ async fn keeps_messages_until_they_are_received(store: &impl Store) {
     assert_eq!(sent(store, &mut told, "a", "no", "4").await, [""; 0]);
 
     let claim = claimed(store, claim.fiber, FIRST).await;
-    let first = store.message(claim.fiber, "yes".into()).await.unwrap().unwrap();
+    let first = next_message(store, claim.fiber, "yes").await.unwrap();
     assert_eq!(first.data, "1");
-    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap(), first);
-    store.checkpoint(claim, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
-    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap().data, "2");
-    let refused = store.checkpoint(claim, NewSnapshot { received: Some(first.seq + 1), ..snapshot(9) }).await;
+    assert_eq!(next_message(store, claim.fiber, "yes").await.unwrap(), first);
+    store.checkpoint(claim, NewSnapshot { received: vec![first.seq], ..snapshot(1) }).await.unwrap();
+    assert_eq!(next_message(store, claim.fiber, "yes").await.unwrap().data, "2");
+    let refused = store.checkpoint(claim, NewSnapshot { received: vec![first.seq + 1], ..snapshot(9) }).await;
     assert!(refused.is_err());
-    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap().data, "2");
-    assert_eq!(store.message(claim.fiber, "maybe".into()).await.unwrap(), None);
+    assert_eq!(next_message(store, claim.fiber, "yes").await.unwrap().data, "2");
+    assert_eq!(next_message(store, claim.fiber, "maybe").await, None);
 
     assert!(matches!(store.send(message("b", "yes", "1")).await.unwrap(), CommandResult::NotFound));
     store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 60).await.unwrap();
     assert!(matches!(store.send(message("a", "yes", "1")).await.unwrap(), CommandResult::InvalidState(FiberState::Failed)));
     // A failed fiber may be resumed, and then it needs its messages.
-    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap().unwrap().data, "2");
+    assert_eq!(next_message(store, claim.fiber, "yes").await.unwrap().data, "2");
     assert!(matches!(store.restart("a".into(), Restart::FromSnapshot, 70).await.unwrap(), CommandResult::Done(_)));
     let claim = claimed(store, claim.fiber, FIRST).await;
     store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 80).await.unwrap();
-    assert_eq!(store.message(claim.fiber, "yes".into()).await.unwrap(), None);
+    assert_eq!(next_message(store, claim.fiber, "yes").await.unwrap().data, "2", "it stays readable");
 }
 
 async fn wakes_a_parent_when_all_its_children_have_ended(store: &impl Store) {
@@ -576,8 +584,8 @@ async fn wakes_a_fiber_at_the_first_of_several_things(store: &impl Store) {
     let claim = claimed(store, parent.fiber, FIRST).await;
     for (number, topic) in [(1, "yes"), (2, "no")] {
         assert_eq!(store.wait(claim, first.clone(), 10).await.unwrap(), WaitResult::Ready);
-        let message = store.message(claim.fiber, topic.into()).await.unwrap().unwrap();
-        store.checkpoint(claim, NewSnapshot { received: Some(message.seq), ..snapshot(number) }).await.unwrap();
+        let message = next_message(store, claim.fiber, topic).await.unwrap();
+        store.checkpoint(claim, NewSnapshot { received: vec![message.seq], ..snapshot(number) }).await.unwrap();
     }
     assert_eq!(store.wait(claim, first.clone(), 10).await.unwrap(), WaitResult::Waiting);
     assert_eq!(store.next_due().await.unwrap(), Some(100));

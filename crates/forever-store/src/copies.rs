@@ -27,6 +27,8 @@ pub struct FiberCopy {
     pub streams: Vec<StreamAppend>,
     /// Messages that it has not received, in order. They get new numbers.
     pub messages: Vec<PendingMessage>,
+    /// Topics that it has closed, with the numbers of the checkpoints that did.
+    pub closed: Vec<(String, u64)>,
 }
 
 /// Snapshot of a [`FiberCopy`].

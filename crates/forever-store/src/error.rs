@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// | kinds | what to do |
 /// |---|---|
-/// | `NotFound`, `Conflict`, `InvalidState`, `Value` | report it to the author of the call: nothing was changed |
+/// | `NotFound`, `Conflict`, `InvalidState`, `TopicClosed`, `Value` | report it to the author of the call: nothing was changed |
 /// | `Store`, `Busy` | call again later: nothing was stored |
 /// | `OutcomeUnknown` | call again if the call has an id or a key, otherwise look at what is stored |
 /// | `Timeout`, `Agent`, `AgentElsewhere` | decide as for any call of a service |
@@ -56,6 +56,9 @@ pub enum ErrorKind {
     /// The fiber is in a state that does not allow the command: it has ended, runs, or waits.
     /// Nothing was changed.
     InvalidState,
+    /// The fiber has closed the topic of the message. Nothing was stored, and later messages to it
+    /// are refused too.
+    TopicClosed,
     /// The activation may no longer write: the fiber was claimed again or changed by a command
     /// since. Nothing was changed, and the activation stops.
     ClaimLost,
@@ -197,6 +200,11 @@ impl Error {
     /// Whether a fiber was in a state in which the command is refused.
     pub fn is_invalid_state(&self) -> bool {
         self.kind == ErrorKind::InvalidState
+    }
+
+    /// Whether the fiber has closed the topic of the message.
+    pub fn is_topic_closed(&self) -> bool {
+        self.kind == ErrorKind::TopicClosed
     }
 
     /// Whether the claim that a write is conditional on was not in force.

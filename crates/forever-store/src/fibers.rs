@@ -348,8 +348,10 @@ pub struct NewSnapshot {
     pub delta: SnapshotDelta,
     /// Changes of the streams of the fiber.
     pub streams: StreamsDelta,
-    /// Number of a received [`PendingMessage`], to be deleted.
-    pub received: Option<i64>,
+    /// Numbers of received [`PendingMessage`]s, to be deleted.
+    pub received: Vec<i64>,
+    /// Topic that is closed from this checkpoint on: a message to it is refused.
+    pub closed: Option<String>,
     /// Whether the stored branch results of the fiber are to be deleted.
     pub joined: bool,
     /// Fibers that it spawns. An id or key that is taken makes the whole operation fail.
@@ -414,6 +416,41 @@ pub enum SendResult {
     Sent,
     /// Another message was sent with its id. Nothing was changed.
     Conflict,
+    /// The fiber has closed the topic. Nothing was changed.
+    Closed,
+}
+
+/// Messages of one topic, as [`FiberStore::topic`] gives them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicPage {
+    /// The first messages that the fiber has not received, in the order of the sends.
+    pub messages: Vec<PendingMessage>,
+    /// Whether the fiber has closed the topic.
+    pub closed: bool,
+}
+
+/// Topic of a fiber that has closed it, or has not received all of its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicRow {
+    /// The topic.
+    pub topic: String,
+    /// Number of messages that the fiber has not received.
+    pub unread: u64,
+    /// Number of the checkpoint that has closed it.
+    pub closed: Option<u64>,
+}
+
+/// Fiber that has ended before it had received all of its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadMessages {
+    /// Id of the fiber.
+    pub id: String,
+    /// Stored name of its function.
+    pub name: String,
+    /// How it ended. Only a fiber that failed can still receive them, once it is resumed.
+    pub state: FiberState,
+    /// Its topics with such messages.
+    pub topics: Vec<TopicRow>,
 }
 
 /// End of a fiber.
@@ -461,6 +498,39 @@ impl fmt::Debug for ReadySender {
     }
 }
 
+/// Receiver of [`UnreadMessages`] that a committed transaction has left.
+#[derive(Clone)]
+pub struct UnreadSender(Arc<dyn Fn(UnreadMessages) + Send + Sync>);
+
+impl UnreadSender {
+    /// Makes a sender from the function that is called for each fiber. It must not block.
+    pub fn new(send: impl Fn(UnreadMessages) + Send + Sync + 'static) -> Self {
+        UnreadSender(Arc::new(send))
+    }
+
+    /// Reports a fiber that has ended with unread messages.
+    pub fn send(&self, unread: UnreadMessages) {
+        (self.0)(unread);
+    }
+}
+
+impl fmt::Debug for UnreadSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnreadSender").finish_non_exhaustive()
+    }
+}
+
+/// What committed transactions tell the runtime.
+// For the stores of this library.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct CommitNotices {
+    /// Fibers that were made ready.
+    pub ready: Vec<Runnable>,
+    /// Fibers that have ended with unread messages.
+    pub unread: Vec<UnreadMessages>,
+}
+
 /// Storage of fibers: acceptance, claims, and the writes of activations.
 ///
 /// "Makes ready" means in all operations: the fiber becomes `pending`, and is sent to the
@@ -470,6 +540,12 @@ pub trait FiberStore {
     ///
     /// Called once, before the first fiber is claimed. A store serves one runtime.
     fn on_ready(&self, ready: ReadySender);
+
+    /// Sets the receiver of fibers that end with messages that they have not received.
+    ///
+    /// Called once, before the first fiber is claimed. Whatever ends such a fiber, it is sent once
+    /// that is durable and before the operation's future is ready.
+    fn on_unread(&self, unread: UnreadSender);
 
     /// The ability to share the database with other workers.
     ///
@@ -580,11 +656,16 @@ pub trait FiberStore {
     /// A message whose id was sent to the fiber before changes nothing, whatever the state of the
     /// fiber: it is [`Sent`](SendResult::Sent) if its [digest](super::message_digest) is that of the
     /// first, and otherwise a [`Conflict`](SendResult::Conflict). Without such an id, a fiber that has
-    /// ended is [`InvalidState`](CommandResult::InvalidState).
+    /// ended is [`InvalidState`](CommandResult::InvalidState), and a topic that it has closed is
+    /// [`Closed`](SendResult::Closed).
+    ///
+    /// It is decided in one transaction with the end of the fiber and with the checkpoint that
+    /// closes the topic: a message is stored before either of them, where both see it, or refused.
     fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<SendResult>>>;
 
-    /// Gives the oldest pending message of a topic, and leaves it there.
-    fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>>;
+    /// Gives the pending messages of a topic with numbers above `after`, the oldest first, and
+    /// leaves them there.
+    fn topic(&self, seq: Seq, topic: String, after: i64, limit: u32) -> BoxFuture<'_, Result<TopicPage>>;
 
     /// Ends a fiber; gives how it ended.
     ///
@@ -592,8 +673,9 @@ pub trait FiberStore {
     /// before. Stores the outcomes of operations with it, and appends to streams of the fiber.
     /// Releases the claim, which raises the epoch of a fiber whose snapshot stays. Deletes waits,
     /// and makes ready each parent that waited for this fiber last. Unless the fiber failed, and so
-    /// may be resumed, its pending messages, branch results and temporary operations are deleted;
-    /// of a completed one the snapshot as well.
+    /// may be resumed, its branch results and temporary operations are deleted; of a completed one
+    /// the snapshot as well. Messages that it has not received stay for as long as the fiber, and
+    /// are [reported](Self::on_unread).
     fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64)
     -> BoxFuture<'_, Result<End>>;
 

@@ -72,10 +72,12 @@ pub use cluster::{
 };
 pub use copies::{FiberCopy, FiberEdit, SnapshotCopy};
 pub use error::{Error, ErrorKind, Result};
+#[doc(hidden)]
+pub use fibers::CommitNotices;
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,
-    NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, SendResult, Seq, StoredClaim, Suspension, UnfinishedGroup,
-    Wait, WaitResult, WorkerId,
+    NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, SendResult, Seq, StoredClaim, Suspension, TopicPage,
+    TopicRow, UnfinishedGroup, UnreadMessages, UnreadSender, Wait, WaitResult, WorkerId,
 };
 pub use future::BoxFuture;
 pub use interactions::{InteractionKind, has_pending_interaction};

@@ -132,20 +132,29 @@ fn shape(kind: CutKind) -> &'static str {
         CutKind::SleepUntil => "`sleep_until!` takes a time: `sleep_until!(invoice.due)`",
         CutKind::Wait => "`wait!` takes the handle of a fiber: `wait!(handle)`",
         CutKind::WaitAll => "`wait_all!` takes the handles of fibers: `wait_all!(handles)`",
-        CutKind::Step | CutKind::Recv | CutKind::Steps | CutKind::Select => "it takes something else",
+        CutKind::Recv => RECV,
+        CutKind::TryRecv => TRY_RECV,
+        CutKind::Close => CLOSE,
+        CutKind::Step | CutKind::Steps | CutKind::Select => "it takes something else",
     }
 }
 
 const RECV: &str = "`recv!` takes a topic: `recv!(\"answer\")`, `recv!(format!(\"answer-{n}\"), timeout = a_minute)`, or several: `recv!([\"yes\", \"no\"])`";
+const TRY_RECV: &str =
+    "`try_recv!` takes a topic: `try_recv!(\"answer\")`, `try_recv!(format!(\"answer-{n}\"))`, or several: `try_recv!([\"yes\", \"no\"])`";
+const CLOSE: &str = "`close!` takes one topic: `close!(\"answer\")`, `close!(format!(\"answer-{n}\"))`";
 const NO_TOPIC: &str = "`recv!` of no topic would wait for ever: name one, `recv!(\"answer\")`";
 const RECV_OPTIONS: &str = "`timeout`, `name`, `was`";
+const TOPIC_OPTIONS: &str = "`name`, `was`";
 
-/// `recv!("topic", timeout = duration, name = "name", was = "old")`.
-pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Names)> {
+/// `recv!("topic", timeout = duration, name = "name", was = "old")`, and `try_recv!` and `close!`,
+/// which do not wait.
+pub(super) fn recv(kind: CutKind, mac: &Macro, report: &mut Report) -> Option<(MacroCall, Names)> {
     if mac.tokens.is_empty() {
-        report.over(&mac.path, RECV);
+        report.over(&mac.path, shape(kind));
         return None;
     }
+    let waits = kind == CutKind::Recv;
     let items = match mac.parse_body_with(syn::punctuated::Punctuated::<Expr, Token![,]>::parse_terminated) {
         Ok(items) => items,
         Err(error) => {
@@ -156,9 +165,9 @@ pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Names
     let (mut topic, mut timeout, mut names) = (None, None, Names::default());
     for (place, item) in items.into_iter().enumerate() {
         match item {
-            Expr::Assign(option) if place == 0 => report.over(&option, RECV),
-            first if place == 0 => topic = topic_of(first, report),
-            Expr::Assign(option) if is_word(&option.left, "timeout") => {
+            Expr::Assign(option) if place == 0 => report.over(&option, shape(kind)),
+            first if place == 0 => topic = topic_of(kind, first, report),
+            Expr::Assign(option) if waits && is_word(&option.left, "timeout") => {
                 if timeout.replace(*option.right).is_some() {
                     report.over(&option.left, "option `timeout` is given twice");
                 }
@@ -176,16 +185,28 @@ pub(super) fn recv(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Names
             }
             other => {
                 let text = crate::text::compact(&other);
-                report.over(&other, format!("`{text}` is no option of `recv!`; known options: {RECV_OPTIONS}"));
+                let known = if waits { RECV_OPTIONS } else { TOPIC_OPTIONS };
+                report.over(&other, format!("`{text}` is no option of `{}`; known options: {known}", kind.written()));
             }
         }
     }
     check_name(&names, report);
-    Some((MacroCall::Recv(Recv { topic: topic?, timeout }), names))
+    let topic = topic?;
+    let call = match (kind, topic) {
+        (CutKind::Close, Topic::Several(topics)) => {
+            let first = topics.first()?;
+            report.at(first.span(), CLOSE);
+            return None;
+        }
+        (CutKind::Close, topic) => MacroCall::Close(topic),
+        (CutKind::TryRecv, topic) => MacroCall::TryRecv(topic),
+        (_, topic) => MacroCall::Recv(Recv { topic, timeout }),
+    };
+    Some((call, names))
 }
 
 /// Parses one topic or a list of them. Literal topics are known at compile time.
-fn topic_of(expr: Expr, report: &mut Report) -> Option<Topic> {
+fn topic_of(kind: CutKind, expr: Expr, report: &mut Report) -> Option<Topic> {
     let literal = |expr: &Expr| match expr {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
         _ => None,
@@ -195,11 +216,11 @@ fn topic_of(expr: Expr, report: &mut Report) -> Option<Topic> {
     }
     match &expr {
         Expr::Lit(_) | Expr::Closure(_) => {
-            report.over(&expr, RECV);
+            report.over(&expr, shape(kind));
             None
         }
         Expr::Array(list) if list.elems.is_empty() => {
-            report.over(&expr, NO_TOPIC);
+            report.over(&expr, if kind == CutKind::Recv { NO_TOPIC } else { shape(kind) });
             None
         }
         Expr::Array(list) => {

@@ -275,7 +275,7 @@ fn topics(received: Vec<&Topics>) -> Vec<TokenStream> {
 
 fn topics_of(body: &CutBody) -> Vec<&Topics> {
     match body {
-        CutBody::Recv { topics, .. } => vec![topics],
+        CutBody::Recv { topics, .. } | CutBody::TryRecv(topics) | CutBody::Close(topics) => vec![topics],
         CutBody::Select(arms) => {
             let topics = arms.iter().map(|arm| if let AwaitedEvent::Message { topics, .. } = &arm.what { Some(topics) } else { None });
             topics.flatten().collect()
@@ -350,7 +350,7 @@ fn kind(cut: &crate::hir::Cut) -> TokenStream {
         CutBody::Spawn(_) => emit!(Spawn),
         CutBody::Sleep(_) => emit!(Sleep),
         CutBody::Pending(_) => emit!(Pending),
-        CutBody::Recv { .. } => emit!(Recv),
+        CutBody::Recv { .. } | CutBody::TryRecv(_) | CutBody::Close(_) => emit!(Recv),
         CutBody::Wait { .. } | CutBody::WaitAll { .. } => emit!(Wait),
         CutBody::Steps(_) => emit!(Steps),
         CutBody::Select(_) => emit!(Select),

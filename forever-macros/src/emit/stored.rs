@@ -73,7 +73,9 @@ impl Emit<'_> {
             let (makes, message, way) = match &kind.body {
                 CutBody::Step(step) if step.effect.is_some() => ("store", messages::effect_stored(&shown), messages::EFFECT_STORED),
                 CutBody::Steps(_) => ("store", messages::branch_stored(&shown), messages::BRANCH_STORED),
-                CutBody::Recv { .. } => ("receive", messages::message_stored(&shown), messages::MESSAGE_STORED),
+                CutBody::Recv { .. } | CutBody::TryRecv(_) | CutBody::Close(_) => {
+                    ("receive", messages::message_stored(&shown), messages::MESSAGE_STORED)
+                }
                 CutBody::Select(arms) if arms.iter().any(Awaited::is_message) => {
                     ("receive", messages::message_stored(&shown), messages::MESSAGE_STORED)
                 }

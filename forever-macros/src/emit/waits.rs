@@ -34,6 +34,18 @@ impl Emit<'_> {
                 let (private, items) = (self.cx.private, self.rewrite_expr(items));
                 quote_spanned!(span=> #private::collected(#items))
             }
+            CutBody::Pending(Pending::Closing(topics)) => {
+                let topics = self.topics(span, topics);
+                quote_spanned!(span=> #fiber.close_topic(&#topics))
+            }
+            CutBody::TryRecv(topics) => {
+                let (topics, codec) = (self.topics(span, topics), self.codec(cut));
+                quote_spanned!(span=> #fiber.try_receive(#topics, #codec).await)
+            }
+            CutBody::Close(topics) => {
+                let (topics, codec) = (self.topics(span, topics), self.codec(cut));
+                quote_spanned!(span=> #fiber.take_all(#topics, #codec).await)
+            }
             CutBody::Recv { topics, until } => {
                 let codec = self.codec(cut);
                 let several = self.topics(span, topics);

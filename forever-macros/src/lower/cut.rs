@@ -67,9 +67,7 @@ impl Lower<'_> {
                 self.sleep(&site, end, bind, out);
             }
             MacroCall::Recv(Recv { mut topic, mut timeout }) => {
-                if let Bind::Discard | Bind::Let { pat: Pat::Wild(_), .. } = bind {
-                    self.report.at(span, messages::received_nowhere(&topic.shown()));
-                }
+                self.check_bound(&site, &bind, &topic);
                 let computed = if let Topic::Computed(topic) = &mut topic { Some(topic) } else { None };
                 self.operands(computed.into_iter().chain(&mut timeout).collect(), out);
                 let topics = self.topics(&site, topic, "topic", out);
@@ -81,6 +79,17 @@ impl Lower<'_> {
                     }
                 };
                 self.point(&site, CutBody::Recv { topics, until }, bind, out);
+            }
+            MacroCall::TryRecv(topic) => {
+                self.check_bound(&site, &bind, &topic);
+                let topics = self.one_topic(&site, topic, out);
+                self.point(&site, CutBody::TryRecv(topics), bind, out);
+            }
+            MacroCall::Close(topic) => {
+                self.check_bound(&site, &bind, &topic);
+                let topics = self.one_topic(&site, topic, out);
+                self.point(&site, CutBody::Pending(Pending::Closing(topics.clone())), Bind::Discard, out);
+                self.point(&site, CutBody::Close(topics), bind, out);
             }
             MacroCall::Select(select) => self.select(&site, select, bind, out),
             MacroCall::Wait(handle) => {
@@ -113,6 +122,26 @@ impl Lower<'_> {
                 self.point(&site, CutBody::Steps(Box::new(Steps::Each(Box::new(each)))), bind, out);
             }
         }
+    }
+
+    /// Reports a message whose type nothing says.
+    fn check_bound(&mut self, site: &Site, bind: &Bind, topic: &Topic) {
+        if let Bind::Discard | Bind::Let { pat: Pat::Wild(_), .. } = bind {
+            let why = match site.kind {
+                CutKind::TryRecv => messages::tried_nowhere,
+                CutKind::Close => messages::handed_over_nowhere,
+                _ => messages::received_nowhere,
+            };
+            self.report.at(site.span, why(&topic.shown()));
+        }
+    }
+
+    /// The topics of a `try_recv!` or a `close!`.
+    fn one_topic(&mut self, site: &Site, mut topic: Topic, out: &mut Vec<Stmt>) -> Topics {
+        if let Topic::Computed(topic) = &mut topic {
+            self.operands(vec![topic], out);
+        }
+        self.topics(site, topic, "topic", out)
     }
 
     /// The topics of a `recv!`. Computed ones are put into a variable, which is kept during the
@@ -223,6 +252,8 @@ fn derived_name(written: &MacroCall, hint: Option<String>) -> String {
         MacroCall::Step(step) => cut::callee(&step.body),
         MacroCall::Call(invocation) | MacroCall::Spawn(invocation) => cut::callee(invocation),
         MacroCall::Recv(recv) => recv.topic.name(),
+        MacroCall::TryRecv(topic) => topic.name().map(|name| format!("try {name}")),
+        MacroCall::Close(topic) => topic.name().map(|name| format!("close {name}")),
         MacroCall::Steps(SideBySide::Each { step, .. }) => cut::callee(&step.body),
         _ => None,
     };
@@ -232,6 +263,8 @@ fn derived_name(written: &MacroCall, hint: Option<String>) -> String {
         MacroCall::Spawn(_) => (true, "spawn"),
         MacroCall::Sleep(_) | MacroCall::SleepUntil(_) => (false, "sleep"),
         MacroCall::Recv(_) => (true, "recv"),
+        MacroCall::TryRecv(_) => (true, "try_recv"),
+        MacroCall::Close(_) => (true, "close"),
         MacroCall::Wait(_) => (true, "wait"),
         MacroCall::WaitAll(_) => (true, "wait_all"),
         MacroCall::Steps(_) => (true, "steps"),

@@ -41,6 +41,7 @@ impl Names<'_> {
             | CutBody::Wait { awaited: value, .. }
             | CutBody::WaitAll { awaited: value } => self.expr(value),
             CutBody::Pending(Pending::Nothing) => Flow::Nothing,
+            CutBody::Pending(Pending::Closing(topics)) | CutBody::TryRecv(topics) | CutBody::Close(topics) => self.message(topics, None),
             CutBody::Recv { topics, until } => self.message(topics, until.as_ref()),
             CutBody::Select(arms) => {
                 let mut flow = Flow::Nothing;

@@ -518,6 +518,20 @@ async fn research(io: Res<Io>, mut topic: String) -> anyhow::Result<String> {
 }"#,
     ),
     (
+        "inbox",
+        r#"
+async fn research(io: Res<Io>, mut topic: String) -> anyhow::Result<Vec<String>> {
+    while let Some(line) = try_recv!("line") {
+        topic.push_str(line);
+    }
+    let (which, note): (String, String) = try_recv!([topic.as_str(), "note"]).unwrap_or_default();
+    let rest: Vec<String> = close!(format!("{which}-{note}"));
+    let mut all: Vec<String> = close!("line", name = "lines", was = "all");
+    all.extend(rest);
+    Ok(all)
+}"#,
+    ),
+    (
         "select",
         r#"
 async fn research(io: Res<Io>, topic: String) -> anyhow::Result<String> {

@@ -44,6 +44,8 @@ const WORDS: &[&str] = &[
     "sleep_until !",
     "recv !",
     "recv ! (\"topic\")",
+    "try_recv ! (\"topic\")",
+    "close ! (\"topic\")",
     "spawn !",
     "wait !",
     "wait_all !",

@@ -249,13 +249,15 @@ impl<'d, 'b> Author<'d, 'b> {
     }
 
     fn cut(&mut self) -> String {
-        match self.dice.below(20) {
+        match self.dice.below(22) {
             0..=9 => self.step(),
             10 => format!("call!({})", self.invocation()),
             11 => format!("spawn!({})", self.invocation()),
             12 => format!("sleep!({})", self.arguments()),
             13 => format!("sleep_until!({})", self.expression()),
             14 => format!("recv!({}{})", self.dice.one_of(&["\"topic\"", "topic", ""]), self.timeout()),
+            20 => format!("try_recv!({})", self.dice.one_of(&["\"topic\"", "topic", "[\"a\", \"b\"]", ""])),
+            21 => format!("close!({})", self.dice.one_of(&["\"topic\"", "topic", "[\"a\", \"b\"]", ""])),
             15 => format!("wait!({})", self.arguments()),
             16 => format!("wait_all!({})", self.expression()),
             17 => format!("steps!({})", self.arguments()),

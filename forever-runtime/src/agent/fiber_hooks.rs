@@ -56,6 +56,7 @@ impl AgentHooks for Agents {
                     }
                     woken => woken?,
                 };
+                let fiber = fiber.clone().with_unread(runtime).await?;
                 woken.agent.ended(&fiber).await.map_err(|why| failed("on_fiber_completed", agent, why))
             };
             if let Err(why) = told.await

@@ -261,7 +261,11 @@ impl Agents {
 
     async fn run_hook(&self, runtime: &Arc<Runtime>, woken: &AwakeAgent, request: AgentRequest) {
         let id = &woken.hold.slot.id;
-        let ran = match EndedFiber::from_json(&request.args) {
+        let read = async {
+            let fiber = EndedFiber::from_json(&request.args)?;
+            fiber.with_unread(runtime).await.map_err(|why| chain(&why))
+        };
+        let ran = match read.await {
             Ok(fiber) => woken.agent.ended(&fiber).await.map_err(|why| chain(&*why)),
             Err(why) => Err(why),
         };

@@ -29,6 +29,7 @@ use crate::runtime::events::{Events, Listeners};
 #[cfg(feature = "metrics")]
 use crate::runtime::gauges;
 use crate::runtime::link::RuntimeGuard;
+use crate::runtime::messages;
 use crate::runtime::settings::{Retention, Settings};
 use crate::runtime::state::{Parts, Runtime};
 use crate::runtime::store_time::StoreTime;
@@ -637,6 +638,7 @@ impl Builder {
         #[cfg(feature = "metrics")]
         gauges::begin(runtime)?;
         executor::report_exits(exec);
+        messages::report_unread(runtime);
         dispatch::listen(exec)?;
         recovery::recover(exec).await?;
         compatibility::report(exec, to_wake).await?;

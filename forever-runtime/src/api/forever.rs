@@ -453,7 +453,7 @@ impl Forever {
     /// # Errors
     /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
     pub async fn view(&self, id: &str) -> Result<FiberView> {
-        let messages = self.runtime().store.pending_messages(id.to_owned(), view::MOST_MESSAGES).await?;
+        let messages = self.runtime().store.pending_messages(id.to_owned(), i64::MIN, view::MOST_MESSAGES).await?;
         let stored = Stored::read_with_progress(&self.exec, id).await?;
         let streams = stored.streams(&self.exec).await?;
         Ok(stored.view(&self.exec, messages, streams))

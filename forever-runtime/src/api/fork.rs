@@ -186,6 +186,7 @@ async fn fork(fork: Fork) -> Result<FiberHandle<Value>> {
         worker: None,
         now_ms,
     };
+    let closed = exec.runtime.store.topics(of.clone()).await?.into_iter().filter_map(|row| Some((row.topic, row.closed?)));
     let copy = FiberCopy {
         fiber,
         state: FiberState::Pending,
@@ -198,6 +199,7 @@ async fn fork(fork: Fork) -> Result<FiberHandle<Value>> {
         branches: from.branches,
         streams,
         messages: Vec::new(),
+        closed: closed.filter(|(_, at)| *at <= number).collect(),
     };
     store_copy(exec, copy, &origin, &format!("fork fiber `{of}`")).await?;
     exec.runtime.tell(&id, &row.name, || EventKind::Spawned);

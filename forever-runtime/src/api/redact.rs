@@ -120,6 +120,7 @@ impl FiberStatus {
     /// Takes secrets out of the texts that programs and people have given.
     pub(crate) fn redact(&mut self, redactor: &Redactor) {
         let texts = [&mut self.reason, &mut self.key].into_iter().flatten().chain(self.retry.as_mut().map(|retry| &mut retry.error));
+        let texts = texts.chain(self.unread.iter_mut().map(|unread| &mut unread.topic));
         texts.for_each(|text| *text = redactor.text(text));
         [&mut self.metadata, &mut self.progress].into_iter().flatten().for_each(|value| redactor.value(value));
     }

@@ -19,7 +19,9 @@ use crate::layout::rows::{machine_of, row_of};
 use crate::layout::spec::Layout;
 use crate::ops::resolve::OpStatus;
 use crate::runtime::handle::FiberStatus;
+use crate::runtime::messages;
 use crate::runtime::stream_reader::stored_progress;
+use crate::runtime::unread::UnreadTopic;
 use crate::store::{
     AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, OUTPUTS, PendingMessage, ScheduleRow, Seq, SnapshotRows,
     UnfinishedGroup,
@@ -286,6 +288,8 @@ pub(crate) struct Stored {
     problem: Option<String>,
     /// The progress that is stored, if it was read.
     progress: Option<Value>,
+    /// The messages that it has not received, if they were counted.
+    unread: Vec<UnreadTopic>,
     redactor: Redactor,
 }
 
@@ -301,6 +305,7 @@ impl Stored {
     pub(crate) async fn read_with_progress(exec: &Executor, id: &str) -> Result<Self> {
         let mut stored = Self::read(exec, id).await?;
         stored.progress = stored_progress(&exec.runtime, stored.seq()).await?;
+        stored.unread = messages::unread(&exec.runtime, id).await?;
         Ok(stored)
     }
 
@@ -334,7 +339,7 @@ impl Stored {
                 Err(why) => problem = Some(why),
             }
         }
-        let mut stored = Stored { row, loaded, snapshot, problem, progress: None, redactor: Redactor::default() };
+        let mut stored = Stored { row, loaded, snapshot, problem, progress: None, unread: Vec::new(), redactor: Redactor::default() };
         stored.redactor = stored.secrets(exec);
         stored
     }
@@ -452,6 +457,7 @@ impl Stored {
         // It stays when the values that it was made from are gone, and then nothing tells whether
         // they were secret.
         status.progress = status.progress.or_else(|| self.progress.clone()).filter(|_| self.row.closure || !self.hides_texts(exec));
+        status.unread.clone_from(&self.unread);
         status.redact(&self.redactor);
         status
     }

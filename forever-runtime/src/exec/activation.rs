@@ -460,7 +460,10 @@ impl FiberTask {
             return match exit {
                 Exit::Interrupted(error) => Err(error),
                 // Nothing can be stored of a row whose epoch cannot be read.
-                Exit::Parked(why) | Exit::Unfit(why) => Ok(Break(Some(self.parked(&why)))),
+                Exit::Parked(why) | Exit::Unfit(why) => {
+                    self.parked(&why);
+                    Ok(Break(Some(Exit::Unfit(why))))
+                }
                 // It was cancelled, and has ended in the attempt to claim it.
                 exit @ (Exit::Completed(_) | Exit::Failed(_) | Exit::Cancelled(_)) => Ok(Break(Some(self.report(exit)))),
                 _ => Ok(Break(None)),

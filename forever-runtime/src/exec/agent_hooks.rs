@@ -15,6 +15,8 @@ use crate::frame::saved::{result_as_json, unreadable};
 use crate::future::BoxFuture;
 use crate::ops::manual::OpCall;
 use crate::ops::op::Op;
+use crate::runtime::link::Link;
+use crate::runtime::messages::{self, Unread};
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, FiberState};
 
@@ -194,19 +196,33 @@ pub struct EndedFiber {
     pub(crate) state: FiberState,
     /// The result, JSON, or the reason.
     pub(crate) text: Arc<str>,
+    unread: Unread,
 }
 
 impl EndedFiber {
+    pub(crate) fn new(id: String, name: String, state: FiberState, text: Arc<str>) -> Self {
+        let unread = Unread::new(Link::None, id.clone(), Vec::new());
+        EndedFiber { id, name, state, text, unread }
+    }
+
+    /// Looks for messages that it has not received.
+    pub(crate) async fn with_unread(mut self, runtime: &Arc<Runtime>) -> Result<Self> {
+        let topics = messages::unread(runtime, &self.id).await?;
+        self.unread = Unread::new(Link::from(runtime), self.id.clone(), topics);
+        Ok(self)
+    }
+
     /// As JSON, for another worker.
     pub(crate) fn json(&self) -> String {
         let state = self.state.to_string();
         serde_json::json!({ "id": self.id, "name": self.name, "state": state, "text": &*self.text }).to_string()
     }
 
+    /// Reads it; what it has not received is in the store.
     pub(crate) fn from_json(text: &str) -> Result<Self, String> {
         let row: serde_json::Value = serde_json::from_str(text).map_err(|why| why.to_string())?;
         let of = |name: &str| row[name].as_str().ok_or_else(|| format!("an ended fiber has no `{name}`"));
-        Ok(EndedFiber { id: of("id")?.to_owned(), name: of("name")?.to_owned(), state: of("state")?.parse()?, text: of("text")?.into() })
+        Ok(EndedFiber::new(of("id")?.to_owned(), of("name")?.to_owned(), of("state")?.parse()?, of("text")?.into()))
     }
 
     /// Id of the fiber.
@@ -222,6 +238,11 @@ impl EndedFiber {
     /// `Completed`, `Failed` or `Cancelled`.
     pub fn state(&self) -> FiberState {
         self.state
+    }
+
+    /// The messages that it had not received.
+    pub fn unread(&self) -> &Unread {
+        &self.unread
     }
 
     /// The result of a completed fiber, otherwise the error with the reason.

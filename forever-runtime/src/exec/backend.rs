@@ -32,7 +32,7 @@ use crate::runtime::metrics;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
-use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, NewSnapshot, PendingMessage, StreamAppend};
+use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, NewSnapshot, StreamAppend, TopicPage};
 
 /// How long others wait for a suspect that neither makes a checkpoint nor ends.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
@@ -303,6 +303,7 @@ impl RunBackend for StoreBackend {
             delta: checkpoint.delta,
             streams,
             received: outbox.received,
+            closed: outbox.closed,
             joined: outbox.joined,
             children,
         };
@@ -315,8 +316,8 @@ impl RunBackend for StoreBackend {
         }
     }
 
-    fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
-        self.exec.runtime.store.message(self.claim().fiber, topic.to_owned())
+    fn topic<'a>(&'a self, topic: &'a str, after: i64, limit: u32) -> BoxFuture<'a, Result<TopicPage, Error>> {
+        self.exec.runtime.store.topic(self.claim().fiber, topic.to_owned(), after, limit)
     }
 
     fn takes(&self, topic: &'static str, check: Check) {

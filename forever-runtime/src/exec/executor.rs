@@ -92,7 +92,7 @@ pub(crate) fn report_exits(exec: &Arc<Executor>) {
         let of_task = Arc::clone(&exec);
         // A runtime that is closing sends no more notifications.
         let _ = exec.runtime.start(async move {
-            of_task.agents.ended(&of_task.runtime, &agent, EndedFiber { id, name, state, text }).await;
+            of_task.agents.ended(&of_task.runtime, &agent, EndedFiber::new(id, name, state, text)).await;
         });
     });
 }

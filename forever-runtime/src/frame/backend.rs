@@ -12,7 +12,7 @@ use crate::runtime::fence::Fence;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
-use crate::store::{BranchResult, LayoutRow, NewFiber, OpsDelta, PendingMessage, SnapshotDelta, StreamAppend, StreamsDelta};
+use crate::store::{BranchResult, LayoutRow, NewFiber, OpsDelta, SnapshotDelta, StreamAppend, StreamsDelta, TopicPage};
 
 /// Backend of a run: the runtime, or a test.
 pub(crate) trait RunBackend: Send + Sync {
@@ -67,10 +67,10 @@ pub(crate) trait RunBackend: Send + Sync {
         let _ = what;
     }
 
-    /// The oldest pending message of a topic.
-    fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
-        let _ = topic;
-        Box::pin(async { Ok(None) })
+    /// The pending messages of a topic with numbers above `after`, the oldest first.
+    fn topic<'a>(&'a self, topic: &'a str, after: i64, limit: u32) -> BoxFuture<'a, Result<TopicPage, Error>> {
+        let _ = (topic, after, limit);
+        Box::pin(async { Ok(TopicPage::default()) })
     }
 
     /// Registers the type that the function receives on a topic.
@@ -193,8 +193,10 @@ pub(crate) struct Checkpoint {
 /// Changes that a cut point adds to the next checkpoint.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// The message that was received, to be deleted.
-    pub(crate) received: Option<i64>,
+    /// The messages that were received, to be deleted.
+    pub(crate) received: Vec<i64>,
+    /// The topic that is closed.
+    pub(crate) closed: Option<String>,
     /// Whether the stored branch results were used, and are to be deleted.
     pub(crate) joined: bool,
     /// Children, with their invocations.
@@ -203,7 +205,7 @@ pub(crate) struct Outbox {
 
 impl std::fmt::Debug for Outbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Outbox { received, joined, children } = self;
-        write!(f, "received {received:?}, joined {joined}, {} children", children.len())
+        let Outbox { received, closed, joined, children } = self;
+        write!(f, "received {received:?}, closed {closed:?}, joined {joined}, {} children", children.len())
     }
 }

@@ -20,7 +20,7 @@ use crate::frame::fiber::Value;
 use crate::frame::locals::Unreadable;
 use crate::frame::run::Run;
 use crate::frame::saved::unreadable;
-use crate::frame::topics::Topics;
+use crate::frame::topics::{Taken, Topics};
 use crate::frame::waits::Deadline;
 use crate::future::BoxFuture;
 use crate::runtime::exit::Exit;
@@ -79,6 +79,25 @@ pub fn on_end<T>(handle: FiberHandle<T>) -> OnEnd<T> {
     OnEnd(handle)
 }
 
+impl<K: Topics, T: Send + 'static> OnMessage<K, T> {
+    async fn take(&self, name: &'static str, run: &Run) -> Taken<ReceivedMessage<K::Received<Box<RawValue>>, T>> {
+        let OnMessage(topics, codec) = self;
+        run.takes(topics.fixed(), *codec);
+        let (topic, value) = match run.take_message(name, topics, *codec).await {
+            Taken::Message(topic, value) => (topic, value),
+            Taken::Nothing => return Taken::Nothing,
+            Taken::Closed => return Taken::Closed,
+        };
+        match codec.save(&value).and_then(|text| RawValue::from_string(text).map_err(|why| why.to_string())) {
+            Ok(text) => {
+                let message = ReceivedMessage { texts: K::received(&topic, text), value: Some(value) };
+                Taken::Message(topic, message)
+            }
+            Err(why) => run.halt(Exit::failed(format!("a message to `{name}` on topic `{topic}` cannot be saved: {why}"))).await,
+        }
+    }
+}
+
 impl<K: Topics, T: Send + 'static> Arm for OnMessage<K, T>
 where
     K::Received<Box<RawValue>>: Send,
@@ -86,13 +105,11 @@ where
     type Value = ReceivedMessage<K::Received<Box<RawValue>>, T>;
 
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
-        let OnMessage(topics, codec) = self;
-        run.takes(topics.fixed(), *codec);
         Box::pin(async move {
-            let (topic, value) = run.take_message(name, topics, *codec).await?;
-            match codec.save(&value).and_then(|text| RawValue::from_string(text).map_err(|why| why.to_string())) {
-                Ok(text) => Some(ReceivedMessage { texts: K::received(&topic, text), value: Some(value) }),
-                Err(why) => run.halt(Exit::failed(format!("a message to `{name}` on topic `{topic}` cannot be saved: {why}"))).await,
+            match self.take(name, run).await {
+                Taken::Message(_, message) => Some(message),
+                Taken::Nothing => None,
+                Taken::Closed => run.receives_on_closed(name, &self.0).await,
             }
         })
     }
@@ -110,9 +127,11 @@ where
 
     fn ready<'a>(&'a self, name: &'static str, run: &'a Run) -> BoxFuture<'a, Option<Self::Value>> {
         Box::pin(async move {
-            match self.0.ready(name, run).await {
-                Some(message) => Some(ReceivedMessage { texts: Some(message.texts), value: message.value }),
-                None => run.has_passed(self.1).then_some(ReceivedMessage { texts: None, value: None }),
+            let nothing = ReceivedMessage { texts: None, value: None };
+            match self.0.take(name, run).await {
+                Taken::Message(_, message) => Some(ReceivedMessage { texts: Some(message.texts), value: message.value }),
+                Taken::Closed => Some(nothing),
+                Taken::Nothing => run.has_passed(self.1).then_some(nothing),
             }
         })
     }

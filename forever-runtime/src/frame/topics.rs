@@ -1,4 +1,5 @@
-//! Topics of a `recv!`: one or several, literal or computed when the wait begins.
+//! Topics of a `recv!`, `try_recv!` or `close!`: one or several, literal or computed when the wait
+//! begins.
 //!
 //! Computed topics are saved in the snapshot, so that they are computed once. With one topic, a
 //! message is received as it is. With several, each message comes with its topic, the oldest
@@ -11,7 +12,20 @@ use crate::frame::run::Run;
 use crate::frame::saved::unreadable;
 use crate::frame::waits::Deadline;
 use crate::runtime::exit::Exit;
-use crate::store::Wait;
+use crate::store::{PendingMessage, TopicPage, Wait};
+
+/// Most messages that are read at once.
+const PAGE: u32 = 500;
+
+/// What was there when a message was to be taken.
+pub(super) enum Taken<T> {
+    /// A message, with its topic.
+    Message(String, T),
+    /// No message yet.
+    Nothing,
+    /// No message, and none can arrive: the topics are closed.
+    Closed,
+}
 
 /// One topic that is a literal.
 #[doc(hidden)]
@@ -68,6 +82,24 @@ impl Topics for FixedTopic {
     }
 }
 
+/// One topic, literal or computed.
+#[doc(hidden)]
+pub trait SingleTopic: Topics {
+    fn name(&self) -> &str;
+}
+
+impl SingleTopic for FixedTopic {
+    fn name(&self) -> &str {
+        self.0
+    }
+}
+
+impl SingleTopic for OneTopic {
+    fn name(&self) -> &str {
+        &self.0
+    }
+}
+
 impl Topics for FixedTopics {
     type Received<T> = (String, T);
 
@@ -108,7 +140,7 @@ impl Topics for ManyTopics {
     }
 }
 
-/// Argument types of `recv!`: a topic, or a list of topics.
+/// Argument types of `recv!` and `try_recv!`: a topic, or a list of topics. `close!` takes one.
 #[diagnostic::on_unimplemented(
     message = "`recv!` takes a topic or a list of topics, not `{Self}`: make it text, `recv!(format!(\"answer-{{n}}\"))`",
     label = "neither text nor a list of texts",
@@ -189,28 +221,74 @@ impl Run {
 
     /// The oldest message of some topics, with its topic. Its consumption is part of the next
     /// checkpoint.
-    pub(super) async fn take_message<K: Topics, T>(&self, name: &str, topics: &K, codec: Codec<T>) -> Option<(String, T)> {
-        let mut oldest = None;
+    pub(super) async fn take_message<K: Topics, T>(&self, name: &str, topics: &K, codec: Codec<T>) -> Taken<T> {
+        let mut oldest: Option<PendingMessage> = None;
+        let mut open = topics.names().is_empty();
         for topic in topics.names() {
-            match self.backend.message(topic).await {
-                Ok(Some(message)) if oldest.as_ref().is_none_or(|(_, seq, _)| message.seq < *seq) => {
-                    oldest = Some((topic, message.seq, message.data));
+            let TopicPage { messages, closed } = self.messages(topic, i64::MIN, 1).await;
+            open |= !closed;
+            for message in messages {
+                if oldest.as_ref().is_none_or(|oldest| message.seq < oldest.seq) {
+                    oldest = Some(message);
                 }
-                Ok(_) => {}
-                Err(error) => self.halt(Exit::interrupted(error)).await,
             }
         }
-        let (topic, seq, data) = oldest?;
-        match codec.restore(&data) {
-            Ok(value) => {
-                self.outbox().received = Some(seq);
-                Some((topic.to_owned(), value))
+        match oldest {
+            Some(message) => {
+                let value = self.read_message(name, &message, codec).await;
+                self.outbox().received.push(message.seq);
+                Taken::Message(message.topic, value)
             }
+            None if open => Taken::Nothing,
+            None => Taken::Closed,
+        }
+    }
+
+    /// All messages of a topic that is closed. Their consumption is part of the next checkpoint.
+    pub(super) async fn take_all<T>(&self, name: &str, topic: &str, codec: Codec<T>) -> Vec<T> {
+        let (mut values, mut seqs) = (Vec::new(), Vec::new());
+        loop {
+            let after = seqs.last().copied().unwrap_or(i64::MIN);
+            let TopicPage { messages, closed } = self.messages(topic, after, PAGE).await;
+            if !closed {
+                // Code that waited for a message here has been changed.
+                let why = format!("`{name}` stands at a wait for a message on topic `{topic}`, where its code closes the topic now");
+                self.halt::<()>(Exit::parked(why)).await;
+            }
+            let is_last = u32::try_from(messages.len()).is_ok_and(|messages| messages < PAGE);
+            for message in messages {
+                values.push(self.read_message(name, &message, codec).await);
+                seqs.push(message.seq);
+            }
+            if is_last {
+                self.outbox().received.append(&mut seqs);
+                return values;
+            }
+        }
+    }
+
+    async fn messages(&self, topic: &str, after: i64, limit: u32) -> TopicPage {
+        match self.backend.topic(topic, after, limit).await {
+            Ok(page) => page,
+            Err(error) => self.halt(Exit::interrupted(error)).await,
+        }
+    }
+
+    /// The value of a message. One that cannot be read parks the fiber, and is kept.
+    async fn read_message<T>(&self, name: &str, message: &PendingMessage, codec: Codec<T>) -> T {
+        match codec.restore(&message.data) {
+            Ok(value) => value,
             Err(why) => {
-                let why = unreadable::<T>(why);
+                let (topic, why) = (&message.topic, unreadable::<T>(why));
                 self.halt(Exit::parked(format!("a message to `{name}` on topic `{topic}` {why}; it is kept"))).await
             }
         }
+    }
+
+    /// Ends the fiber: no message can arrive any more that it waits for without a limit.
+    pub(super) async fn receives_on_closed<K: Topics, T>(&self, name: &str, topics: &K) -> T {
+        let topics = topics.names().iter().map(|topic| format!("`{topic}`")).collect::<Vec<_>>().join(" or ");
+        self.halt(Exit::failed(format!("`{name}` waits for a message on topic {topics}, which it has closed"))).await
     }
 
     /// The wait for messages of some topics; fails where none could ever arrive.

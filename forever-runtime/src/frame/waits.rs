@@ -20,7 +20,7 @@ use crate::frame::arguments::save_arguments;
 use crate::frame::codec::Codec;
 use crate::frame::fiber::{Fiber, Value};
 use crate::frame::run::Run;
-use crate::frame::topics::{FixedTopic, Topics};
+use crate::frame::topics::{FixedTopic, SingleTopic, Taken, Topics};
 use crate::future::BoxFuture;
 use crate::runtime::exit::Exit;
 use crate::runtime::handle::{FiberError, FiberErrorKind, FiberHandle};
@@ -119,8 +119,11 @@ impl Frame {
             run.takes(topics.fixed(), codec);
             loop {
                 let news = run.backend.listen(&[]);
-                if let Some((topic, message)) = run.take_message(name, &topics, codec).await {
-                    return Some(K::received(&topic, message));
+                match run.take_message(name, &topics, codec).await {
+                    Taken::Message(topic, message) => return Some(K::received(&topic, message)),
+                    Taken::Closed if deadline.at_ms().is_some() => return None,
+                    Taken::Closed => run.receives_on_closed(name, &topics).await,
+                    Taken::Nothing => {}
                 }
                 if run.has_passed(deadline) {
                     return None;
@@ -128,6 +131,45 @@ impl Frame {
                 let wait = run.wait_for_topics(name, &topics, deadline).await;
                 run.leave(wait, news).await;
             }
+        }
+    }
+
+    /// Receives the next message of some topics if it is there; its consumption is part of the next
+    /// checkpoint.
+    pub fn try_receive<T: Send + 'static, K: Topics>(
+        &self,
+        topics: K,
+        codec: Codec<T>,
+    ) -> impl Future<Output = Option<K::Received<T>>> + Send + use<T, K>
+    where
+        K::Received<T>: Send,
+    {
+        let (run, name) = (Arc::clone(&self.run), self.machine.name);
+        async move {
+            run.takes(topics.fixed(), codec);
+            match run.take_message(name, &topics, codec).await {
+                Taken::Message(topic, message) => Some(K::received(&topic, message)),
+                Taken::Nothing | Taken::Closed => None,
+            }
+        }
+    }
+
+    /// Closes a topic with the next checkpoint.
+    pub fn close_topic<K: SingleTopic>(&self, topic: &K) {
+        self.run.outbox().closed = Some(topic.name().to_owned());
+    }
+
+    /// Receives all messages of a topic that is closed; their consumption is part of the next
+    /// checkpoint.
+    pub fn take_all<T: Send + 'static, K: SingleTopic>(
+        &self,
+        topic: K,
+        codec: Codec<T>,
+    ) -> impl Future<Output = Vec<T>> + Send + use<T, K> {
+        let (run, name) = (Arc::clone(&self.run), self.machine.name);
+        async move {
+            run.takes(topic.fixed(), codec);
+            run.take_all(name, topic.name(), codec).await
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) enum RunState {
     /// Not live: the store knows.
     Away,
     Running,
+    /// Stopped with this exit. Callers that begin to wait later read the row: a command may have
+    /// changed it since.
     Stopped(Exit),
 }
 

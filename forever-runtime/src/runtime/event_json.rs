@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::runtime::events::{Event, EventKind};
+use crate::runtime::unread::UnreadTopic;
 
 #[derive(Serialize, Deserialize)]
 struct EventRow {
@@ -31,6 +32,7 @@ enum KindRow {
     Completed,
     Failed { reason: String },
     Cancelled { reason: String },
+    Unread { topics: Vec<(String, u64)> },
 }
 
 impl From<&EventKind> for KindRow {
@@ -52,6 +54,9 @@ impl From<&EventKind> for KindRow {
             EventKind::Completed => KindRow::Completed,
             EventKind::Failed { reason } => KindRow::Failed { reason: reason.to_string() },
             EventKind::Cancelled { reason } => KindRow::Cancelled { reason: reason.to_string() },
+            EventKind::Unread { topics } => {
+                KindRow::Unread { topics: topics.iter().map(|topic| (topic.topic.clone(), topic.messages)).collect() }
+            }
         }
     }
 }
@@ -73,6 +78,10 @@ impl From<KindRow> for EventKind {
             KindRow::Completed => EventKind::Completed,
             KindRow::Failed { reason } => EventKind::Failed { reason: reason.into() },
             KindRow::Cancelled { reason } => EventKind::Cancelled { reason: reason.into() },
+            KindRow::Unread { topics } => {
+                let topics = topics.into_iter().map(|(topic, messages)| UnreadTopic { topic, messages });
+                EventKind::Unread { topics: topics.collect() }
+            }
         }
     }
 }
@@ -112,6 +121,7 @@ mod tests {
             EventKind::Completed,
             EventKind::Failed { reason: "no".into() },
             EventKind::Cancelled { reason: "enough".into() },
+            EventKind::Unread { topics: vec![UnreadTopic { topic: "go".into(), messages: 3 }] },
         ];
         for kind in kinds {
             let event = Event { fiber: "f".into(), name: "work".into(), time: clock::from_ms(-5), kind };

@@ -9,6 +9,8 @@ use std::time::SystemTime;
 
 use futures_core::Stream;
 
+use crate::runtime::unread::UnreadTopic;
+
 /// Number of events that are kept for a slow listener.
 const CAPACITY: usize = 1024;
 
@@ -89,6 +91,11 @@ pub enum EventKind {
     Cancelled {
         /// Reason of the cancellation.
         reason: Arc<str>,
+    },
+    /// It has ended, and has not received all of its messages. The event of the end follows.
+    Unread {
+        /// Counts by topic.
+        topics: Vec<UnreadTopic>,
     },
 }
 

@@ -20,6 +20,7 @@ use crate::runtime::link::Link;
 use crate::runtime::messages::{self, MessageStatus, SendMessage};
 use crate::runtime::state::Runtime;
 use crate::runtime::stream_reader::{self, StreamReader};
+use crate::runtime::unread::UnreadTopic;
 use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry, Restart, Wait};
 
 /// Handle of a fiber with a result of type `T`, running or ended.
@@ -95,7 +96,10 @@ impl<T> FiberHandle<T> {
         if status.progress.is_none() {
             status.progress = stream_reader::stored_progress(&runtime, seq).await.map_err(|e| self.store_error(&e))?;
         }
-        if let Some(entry) = runtime.active.get(&self.id)
+        status.unread = messages::unread(&runtime, &self.id).await.map_err(|e| self.store_error(&e))?;
+        // Only the row knows what a command has made of the fiber since.
+        if status.state == FiberState::Running
+            && let Some(entry) = runtime.active.get(&self.id)
             && entry.control().is_some()
             && let RunState::Stopped(Exit::Interrupted(why)) = &*entry.watch().borrow()
         {
@@ -198,16 +202,18 @@ impl<T> FiberHandle<T> {
 
     /// Sends a message on a topic, to a `recv!` of the fiber; stored by `.await`.
     ///
-    /// When the future is ready, the message is stored, and the fiber receives it once. A fiber
+    /// When the future is ready, the message is stored: the fiber receives it once, or gets it from
+    /// `close!`, or it is reported as [unread](FiberStatus::unread) when the fiber ends. A fiber
     /// that waits for it is woken, in memory or not.
     ///
     /// # Errors
-    /// When there is no such fiber; of kind `InvalidState` when it has ended; of kind `Conflict`
-    /// when its function does not receive on this topic, or another type, or another message was
-    /// sent with its [id](SendMessage::message_id); when the store fails. The type is known once
-    /// this process has reached the `recv!`: a value that is stored before, and does not fit, parks
-    /// the fiber, until it is [discarded](Self::discard_message). After kind `OutcomeUnknown` the
-    /// message may be received all the same: sending it again is safe if it has a message id.
+    /// When there is no such fiber; of kind `InvalidState` when it has ended; of kind `TopicClosed`
+    /// when it has closed the topic; of kind `Conflict` when its function does not receive on this
+    /// topic, or another type, or another message was sent with its [id](SendMessage::message_id);
+    /// when the store fails. The type is known once this process has reached the `recv!`: a value
+    /// that is stored before, and does not fit, parks the fiber, until it is
+    /// [discarded](Self::discard_message). After kind `OutcomeUnknown` the message may be received
+    /// all the same: sending it again is safe if it has a message id.
     pub fn send<V: Serialize + ?Sized>(&self, topic: &str, value: &V) -> SendMessage {
         SendMessage::new(self.link.clone(), &self.id, topic, value)
     }
@@ -280,26 +286,38 @@ impl<T: ReturnValue> FiberHandle<T> {
         let runtime = self.link.get().map_err(|e| self.store_error(&e))?;
         let entry = runtime.active.entry(&self.id);
         let mut phase = entry.watch();
+        // Whether what is seen has happened during this wait. Of anything before it a command may
+        // have made something else.
+        let mut during = false;
         loop {
             if let Some(control) = entry.control() {
                 self.check_name(&control.name)?;
             }
             let seen = phase.borrow_and_update().clone();
             match seen {
-                RunState::Stopped(exit) => return self.exited(exit),
                 RunState::Running => {}
-                RunState::Away => {
-                    let row = self.find().await?;
-                    let reason = row.reason.unwrap_or_default();
-                    match row.state {
-                        FiberState::Completed => return self.value(&row.result.unwrap_or_default()),
-                        FiberState::Failed => return Err(self.error(FiberErrorKind::Failed, reason)),
-                        FiberState::Cancelled => return Err(self.error(FiberErrorKind::Cancelled, reason)),
-                        FiberState::Parked => return Err(self.error(FiberErrorKind::Parked, reason)),
-                        // A worker is about to resume it.
-                        FiberState::Interrupted if runtime.cluster().is_some() && !row.closure && row.agent.is_none() => {}
-                        FiberState::Interrupted => return Err(self.error(FiberErrorKind::Interrupted, reason)),
-                        // It has not ended.
+                // No command changes a completed fiber.
+                RunState::Stopped(Exit::Completed(text)) if during => return self.value(&text),
+                RunState::Stopped(_) | RunState::Away => {
+                    let exit = match seen {
+                        RunState::Stopped(exit) if during || entry.control().is_some() => Some(exit),
+                        _ => None,
+                    };
+                    let row = match (self.find().await, exit.clone()) {
+                        (Ok(row), _) => row,
+                        (Err(error), Some(exit)) if matches!(error.kind, FiberErrorKind::Store | FiberErrorKind::Closed) => {
+                            return self.exited(exit);
+                        }
+                        (Err(error), _) => return Err(error),
+                    };
+                    let state = row.state;
+                    if let Some(stopped) = self.stopped(&runtime, row) {
+                        return stopped;
+                    }
+                    match exit {
+                        // Its store could not store even this.
+                        Some(Exit::Interrupted(error)) if state == FiberState::Running => return self.exited(Exit::Interrupted(error)),
+                        Some(exit @ (Exit::Unfit(_) | Exit::Closed)) => return self.exited(exit),
                         _ => {}
                     }
                     if runtime.is_closing() {
@@ -312,7 +330,25 @@ impl<T: ReturnValue> FiberHandle<T> {
             }
             // The sender is in `entry`, so the wait cannot fail.
             let _ = phase.changed().await;
+            during = true;
         }
+    }
+
+    /// What a caller that waits gets of a stored fiber; `None` while it goes on by itself.
+    fn stopped(&self, runtime: &Runtime, row: FiberRow) -> Option<Result<T, FiberError>> {
+        let reason = row.reason.unwrap_or_default();
+        let kind = match row.state {
+            FiberState::Completed => return Some(self.value(&row.result.unwrap_or_default())),
+            FiberState::Failed => FiberErrorKind::Failed,
+            FiberState::Cancelled => FiberErrorKind::Cancelled,
+            FiberState::Parked => FiberErrorKind::Parked,
+            // A worker is about to resume it.
+            FiberState::Interrupted if runtime.cluster().is_some() && !row.closure && row.agent.is_none() => return None,
+            FiberState::Interrupted => FiberErrorKind::Interrupted,
+            // It has not ended.
+            _ => return None,
+        };
+        Some(Err(self.error(kind, reason)))
     }
 
     /// What an exit of the fiber gives to the caller that waits for it.
@@ -420,6 +456,11 @@ pub struct FiberStatus {
     ///
     /// In a [list](crate::fiber::Fibers) it is there for fibers that run in this process.
     pub progress: Option<serde_json::Value>,
+    /// Messages that it has not received, by topic. Once it has completed or was cancelled nothing
+    /// receives them any more.
+    ///
+    /// In a [list](crate::fiber::Fibers) it is empty.
+    pub unread: Vec<UnreadTopic>,
     /// The step that has failed and is retried.
     ///
     /// Of several concurrent ones, the one whose next attempt is due last.
@@ -523,6 +564,7 @@ impl FiberStatus {
             }),
             step: None,
             progress: None,
+            unread: Vec::new(),
             created: from_ms(row.created_ms),
             changed: from_ms(row.changed_ms),
             saved: row.saved_ms.map(from_ms),

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use tracing::warn;
 
 use crate::clock::from_ms;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::frame::saved::text_to_keep;
 use crate::runtime::commands::done;
 use crate::runtime::detached::detached;
+use crate::runtime::events::EventKind;
 use crate::runtime::handle::as_ms;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::store::{CommandResult, FiberRef, NewMessage, PendingMessage, SendResult};
+use crate::runtime::unread::UnreadTopic;
+use crate::store::{CommandResult, FiberRef, FiberState, NewMessage, PendingMessage, SendResult, UnreadMessages, UnreadSender};
 
 /// The longest id or key, in bytes.
 pub(crate) const LONGEST_ID: usize = 512;
@@ -97,6 +100,7 @@ async fn send(runtime: &Arc<Runtime>, message: SendMessage) -> Result<()> {
         CommandResult::Done(SendResult::Conflict) => {
             Err(refused(ErrorKind::Conflict, "another message was sent to it with this message id".into()))
         }
+        CommandResult::Done(SendResult::Closed) => Err(refused(ErrorKind::TopicClosed, "it has closed this topic".into())),
         CommandResult::NotFound => Err(refused(ErrorKind::NotFound, "there is no such fiber".into())),
         CommandResult::InvalidState(state) => Err(refused(ErrorKind::InvalidState, format!("it has {state} already"))),
     }
@@ -127,9 +131,81 @@ impl MessageStatus {
     }
 }
 
+/// Messages that a fiber had not received when it ended: counts by topic, and the messages by page.
+///
+/// They are stored until the fiber is deleted. Of a fiber that completed or was cancelled nothing
+/// receives them any more; one that failed receives them when it is resumed.
+#[derive(Debug, Clone)]
+pub struct Unread {
+    link: Link<Runtime>,
+    fiber: String,
+    topics: Vec<UnreadTopic>,
+}
+
+impl Unread {
+    pub(crate) fn new(link: Link<Runtime>, fiber: String, topics: Vec<UnreadTopic>) -> Self {
+        Unread { link, fiber, topics }
+    }
+
+    /// Counts by topic, ordered by topic; empty if it had received all messages.
+    pub fn topics(&self) -> &[UnreadTopic] {
+        &self.topics
+    }
+
+    /// Number of messages on all topics.
+    pub fn count(&self) -> u64 {
+        self.topics.iter().map(|topic| topic.messages).sum()
+    }
+
+    /// Reads up to `limit` messages, at most 1 000, behind the one with the number `after`, in the
+    /// order in which they were sent; without `after` from the first.
+    ///
+    /// # Errors
+    /// When the store fails, or the runtime is closed.
+    pub async fn messages(&self, after: Option<i64>, limit: u32) -> Result<Vec<MessageStatus>> {
+        let runtime = self.link.get()?;
+        let page = runtime.store.pending_messages(self.fiber.clone(), after.unwrap_or(i64::MIN), limit.min(MOST_LISTED)).await?;
+        Ok(page.into_iter().map(MessageStatus::of).collect())
+    }
+}
+
+/// Counts the messages that a fiber has not received.
+pub(crate) async fn unread(runtime: &Runtime, fiber: &str) -> Result<Vec<UnreadTopic>> {
+    Ok(UnreadTopic::all_of(runtime.store.topics(fiber.to_owned()).await?))
+}
+
+/// Reports each fiber that ends with unread messages: as an event and in the log.
+pub(crate) fn report_unread(runtime: &Arc<Runtime>) {
+    let of_sender = Arc::downgrade(runtime);
+    runtime.store.on_unread(UnreadSender::new(move |unread| {
+        let Some(runtime) = of_sender.upgrade() else { return };
+        let UnreadMessages { id, name, state, topics } = unread;
+        let topics = UnreadTopic::all_of(topics);
+        let (messages, by_topic) = (topics.iter().map(|topic| topic.messages).sum::<u64>(), texts(&topics));
+        let (fiber, name) = (id.as_str(), name.as_str());
+        if state == FiberState::Failed {
+            warn!(
+                fiber.id = fiber,
+                fiber.name = name,
+                messages,
+                topics = by_topic,
+                "fiber failed with messages that it receives once it is resumed"
+            );
+        } else {
+            warn!(fiber.id = fiber, fiber.name = name, messages, topics = by_topic, "fiber {state} with messages that it has not received");
+        }
+        runtime.tell(fiber, name, || EventKind::Unread { topics });
+    }));
+}
+
+/// Counts by topic, as people read them.
+fn texts(topics: &[UnreadTopic]) -> String {
+    topics.iter().map(|UnreadTopic { topic, messages }| format!("{topic}: {messages}")).collect::<Vec<_>>().join(", ")
+}
+
 /// Lists the first messages that a fiber has not received.
 pub(crate) async fn list(runtime: &Runtime, fiber: &str) -> Result<Vec<MessageStatus>> {
-    let messages = runtime.store.pending_messages(fiber.to_owned(), MOST_LISTED).await?;
+    let messages = runtime.store.pending_messages(fiber.to_owned(), i64::MIN, MOST_LISTED).await?;
     if messages.is_empty() && runtime.store.find(FiberRef::Id(fiber.to_owned())).await?.is_none() {
         return Err(Error::new(ErrorKind::NotFound, format!("there is no fiber with id `{fiber}`")));
     }

@@ -15,6 +15,7 @@ const RECOVERED: &str = "forever_fibers_recovered_total";
 const INTERRUPTED: &str = "forever_fibers_interrupted_total";
 const PARKED: &str = "forever_fibers_parked_total";
 const ENDED: &str = "forever_fibers_ended_total";
+const UNREAD: &str = "forever_unread_messages_total";
 const RETRIED: &str = "forever_step_retries_total";
 const STEP: &str = "forever_step_duration_seconds";
 const STORED: &str = "forever_checkpoint_duration_seconds";
@@ -30,6 +31,7 @@ pub(super) fn describe() {
     describe_counter!(INTERRUPTED, "Interruptions by a cause outside of the code of a fiber, such as its database");
     describe_counter!(PARKED, "Fibers that have stopped until a person or a deploy repairs them");
     describe_counter!(ENDED, "Fibers that have ended");
+    describe_counter!(UNREAD, "Messages that fibers had not received when they ended");
     describe_counter!(RETRIED, "Attempts of steps that have failed and are followed by another one");
     describe_histogram!(STEP, Unit::Seconds, "Time from the begin of a step to its stored checkpoint");
     describe_histogram!(STORED, Unit::Seconds, "Time in which the store has stored a checkpoint");
@@ -58,6 +60,10 @@ pub(super) fn event(event: &Event) {
         EventKind::Completed => ended("completed"),
         EventKind::Failed { .. } => ended("failed"),
         EventKind::Cancelled { .. } => ended("cancelled"),
+        EventKind::Unread { topics } => {
+            let messages = topics.iter().map(|topic| topic.messages).sum();
+            counter!(UNREAD, "function" => function.to_owned()).increment(messages);
+        }
         EventKind::StepStarted { .. } | EventKind::StepFinished { .. } | EventKind::Stashed | EventKind::Waiting | EventKind::Woken => {}
     }
 }

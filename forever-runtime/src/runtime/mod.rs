@@ -29,3 +29,4 @@ pub(crate) mod stream_reader;
 pub(crate) mod sync;
 pub(crate) mod timer;
 pub(crate) mod type_checks;
+pub(crate) mod unread;

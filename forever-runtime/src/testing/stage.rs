@@ -4,7 +4,7 @@
 //! given checkpoint, where it is dropped as by a killed process. The snapshots are the texts that a
 //! database would hold.
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,7 +25,7 @@ use crate::ops::known::Left;
 use crate::ops::ledger::Ledger;
 use crate::ops::memory::MemoryLedger;
 use crate::runtime::exit::Exit;
-use crate::store::{BranchResult, NewFiber, PendingMessage, SnapshotRows, StreamAppend};
+use crate::store::{BranchResult, NewFiber, PendingMessage, SnapshotRows, StreamAppend, TopicPage};
 use crate::{Error, ErrorKind, exact};
 
 /// Stage on which fibers run without a database, to a chosen checkpoint.
@@ -81,6 +81,8 @@ struct Kept {
     branch_results: BTreeMap<(u64, String), String>,
     /// Sent messages, with number and topic.
     messages: Vec<(i64, String, String)>,
+    /// Closed topics.
+    closed: BTreeSet<String>,
     /// Children that were stored, all of which have ended.
     ended: BTreeMap<String, Exit>,
 }
@@ -313,9 +315,9 @@ impl RunBackend for Tape {
         if checkpoint.outbox.joined {
             kept.branch_results.clear();
         }
-        if let Some(received) = checkpoint.outbox.received {
-            kept.messages.retain(|(seq, ..)| *seq != received);
-        }
+        let received = checkpoint.outbox.received;
+        kept.messages.retain(|(seq, ..)| !received.contains(seq));
+        kept.closed.extend(checkpoint.outbox.closed);
         locked(&self.snapshots).push(whole);
         let is_killed = matches!(self.kill, Kill::After(k) if made + 1 >= k);
         let children = checkpoint.outbox.children;
@@ -345,14 +347,13 @@ impl RunBackend for Tape {
         Box::pin(async { Ok(()) })
     }
 
-    fn message<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<PendingMessage>, Error>> {
-        let message = locked(&self.kept).messages.iter().find(|(_, t, _)| t == topic).map(|(seq, topic, data)| PendingMessage {
-            seq: *seq,
-            topic: topic.clone(),
-            data: data.clone(),
-            sent_ms: 0,
-        });
-        Box::pin(async move { Ok(message) })
+    fn topic<'a>(&'a self, topic: &'a str, after: i64, limit: u32) -> BoxFuture<'a, Result<TopicPage, Error>> {
+        let kept = locked(&self.kept);
+        let of_topic = kept.messages.iter().filter(|(seq, t, _)| t == topic && *seq > after).take(limit as usize);
+        let message =
+            |(seq, topic, data): &(i64, String, String)| PendingMessage { seq: *seq, topic: topic.clone(), data: data.clone(), sent_ms: 0 };
+        let page = TopicPage { messages: of_topic.map(message).collect(), closed: kept.closed.contains(topic) };
+        Box::pin(async move { Ok(page) })
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -61,7 +61,7 @@ mod stubs;
 pub(crate) use stubs::{frame, history, layout, ops};
 
 /// As the files of `forever-store` name what is in the root of their crate.
-use store::{Claim, ClaimResult, End, FiberState, LoadedFiber, Runnable, Seq, StoredClaim, WorkerId};
+use store::{Claim, ClaimResult, CommitNotices, End, FiberState, LoadedFiber, Seq, StoredClaim, WorkerId};
 
 #[allow(dead_code, unreachable_pub, reason = "the store uses all of it, and gives it to others")]
 #[path = "../../../crates/forever-store/src"]

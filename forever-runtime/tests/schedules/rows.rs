@@ -18,8 +18,8 @@ use super::sync::{Mutex, meet};
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 use crate::store::{
-    Claim, ClaimResult, End, Epoch, FiberState, LoadedFiber, OpOutcome, Ownership, ReadySender, Runnable, Seq, Store, StoredClaim,
-    StreamAppend, Suspension, Wait, WaitResult, WorkerId,
+    Claim, ClaimResult, CommitNotices, End, Epoch, FiberState, LoadedFiber, OpOutcome, Ownership, ReadySender, Runnable, Seq, Store,
+    StoredClaim, StreamAppend, Suspension, Wait, WaitResult, WorkerId,
 };
 
 const SCHEMA: &str = "
@@ -41,7 +41,7 @@ pub(super) fn finish(
     end: &End,
     _: &[OpOutcome],
     now_ms: i64,
-    _: &mut Vec<Runnable>,
+    _: &mut CommitNotices,
 ) -> rusqlite::Result<Option<End>> {
     let cancel: Option<String> = conn.query_row("SELECT cancel FROM fibers WHERE seq = ?1", [seq], |r| r.get(0))?;
     let end = cancel.map_or_else(|| end.clone(), End::Cancelled);
@@ -251,7 +251,7 @@ impl OpenStore {
     async fn job<T: fmt::Debug>(
         &self,
         what: String,
-        work: impl FnOnce(&Conn, &mut Seen, &mut Vec<Runnable>) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Conn, &mut Seen, &mut CommitNotices) -> rusqlite::Result<T>,
     ) -> Result<T> {
         pause().await;
         let done = self.transaction(&what, work);
@@ -262,23 +262,23 @@ impl OpenStore {
     fn transaction<T: fmt::Debug>(
         &self,
         what: &str,
-        work: impl FnOnce(&Conn, &mut Seen, &mut Vec<Runnable>) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Conn, &mut Seen, &mut CommitNotices) -> rusqlite::Result<T>,
     ) -> Result<T> {
         let conn = self.database.conn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::closed());
         }
-        let mut ready = Vec::new();
+        let mut notices = CommitNotices::default();
         conn.execute_batch("BEGIN").unwrap();
         let mut seen = self.database.seen();
-        let done = work(&conn, &mut seen, &mut ready);
+        let done = work(&conn, &mut seen, &mut notices);
         seen.story.push(format!("{} {what}: {done:?}", self.worker));
         let ended = seen.ended.len();
         drop(seen);
         conn.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }).unwrap();
         self.database.ended.send_replace(ended);
         let listeners = self.database.listeners.lock().unwrap().clone();
-        for fiber in ready {
+        for fiber in notices.ready {
             for listener in &listeners {
                 listener.send(fiber.clone());
             }
@@ -291,7 +291,7 @@ impl OpenStore {
 
     /// Stores a fiber, claimed or not.
     pub(crate) async fn accept(&self, id: String, claimed: bool) -> Result<Claim> {
-        self.job("accept".to_owned(), |c, seen, ready| {
+        self.job("accept".to_owned(), |c, seen, notices| {
             let state = if claimed { "running" } else { "pending" };
             c.execute("INSERT INTO fibers (id, state) VALUES (?1, ?2)", params![id, state])?;
             let claim = Claim { fiber: c.last_insert_rowid(), epoch: i64::from(claimed) };
@@ -302,7 +302,7 @@ impl OpenStore {
             } else {
                 let state = FiberState::Pending;
                 let (seq, epoch) = (claim.fiber, claim.epoch);
-                ready.push(Runnable { seq, id, name: "receives".to_owned(), agent: None, state, epoch, deaths: 0 });
+                notices.ready.push(Runnable { seq, id, name: "receives".to_owned(), agent: None, state, epoch, deaths: 0 });
             }
             Ok(claim)
         })
@@ -310,9 +310,9 @@ impl OpenStore {
     }
 
     pub(crate) async fn send(&self, fiber: Seq) -> Result<()> {
-        self.job(format!("send {fiber}"), |c, _, ready| {
+        self.job(format!("send {fiber}"), |c, _, notices| {
             c.execute("INSERT INTO messages (fiber) VALUES (?1)", [fiber])?;
-            ready.extend(wake(c, fiber)?);
+            notices.ready.extend(wake(c, fiber)?);
             Ok(())
         })
         .await
@@ -320,12 +320,12 @@ impl OpenStore {
 
     /// Tells a fiber to end; one that does not run ends at once. Says whether it runs.
     pub(crate) async fn cancel(&self, fiber: Seq) -> Result<bool> {
-        self.job(format!("cancel {fiber}"), |c, seen, ready| {
+        self.job(format!("cancel {fiber}"), |c, seen, notices| {
             let sql = "UPDATE fibers SET cancel = 'enough' WHERE seq = ?1 AND finished_ms IS NULL RETURNING state = 'running'";
             let runs: Option<bool> = c.query_row(sql, [fiber], |r| r.get(0)).optional()?;
             if runs == Some(false) {
                 claims::void(c, fiber)?;
-                finish(c, fiber, &End::Cancelled(String::new()), &[], 0, ready)?;
+                finish(c, fiber, &End::Cancelled(String::new()), &[], 0, notices)?;
                 seen.ends(fiber);
             }
             Ok(runs == Some(true))
@@ -388,8 +388,8 @@ impl Store for OpenStore {
     }
 
     fn claim(&self, at: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>> {
-        Box::pin(self.job(format!("claim {at:?}"), move |c, seen, ready| {
-            let claimed = claims::claim(c, at, worker, now_ms, ready)?;
+        Box::pin(self.job(format!("claim {at:?}"), move |c, seen, notices| {
+            let claimed = claims::claim(c, at, worker, now_ms, notices)?;
             match &claimed {
                 ClaimResult::Granted(claim, _) => seen.claims(worker, *claim),
                 ClaimResult::Ended(_) => seen.ends(at.fiber),
@@ -436,9 +436,9 @@ impl Store for OpenStore {
     }
 
     fn end(&self, claim: Claim, end: End, settled: Vec<OpOutcome>, _: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
-        Box::pin(self.job(format!("end {claim:?} {end:?}"), move |c, seen, ready| {
+        Box::pin(self.job(format!("end {claim:?} {end:?}"), move |c, seen, notices| {
             claims::check(c, claim)?;
-            let end = finish(c, claim.fiber, &end, &settled, now_ms, ready)?.ok_or_else(|| claims::lost(claim))?;
+            let end = finish(c, claim.fiber, &end, &settled, now_ms, notices)?.ok_or_else(|| claims::lost(claim))?;
             seen.writes(self.worker, claim);
             seen.ends(claim.fiber);
             Ok(end)
@@ -446,10 +446,10 @@ impl Store for OpenStore {
     }
 
     fn suspend(&self, claim: Claim, how: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>> {
-        Box::pin(self.job(format!("suspend {claim:?} {how:?}"), move |c, seen, ready| {
+        Box::pin(self.job(format!("suspend {claim:?} {how:?}"), move |c, seen, notices| {
             claims::check(c, claim)?;
             if c.query_row("SELECT cancel IS NOT NULL FROM fibers WHERE seq = ?1", [claim.fiber], |r| r.get(0))? {
-                let end = finish(c, claim.fiber, &End::Cancelled(String::new()), &[], now_ms, ready)?;
+                let end = finish(c, claim.fiber, &End::Cancelled(String::new()), &[], now_ms, notices)?;
                 let end = end.ok_or_else(|| claims::lost(claim))?;
                 seen.writes(self.worker, claim);
                 seen.ends(claim.fiber);

@@ -266,6 +266,12 @@ pub(crate) mod exec {
             pub(crate) text: Arc<str>,
         }
 
+        impl EndedFiber {
+            pub(crate) fn new(id: String, name: String, state: FiberState, text: Arc<str>) -> Self {
+                EndedFiber { id, name, state, text }
+            }
+        }
+
         pub(crate) trait AgentHooks: Send + Sync + fmt::Debug {
             fn hold(&self, runtime: &Arc<Runtime>, agent: &AgentId) -> Box<dyn Any + Send>;
             fn ended<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: EndedFiber) -> BoxFuture<'a, ()>;

@@ -84,6 +84,12 @@ impl FromStr for FiberState {
     }
 }
 
+/// What a transaction tells once it is committed.
+#[derive(Debug, Default)]
+pub(crate) struct CommitNotices {
+    pub(crate) ready: Vec<Runnable>,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Runnable {
     pub(crate) seq: Seq,

@@ -218,6 +218,23 @@ macro_rules! plain_recv {
 }
 pub(crate) use plain_recv;
 
+/// `try_recv!` of a plain function.
+macro_rules! plain_try_recv {
+    ($topic:expr) => {
+        $crate::language::harness::letter($topic)
+    };
+}
+pub(crate) use plain_try_recv;
+
+/// `close!` of a plain function: the letters that are left.
+macro_rules! plain_close {
+    ($topic:expr $(, name = $name:literal)?) => {{
+        let topic = String::from($topic);
+        std::iter::from_fn(|| $crate::language::harness::letter(topic.as_str())).collect::<Vec<_>>()
+    }};
+}
+pub(crate) use plain_close;
+
 /// `select!` of a plain function: messages are there or never come, and time is over.
 macro_rules! plain_select {
     (@) => { unreachable!("nothing would ever come") };

@@ -5,8 +5,8 @@ use forever::prelude::{Forever, Res, fiber};
 use serde::{Deserialize, Serialize};
 
 use super::harness::{
-    Io, Letters, names, places, plain_call as call, plain_recv as recv, plain_sleep as sleep, plain_sleep as sleep_until,
-    plain_step as step, same, same_with, twin,
+    Io, Letters, names, places, plain_call as call, plain_close as close, plain_recv as recv, plain_sleep as sleep,
+    plain_sleep as sleep_until, plain_step as step, plain_try_recv as try_recv, same, same_with, twin,
 };
 
 const SHORT: Duration = Duration::from_millis(1);
@@ -110,6 +110,43 @@ fn a_recv_stands_wherever_an_await_would() {
     same_with(yes().with("sure", false).with("line", "c"), || received("t".into()));
     let seen = same_with(letters().with("approval", Answer::No).with("why", "no money").with("why", "none"), || received("t".into()));
     assert_eq!(seen.outcome, r#"Completed("[\"t\", \"no money\", \"a\", \"b\"] 112 no last, Some(\"none\")")"#);
+}
+
+twin! {
+    async fn emptied(io, topic: String) -> anyhow::Result<String> {
+        let mut all: Vec<String> = Vec::new();
+        while let Some(line) = try_recv!("line") {
+            all.push(step!(io.did(format!("line {line}"), line).await?));
+            if all.len() == 2 { break; }
+        }
+        if let Some((which, word)) = try_recv!([topic.as_str(), "other"]) {
+            let word: String = word;
+            all.push(which + &word);
+        }
+        let none: Option<u32> = try_recv!("nothing");
+        let count = none.map_or(0, |n| n) + u32::try_from(step!(io.did("between", 1usize).await?))?;
+        let rest: Vec<String> = close!("line");
+        for line in rest { all.push(step!(io.did(format!("late {line}"), line).await?)); }
+        let late = recv!("line", timeout = SHORT).unwrap_or_else(|| String::from("no more"));
+        all.push(late);
+        let more: Vec<String> = close!(topic.clone(), name = "of its own");
+        let left = more.len() + total(close!("nothing"));
+        Ok(format!("{all:?} {count} {left}"))
+    }
+}
+
+fn total(numbers: Vec<u32>) -> usize {
+    numbers.into_iter().map(|n| n as usize).sum()
+}
+
+#[test]
+fn a_close_hands_over_what_was_not_received() {
+    let lines = |n: u32| (0..n).fold(Letters::default(), |letters, n| letters.with("line", format!("{n}")));
+    let seen = same_with(lines(5).with("mine", "a").with("other", "b").with("mine", "c"), || emptied("mine".into()));
+    assert_eq!(seen.outcome, r#"Completed("[\"0\", \"1\", \"minea\", \"2\", \"3\", \"4\", \"no more\"] 1 1")"#);
+    let seen = same_with(lines(0), || emptied("mine".into()));
+    assert_eq!(seen.outcome, r#"Completed("[\"no more\"] 1 0")"#);
+    same_with(lines(2).with("other", "b"), || emptied("mine".into()));
 }
 
 twin! {

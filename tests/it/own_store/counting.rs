@@ -10,8 +10,8 @@ use forever::store::{
     FiberRow, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow,
     LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow,
     OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
-    SendResult, Seq, Sqlite, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    SendResult, Seq, Sqlite, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow, TurnFilter, TurnRequest,
+    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot};
@@ -210,6 +210,10 @@ impl FiberStore for Counting {
         }));
     }
 
+    fn on_unread(&self, unread: UnreadSender) {
+        self.inner.on_unread(unread);
+    }
+
     fn abandon(&self) {
         self.calls.count("abandon");
         self.inner.abandon();
@@ -234,7 +238,7 @@ impl FiberStore for Counting {
         fn take_due(&self, now_ms: i64, limit: u32) -> Vec<Runnable>;
         fn next_due(&self) -> Option<i64>;
         fn send(&self, message: NewMessage) -> CommandResult<SendResult>;
-        fn message(&self, seq: Seq, topic: String) -> Option<PendingMessage>;
+        fn topic(&self, seq: Seq, topic: String, after: i64, limit: u32) -> TopicPage;
         fn end(&self, claim: Claim, end: End, outcomes: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64) -> End;
         fn suspend(&self, claim: Claim, suspension: Suspension, now_ms: i64) -> Option<End>;
         fn restart_claimed(&self, claim: Claim, now_ms: i64) -> RestartResult;
@@ -247,7 +251,8 @@ impl AdminStore for Counting {
         fn resolve(&self, id: String, end: End, now_ms: i64) -> CommandResult<(FiberRow, End)>;
         fn cancel(&self, id: String, reason: String, now_ms: i64) -> CommandResult<Vec<Runnable>>;
         fn restart(&self, id: String, how: Restart, now_ms: i64) -> CommandResult<RestartResult>;
-        fn pending_messages(&self, id: String, limit: u32) -> Vec<PendingMessage>;
+        fn pending_messages(&self, id: String, after: i64, limit: u32) -> Vec<PendingMessage>;
+        fn topics(&self, id: String) -> Vec<TopicRow>;
         fn discard_message(&self, id: String, message: i64) -> CommandResult<bool>;
         fn edit(&self, edit: FiberEdit) -> CommandResult<bool>;
         fn import(&self, copy: FiberCopy) -> AcceptResult;

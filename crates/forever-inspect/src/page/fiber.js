@@ -156,14 +156,16 @@ function values(fiber, chosen, past) {
   ];
 }
 
-/** What it was sent and has not received. */
+/** What it was sent and has not received; once it has ended, what it will never receive unless it failed and is resumed. */
 function messages({ status, messages }, hasActions, refresh) {
   if (messages.length === 0) return null;
+  const isFinal = status.state === "completed" || status.state === "cancelled";
   const discards = hasActions && status.state !== "running";
   return h(
     "section",
     { class: "card" },
-    h("h2", null, "Messages not received", h("span", { class: "count" }, messages.length === 100 ? "the first 100" : messages.length)),
+    h("h2", null, isFinal ? "Unread messages" : "Messages not received", h("span", { class: "count" }, messages.length === 100 ? "the first 100" : messages.length)),
+    isFinal && h("p", { class: "quiet" }, "It ended before it had received them: ", (status.unread ?? []).map(({ topic, messages }) => `${topic} (${messages})`).join(", "), "."),
     h(
       "ul",
       { class: "ops" },

@@ -27,7 +27,8 @@ pub(crate) fn snapshot(number: u64) -> NewSnapshot {
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
         streams: StreamsDelta::default(),
-        received: None,
+        received: Vec::new(),
+        closed: None,
         joined: false,
         children: Vec::new(),
     }

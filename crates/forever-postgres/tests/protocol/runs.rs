@@ -112,7 +112,8 @@ fn snapshot() -> NewSnapshot {
         ops: forever_store::OpsDelta::default(),
         delta: forever_store::SnapshotDelta::default(),
         streams: forever_store::StreamsDelta::default(),
-        received: None,
+        received: Vec::new(),
+        closed: None,
         joined: false,
         children: Vec::new(),
     }

@@ -2,6 +2,7 @@
 mod agents;
 mod calls;
 mod clocks;
+mod commands;
 mod damage;
 mod elsewhere;
 mod events;

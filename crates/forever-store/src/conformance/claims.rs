@@ -1,7 +1,7 @@
 //! Claims: two workers over one store.
 use std::sync::Arc;
 
-use super::{FIRST, ReadyReceiver, SECOND, accept, branch_result, claimed, message, new, row, snapshot};
+use super::{FIRST, ReadyReceiver, SECOND, accept, branch_result, claimed, message, new, next_message, row, snapshot};
 use crate::error::{ErrorKind, Result};
 use crate::{
     AcceptResult, Claim, ClaimResult, CommandResult, End, FiberState, LoadedFiber, NewFiber, NewMessage, NewSnapshot, OpKind, OpRecord,
@@ -320,7 +320,7 @@ async fn tells_of_what_becomes_ready(store: &impl Store) {
     std::future::poll_fn(|cx| std::task::Poll::Ready(given_up.as_mut().poll(cx).is_pending())).await;
     drop(given_up);
     accept(store, "later").await;
-    if let Some(sent) = store.message(parent.fiber, "go".into()).await.unwrap() {
+    if let Some(sent) = next_message(store, parent.fiber, "go").await {
         assert_eq!(sent.data, "1");
         assert_eq!(told.next().await, "parent");
     }
@@ -340,15 +340,15 @@ async fn stores_a_message_with_an_id_once(store: &impl Store) {
     for other in [with_id("{\"a\":1,\"b\":3}", "one"), on_other] {
         assert_eq!(sent(other).await, SendResult::Conflict);
     }
-    assert_eq!(store.message(claim.fiber, "stop".into()).await.unwrap(), None);
-    let first = store.message(claim.fiber, "go".into()).await.unwrap().unwrap();
+    assert_eq!(next_message(store, claim.fiber, "stop").await, None);
+    let first = next_message(store, claim.fiber, "go").await.unwrap();
     assert_eq!((&*first.topic, &*first.data, first.sent_ms), ("go", "{\"a\":1,\"b\":2}", 50));
-    store.checkpoint(claim, NewSnapshot { received: Some(first.seq), ..snapshot(1) }).await.unwrap();
+    store.checkpoint(claim, NewSnapshot { received: vec![first.seq], ..snapshot(1) }).await.unwrap();
     assert_eq!(sent(with_id("{\"a\":1,\"b\":2}", "one")).await, SendResult::Sent);
     assert_eq!(sent(with_id("3", "one")).await, SendResult::Conflict);
-    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap(), None, "it was received before");
+    assert_eq!(next_message(store, claim.fiber, "go").await, None, "it was received before");
     assert_eq!(sent(with_id("4", "two")).await, SendResult::Sent);
-    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "4");
+    assert_eq!(next_message(store, claim.fiber, "go").await.unwrap().data, "4");
     store.end(claim, End::Completed("1".into()), Vec::new(), Vec::new(), 9).await.unwrap();
     assert_eq!(sent(with_id("4", "two")).await, SendResult::Sent, "it was sent before the end");
     assert_eq!(sent(with_id("5", "two")).await, SendResult::Conflict);
@@ -362,14 +362,16 @@ async fn lists_and_discards_messages(store: &impl Store) {
         store.send(message(to, topic, data)).await.unwrap();
     }
     let listed = async |limit| {
-        let messages = store.pending_messages("a".into(), limit).await.unwrap();
+        let messages = store.pending_messages("a".into(), i64::MIN, limit).await.unwrap();
         messages.into_iter().map(|m| (m.seq, m.topic, m.data)).collect::<Vec<_>>()
     };
     let all = listed(9).await;
     let texts: Vec<_> = all.iter().map(|(_, topic, data)| (&**topic, &**data)).collect();
     assert_eq!(texts, [("go", "1"), ("stop", "3"), ("go", "4")]);
     assert_eq!(listed(2).await, all[..2]);
-    assert_eq!(store.pending_messages("unknown".into(), 9).await.unwrap(), []);
+    let behind = store.pending_messages("a".into(), all[0].0, 9).await.unwrap();
+    assert_eq!(behind.iter().map(|m| m.seq).collect::<Vec<_>>(), [all[1].0, all[2].0], "by page");
+    assert_eq!(store.pending_messages("unknown".into(), i64::MIN, 9).await.unwrap(), []);
 
     let first = all[0].0;
     let discard = async |id: &str, message| store.discard_message(id.into(), message).await.unwrap();
@@ -382,7 +384,7 @@ async fn lists_and_discards_messages(store: &impl Store) {
     assert!(matches!(discard("a", first).await, CommandResult::Done(true)));
     assert!(matches!(discard("a", first).await, CommandResult::Done(false)));
     assert_eq!(listed(9).await, all[1..]);
-    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "4");
+    assert_eq!(next_message(store, claim.fiber, "go").await.unwrap().data, "4");
 }
 
 /// Two workers claim what they find, make checkpoints, give fibers up in the middle, and take over

@@ -146,6 +146,7 @@ fn copy(id: &str) -> FiberCopy {
             items(HISTORY.to_owned(), "\"one\"\n\"two\""),
         ],
         messages: ["go", "stop"].map(|topic| PendingMessage { seq: 0, topic: topic.into(), data: "1".into(), sent_ms: 5 }).into(),
+        closed: vec![("over".into(), 2)],
     }
 }
 
@@ -167,9 +168,11 @@ async fn stores_a_copy_with_all_that_belongs_to_it(store: &impl Store) {
     assert_eq!(ledger, ["earlier", "paid"]);
     assert_eq!(store.stream(claim.fiber, op_stream(Some(3), "step"), 0, 9).await.unwrap()[0].data, "1\n2");
     assert_eq!(history(store, claim).await, ["\"one\"", "\"two\""]);
-    let messages = store.pending_messages("copy".into(), 9).await.unwrap();
+    let messages = store.pending_messages("copy".into(), i64::MIN, 9).await.unwrap();
     let messages: Vec<_> = messages.iter().map(|message| (message.topic.as_str(), message.sent_ms)).collect();
     assert_eq!(messages, [("go", 5), ("stop", 5)]);
+    let topics: Vec<_> = store.topics("copy".into()).await.unwrap().into_iter().map(|t| (t.topic, t.unread, t.closed)).collect();
+    assert_eq!(topics, [("go".into(), 1, None), ("over".into(), 0, Some(2)), ("stop".into(), 1, None)]);
     assert_eq!(store.layouts(vec!["c2".into(), "none".into(), "l".into()]).await.unwrap(), [layout("c2"), layout("l")]);
 
     // It runs as any other, and what it appends follows.
@@ -207,5 +210,5 @@ async fn stores_a_copy_once(store: &impl Store) {
     let with_key = |id: &str| FiberCopy { fiber: new(id, Some("k")), ..copy(id) };
     assert!(matches!(store.import(with_key("b")).await.unwrap(), AcceptResult::Created(_)));
     assert!(matches!(store.import(with_key("c")).await.unwrap(), AcceptResult::Existing(row) if row.id == "b"));
-    assert_eq!(store.pending_messages("a".into(), 9).await.unwrap().len(), 2, "nothing was added to it");
+    assert_eq!(store.pending_messages("a".into(), i64::MIN, 9).await.unwrap().len(), 2, "nothing was added to it");
 }

@@ -1,29 +1,34 @@
 //! Commands of people, lists and deletion.
 use super::job::Scope;
 use super::store::Sqlite;
-use super::{agents, copies, layouts, messages, past, rows};
+use super::{agents, copies, layouts, messages, past, rows, topics};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
     AcceptResult, AdminStore, AgentId, AgentRow, CommandResult, DeleteResult, Deletion, End, FiberCopy, FiberCount, FiberEdit, FiberQuery,
     FiberRef, FiberRow, FiberState, FiberTombstone, LayoutRow, PendingMessage, Restart, RestartResult, Runnable, ScheduleRow, Seq,
+    TopicRow,
 };
 
 impl AdminStore for Sqlite {
     fn resolve(&self, id: String, how: End, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<(FiberRow, End)>>> {
-        Box::pin(self.write_ready("store how a fiber ended", move |c, ready| rows::resolve(c, &id, &how, now_ms, ready)))
+        Box::pin(self.write_ready("store how a fiber ended", move |c, notices| rows::resolve(c, &id, &how, now_ms, notices)))
     }
 
     fn cancel(&self, id: String, reason: String, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<Vec<Runnable>>>> {
-        Box::pin(self.write_ready("cancel a fiber", move |c, ready| rows::cancel(c, &id, &reason, now_ms, ready)))
+        Box::pin(self.write_ready("cancel a fiber", move |c, notices| rows::cancel(c, &id, &reason, now_ms, notices)))
     }
 
     fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>> {
-        Box::pin(self.write_ready("let a fiber run again", move |c, ready| rows::restart(c, &id, how, now_ms, ready)))
+        Box::pin(self.write_ready("let a fiber run again", move |c, notices| rows::restart(c, &id, how, now_ms, notices)))
     }
 
-    fn pending_messages(&self, id: String, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>> {
-        Box::pin(self.read("list messages of a fiber", move |c| messages::list(c, &id, limit)))
+    fn pending_messages(&self, id: String, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<PendingMessage>>> {
+        Box::pin(self.read("list messages of a fiber", move |c| messages::list(c, &id, after, limit)))
+    }
+
+    fn topics(&self, id: String) -> BoxFuture<'_, Result<Vec<TopicRow>>> {
+        Box::pin(self.read("list topics of a fiber", move |c| topics::all_of(c, &id)))
     }
 
     fn discard_message(&self, id: String, message: i64) -> BoxFuture<'_, Result<CommandResult<bool>>> {
@@ -35,7 +40,7 @@ impl AdminStore for Sqlite {
     }
 
     fn import(&self, copy: FiberCopy) -> BoxFuture<'_, Result<AcceptResult>> {
-        Box::pin(self.write_ready("import a fiber", move |c, ready| copies::import(c, &copy, ready)))
+        Box::pin(self.write_ready("import a fiber", move |c, notices| copies::import(c, &copy, notices)))
     }
 
     fn layouts(&self, hashes: Vec<String>) -> BoxFuture<'_, Result<Vec<LayoutRow>>> {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::conn::Conn;
 use super::{recent_ops, rows};
 use crate::error::{Error, ErrorKind};
-use crate::{Claim, ClaimResult, End, FiberState, LoadedFiber, Runnable, Seq, StoredClaim, WorkerId};
+use crate::{Claim, ClaimResult, CommitNotices, End, FiberState, LoadedFiber, Seq, StoredClaim, WorkerId};
 
 /// The error of an operation whose claim is no longer in force.
 pub(super) fn lost(claim: Claim) -> rusqlite::Error {
@@ -62,7 +62,7 @@ pub(super) fn void(conn: &Connection, fiber: Seq) -> rusqlite::Result<()> {
     conn.prepare_cached("UPDATE snapshots SET epoch = min(epoch, 9223372036854775806) + 1 WHERE fiber = ?1")?.execute([fiber]).map(drop)
 }
 
-pub(super) fn claim(conn: &Conn, seen: Claim, worker: WorkerId, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<ClaimResult> {
+pub(super) fn claim(conn: &Conn, seen: Claim, worker: WorkerId, now_ms: i64, notices: &mut CommitNotices) -> rusqlite::Result<ClaimResult> {
     let row = conn
         .prepare_cached(
             "SELECT f.state, f.cancel IS NOT NULL, s.worker, s.ops IS NOT NULL FROM fibers f JOIN snapshots s ON s.fiber = f.seq
@@ -91,7 +91,7 @@ pub(super) fn claim(conn: &Conn, seen: Claim, worker: WorkerId, now_ms: i64, rea
     }
     if cancelled {
         void(conn, seen.fiber)?;
-        let ended = rows::finish(conn, seen.fiber, &End::Cancelled(String::new()), &[], now_ms, ready)?;
+        let ended = rows::finish(conn, seen.fiber, &End::Cancelled(String::new()), &[], now_ms, notices)?;
         return Ok(ended.map_or(ClaimResult::Refused, ClaimResult::Ended));
     }
     if has_ops {

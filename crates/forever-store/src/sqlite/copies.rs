@@ -2,12 +2,12 @@
 use rusqlite::params;
 
 use super::conn::Conn;
-use super::{claims, histories, layouts, messages, ops, recent_items, rows, snapshot_rows, streams};
+use super::{claims, histories, layouts, messages, ops, recent_items, rows, snapshot_rows, streams, topics};
 use crate::{
-    AcceptResult, CommandResult, FiberCopy, FiberEdit, FiberRef, FiberState, HISTORY, LayoutRow, NewFiber, Runnable, SnapshotDelta,
+    AcceptResult, CommandResult, CommitNotices, FiberCopy, FiberEdit, FiberRef, FiberState, HISTORY, LayoutRow, NewFiber, SnapshotDelta,
 };
 
-pub(super) fn import(conn: &Conn, copy: &FiberCopy, ready: &mut Vec<Runnable>) -> rusqlite::Result<AcceptResult> {
+pub(super) fn import(conn: &Conn, copy: &FiberCopy, notices: &mut CommitNotices) -> rusqlite::Result<AcceptResult> {
     let accepted = rows::accept(conn, &NewFiber { worker: None, ..copy.fiber.clone() })?;
     let AcceptResult::Created(claim) = accepted else { return Ok(accepted) };
     let (seq, now_ms) = (claim.fiber, copy.fiber.now_ms);
@@ -36,6 +36,7 @@ pub(super) fn import(conn: &Conn, copy: &FiberCopy, ready: &mut Vec<Runnable>) -
         }
     }
     copy.messages.iter().try_for_each(|message| messages::insert(conn, seq, &message.topic, &message.data, message.sent_ms))?;
+    copy.closed.iter().try_for_each(|(topic, number)| topics::close(conn, seq, topic, *number))?;
     if copy.state.is_final() {
         streams::close_of_fiber(conn, seq)?;
     }
@@ -43,7 +44,7 @@ pub(super) fn import(conn: &Conn, copy: &FiberCopy, ready: &mut Vec<Runnable>) -
         conn.prepare_cached("DELETE FROM snapshots WHERE fiber = ?1")?.execute([seq])?;
     }
     if copy.state == FiberState::Pending {
-        ready.extend(rows::runnable(conn, seq)?);
+        notices.ready.extend(rows::runnable(conn, seq)?);
     }
     Ok(accepted)
 }

@@ -4,27 +4,28 @@ use rusqlite::params;
 use super::job::Scope;
 use super::recent_items::{self, Destination};
 use super::store::Sqlite;
-use super::{agents, chat, claims, messages, rows, waits};
+use super::{agents, chat, claims, messages, rows, topics, waits};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
     AcceptResult, BranchResult, Claim, ClaimResult, CommandResult, End, FiberStore, LoadedFiber, NewFiber, NewMessage, NewSnapshot,
-    OpOutcome, OpsDelta, PendingMessage, ReadySender, RestartResult, Runnable, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch,
-    StreamStore, StreamsDelta, Suspension, UnfinishedGroup, Wait, WaitResult, WorkerId,
+    OpOutcome, OpsDelta, ReadySender, RestartResult, Runnable, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore,
+    StreamsDelta, Suspension, TopicPage, UnfinishedGroup, UnreadSender, Wait, WaitResult, WorkerId,
 };
 
 /// Whether a checkpoint is one statement, which replaces the row of the snapshot; so many of the
 /// items that it appends go to that row, too.
 fn replaces_its_row_alone(new: &NewSnapshot, items_in_row: usize) -> bool {
     // Every field is named: the statement stores it, or it is empty here.
-    let NewSnapshot { number: _, at: _, data: _, now_ms: _, layouts, ops, delta, streams, received, joined, children } = new;
+    let NewSnapshot { number: _, at: _, data: _, now_ms: _, layouts, ops, delta, streams, received, closed, joined, children } = new;
     let StreamsDelta { removed, appended } = streams;
     appended.len() == items_in_row
         && removed.is_empty()
         && delta.is_empty()
         && layouts.is_none()
         && *ops == OpsDelta::default()
-        && received.is_none()
+        && received.is_empty()
+        && closed.is_none()
         && !joined
         && children.is_empty()
 }
@@ -33,6 +34,11 @@ impl FiberStore for Sqlite {
     fn on_ready(&self, ready: ReadySender) {
         // A store serves one runtime.
         let _ = self.ready.set(ready);
+    }
+
+    fn on_unread(&self, unread: UnreadSender) {
+        // A store serves one runtime.
+        let _ = self.unread.set(unread);
     }
 
     fn join(&self, now_ms: i64) -> BoxFuture<'_, Result<WorkerId>> {
@@ -64,7 +70,7 @@ impl FiberStore for Sqlite {
     }
 
     fn claim(&self, seen: Claim, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<ClaimResult>> {
-        Box::pin(self.write_ready("claim a fiber", move |c, ready| claims::claim(c, seen, worker, now_ms, ready)))
+        Box::pin(self.write_ready("claim a fiber", move |c, notices| claims::claim(c, seen, worker, now_ms, notices)))
     }
 
     fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
@@ -113,7 +119,7 @@ impl FiberStore for Sqlite {
     }
 
     fn wake(&self, fibers: Vec<Seq>, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.write_ready("wake fibers", move |c, ready| rows::wake_all(c, &fibers, now_ms, ready)))
+        Box::pin(self.write_ready("wake fibers", move |c, notices| rows::wake_all(c, &fibers, now_ms, notices)))
     }
 
     fn take_due(&self, now_ms: i64, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>> {
@@ -127,25 +133,25 @@ impl FiberStore for Sqlite {
     }
 
     fn send(&self, message: NewMessage) -> BoxFuture<'_, Result<CommandResult<SendResult>>> {
-        Box::pin(self.write_ready("store a message", move |c, ready| messages::send(c, &message, ready)))
+        Box::pin(self.write_ready("store a message", move |c, notices| messages::send(c, &message, notices)))
     }
 
-    fn message(&self, seq: Seq, topic: String) -> BoxFuture<'_, Result<Option<PendingMessage>>> {
-        Box::pin(self.read("load a message", move |c| messages::next(c, seq, &topic)))
+    fn topic(&self, seq: Seq, topic: String, after: i64, limit: u32) -> BoxFuture<'_, Result<TopicPage>> {
+        Box::pin(self.read("load messages of a topic", move |c| topics::page(c, seq, &topic, after, limit)))
     }
 
     fn end(&self, claim: Claim, how: End, settled: Vec<OpOutcome>, appended: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<End>> {
         self.lengths.forget(claim.fiber);
-        let end = move |c: &_, ready: &mut _| rows::end(c, claim, &how, &settled, &appended, now_ms, ready);
+        let end = move |c: &_, notices: &mut _| rows::end(c, claim, &how, &settled, &appended, now_ms, notices);
         Box::pin(self.write_ready("store how a fiber ended", end))
     }
 
     fn suspend(&self, claim: Claim, how: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>> {
-        Box::pin(self.write_ready("store why a fiber stopped", move |c, ready| rows::suspend(c, claim, &how, now_ms, ready)))
+        Box::pin(self.write_ready("store why a fiber stopped", move |c, notices| rows::suspend(c, claim, &how, now_ms, notices)))
     }
 
     fn restart_claimed(&self, claim: Claim, now_ms: i64) -> BoxFuture<'_, Result<RestartResult>> {
-        Box::pin(self.write_ready("restart a fiber", move |c, ready| rows::restart_claimed(c, claim, now_ms, ready)))
+        Box::pin(self.write_ready("restart a fiber", move |c, notices| rows::restart_claimed(c, claim, now_ms, notices)))
     }
 
     fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {

@@ -1,29 +1,19 @@
 //! Messages to fibers: sending, reading the next, and what a person does with those that wait.
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows;
-use crate::{CommandResult, FiberRef, FiberState, NewMessage, PendingMessage, Runnable, SendResult, Seq, message_digest};
+use super::{rows, topics};
+use crate::{CommandResult, CommitNotices, FiberRef, FiberState, NewMessage, PendingMessage, SendResult, Seq, message_digest};
 
-pub(super) fn next(conn: &Connection, seq: Seq, topic: &str) -> rusqlite::Result<Option<PendingMessage>> {
-    conn.prepare_cached("SELECT seq, topic, data, sent_ms FROM messages WHERE fiber = ?1 AND topic = ?2 ORDER BY seq LIMIT 1")?
-        .query_row(params![seq, topic], pending)
-        .optional()
-}
-
-pub(super) fn list(conn: &Connection, id: &str, limit: u32) -> rusqlite::Result<Vec<PendingMessage>> {
+pub(super) fn list(conn: &Connection, id: &str, after: i64, limit: u32) -> rusqlite::Result<Vec<PendingMessage>> {
     conn.prepare_cached(
         "SELECT m.seq, m.topic, m.data, m.sent_ms FROM fibers f JOIN messages m ON m.fiber = f.seq
-         WHERE f.id = ?1 ORDER BY m.seq LIMIT ?2",
+         WHERE f.id = ?1 AND m.seq > ?2 ORDER BY m.seq LIMIT ?3",
     )?
-    .query_map(params![id, limit], pending)?
+    .query_map(params![id, after, limit], topics::pending)?
     .collect()
 }
 
-fn pending(row: &Row<'_>) -> rusqlite::Result<PendingMessage> {
-    Ok(PendingMessage { seq: row.get(0)?, topic: row.get(1)?, data: row.get(2)?, sent_ms: row.get(3)? })
-}
-
-pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable>) -> rusqlite::Result<CommandResult<SendResult>> {
+pub(super) fn send(conn: &Connection, new: &NewMessage, notices: &mut CommitNotices) -> rusqlite::Result<CommandResult<SendResult>> {
     let Some(row) = rows::find(conn, &FiberRef::Id(new.to.clone()))? else { return Ok(CommandResult::NotFound) };
     let with_id = new.id.as_ref().map(|id| (id, message_digest(&new.topic, &new.data)));
     if let Some((id, digest)) = &with_id {
@@ -40,6 +30,9 @@ pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable
     if row.state.is_final() {
         return Ok(CommandResult::InvalidState(row.state));
     }
+    if topics::is_closed(conn, row.seq, &new.topic)? {
+        return Ok(CommandResult::Done(SendResult::Closed));
+    }
     if let Some((id, digest)) = &with_id {
         conn.prepare_cached("INSERT INTO message_ids (fiber, id, digest) VALUES (?1, ?2, ?3)")?.execute(params![row.seq, id, digest])?;
     }
@@ -51,7 +44,7 @@ pub(super) fn send(conn: &Connection, new: &NewMessage, ready: &mut Vec<Runnable
         )?
         .query_row(params![row.seq, new.topic], |r| r.get(0))?;
     if waits {
-        ready.extend(rows::wake(conn, row.seq, new.now_ms)?);
+        notices.ready.extend(rows::wake(conn, row.seq, new.now_ms)?);
     }
     Ok(CommandResult::Done(SendResult::Sent))
 }

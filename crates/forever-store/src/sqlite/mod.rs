@@ -50,6 +50,7 @@ mod streams;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod topics;
 #[cfg(test)]
 mod traced;
 pub mod user;

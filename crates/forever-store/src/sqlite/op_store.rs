@@ -33,6 +33,6 @@ impl OpStore for Sqlite {
     }
 
     fn resolve_op(&self, seq: Seq, how: ResolvedOp, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<ResolveOpResult>>> {
-        Box::pin(self.write_ready("store how an operation ended", move |c, ready| ops::resolve(c, seq, &how, now_ms, ready)))
+        Box::pin(self.write_ready("store how an operation ended", move |c, notices| ops::resolve(c, seq, &how, now_ms, notices)))
     }
 }

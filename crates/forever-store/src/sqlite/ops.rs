@@ -10,8 +10,8 @@ use super::recent_ops::{self, Beginning};
 use super::rows::{self, forget_deaths};
 use super::streams;
 use crate::{
-    Claim, CommandResult, FiberRef, FiberState, LayoutRow, OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, ResolveOpResult,
-    ResolvedOp, Runnable, Seq, StreamAppend, op_stream,
+    Claim, CommandResult, CommitNotices, FiberRef, FiberState, LayoutRow, OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState,
+    ResolveOpResult, ResolvedOp, Seq, StreamAppend, op_stream,
 };
 
 const COLUMNS: &str =
@@ -225,7 +225,7 @@ pub(super) fn resolve(
     seq: Seq,
     how: &ResolvedOp,
     now_ms: i64,
-    ready: &mut Vec<Runnable>,
+    notices: &mut CommitNotices,
 ) -> rusqlite::Result<CommandResult<ResolveOpResult>> {
     let Some(fiber) = rows::find(conn, &FiberRef::Seq(seq))? else { return Ok(CommandResult::NotFound) };
     if matches!(fiber.state, FiberState::Pending | FiberState::Running) {
@@ -246,7 +246,7 @@ pub(super) fn resolve(
         forget_log(conn, seq, op.number, &op.id)?;
     }
     if fiber.state == FiberState::Parked {
-        ready.extend(rows::make_ready(conn, seq, now_ms)?);
+        notices.ready.extend(rows::make_ready(conn, seq, now_ms)?);
     } else {
         // An activation that has loaded the operation as it was must not start with it.
         claims::void(conn, seq)?;

@@ -37,6 +37,7 @@ impl Seen {
             reader: None,
             writer,
             ready: OnceLock::new(),
+            unread: OnceLock::new(),
             lock,
             is_in_memory: true,
             ownership,

@@ -8,13 +8,13 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_it
 use super::conn::Conn;
 use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
-use super::{claims, histories, layouts, numbers, ops, past, snapshot_rows, streams};
+use super::{claims, histories, layouts, numbers, ops, past, snapshot_rows, streams, topics};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
-    AcceptResult, BranchResult, Claim, CommandResult, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, HISTORY,
-    LayoutRow, LoadedFiber, NewFiber, NewSnapshot, OpOutcome, OpRetry, Restart, RestartResult, Runnable, Seq, StreamAppend, Suspension,
-    UnfinishedGroup, Wait,
+    AcceptResult, BranchResult, Claim, CommandResult, CommitNotices, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow,
+    FiberState, HISTORY, LayoutRow, LoadedFiber, NewFiber, NewSnapshot, OpOutcome, OpRetry, Restart, RestartResult, Runnable, Seq,
+    StreamAppend, Suspension, UnfinishedGroup, UnreadMessages, Wait,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
@@ -431,9 +431,9 @@ pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: S
 }
 
 /// Makes those of these fibers ready that are waiting.
-pub(super) fn wake_all(conn: &Connection, fibers: &[Seq], now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<()> {
+pub(super) fn wake_all(conn: &Connection, fibers: &[Seq], now_ms: i64, notices: &mut CommitNotices) -> rusqlite::Result<()> {
     for &seq in fibers {
-        ready.extend(wake(conn, seq, now_ms)?);
+        notices.ready.extend(wake(conn, seq, now_ms)?);
     }
     Ok(())
 }
@@ -570,7 +570,7 @@ pub(super) fn history_of(new: &NewSnapshot) -> Option<&StreamAppend> {
 /// The item of the history goes to `item_to`.
 pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: Destination) -> rusqlite::Result<Vec<Claim>> {
     // A field that is not stored does not compile.
-    let NewSnapshot { number, at: _, data, now_ms, layouts, ops, delta, streams, received, joined, children } = new;
+    let NewSnapshot { number, at: _, data, now_ms, layouts, ops, delta, streams, received, closed, joined, children } = new;
     let seq = claim.fiber;
     if let Some(layouts) = layouts {
         layouts::save(conn, layouts.iter().map(|layout| &**layout))?;
@@ -600,8 +600,11 @@ pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: 
             _ => histories::append(conn, seq, append, *now_ms)?,
         }
     }
-    if let Some(message) = *received {
-        conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([message, seq])?;
+    for message in received {
+        conn.prepare_cached("DELETE FROM messages WHERE seq = ?1 AND fiber = ?2")?.execute([*message, seq])?;
+    }
+    if let Some(topic) = closed {
+        topics::close(conn, seq, topic, *number)?;
     }
     if *joined {
         conn.prepare_cached("DELETE FROM branch_results WHERE fiber = ?1")?.execute([seq])?;
@@ -675,11 +678,11 @@ pub(super) fn end(
     settled: &[OpOutcome],
     appended: &[StreamAppend],
     now_ms: i64,
-    ready: &mut Vec<Runnable>,
+    notices: &mut CommitNotices,
 ) -> rusqlite::Result<End> {
     claims::check(conn, claim)?;
     append_all(conn, claim.fiber, appended, now_ms)?;
-    finish(conn, claim.fiber, how, settled, now_ms, ready)?.ok_or_else(|| claims::lost(claim))
+    finish(conn, claim.fiber, how, settled, now_ms, notices)?.ok_or_else(|| claims::lost(claim))
 }
 
 /// Ends a fiber, unless it has ended, and makes the fibers ready that were waiting for it alone.
@@ -689,24 +692,25 @@ pub(super) fn finish(
     end: &End,
     settled: &[OpOutcome],
     now_ms: i64,
-    ready: &mut Vec<Runnable>,
+    notices: &mut CommitNotices,
 ) -> rusqlite::Result<Option<End>> {
     // Most fibers leave nothing but a snapshot, so one query is cheaper than a statement per table.
-    let (asked, left, waited_for, has_ops, has_items, has_streams): (Option<String>, bool, bool, bool, bool, bool) = conn
+    type Look = (Option<String>, bool, bool, bool, bool, bool, bool);
+    let (asked, left, has_messages, waited_for, has_ops, has_items, has_streams): Look = conn
         .prepare_cached(
             "SELECT cancel,
                     EXISTS (SELECT 1 FROM ops WHERE fiber = ?1 AND kind IN ('step', 'transaction') AND number =
                            (SELECT number FROM snapshots WHERE fiber = ?1))
-                    OR EXISTS (SELECT 1 FROM messages WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM waits WHERE fiber = ?1) OR EXISTS (SELECT 1 FROM joins WHERE fiber = ?1)
                     OR EXISTS (SELECT 1 FROM branch_results WHERE fiber = ?1),
+                    EXISTS (SELECT 1 FROM messages WHERE fiber = ?1),
                     EXISTS (SELECT 1 FROM joins WHERE child = ?1),
                     EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND ops IS NOT NULL),
                     EXISTS (SELECT 1 FROM snapshots WHERE fiber = ?1 AND history IS NOT NULL),
                     EXISTS (SELECT 1 FROM streams WHERE fiber = ?1)
              FROM fibers WHERE seq = ?1",
         )?
-        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?)))?;
+        .query_row([seq], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?)))?;
     let end = match asked {
         Some(reason) => End::Cancelled(reason),
         None => end.clone(),
@@ -739,15 +743,21 @@ pub(super) fn finish(
     }
     ops::settle(conn, seq, settled, now_ms)?;
     if left {
-        // A failed fiber may be resumed. Then it needs its messages, branch results and stashes.
+        // A failed fiber may be resumed. Then it needs its branch results and stashes.
         let failed = state == FiberState::Failed;
-        let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "messages", "branch_results"] };
+        let gone: &[&str] = if failed { &["waits", "joins"] } else { &["waits", "joins", "branch_results"] };
         if !failed {
             ops::forget_temporary(conn, seq, checkpoints(conn, seq)?)?;
         }
         for table in gone {
             conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
         }
+    }
+    if has_messages {
+        let (id, name) =
+            conn.prepare_cached("SELECT id, name FROM fibers WHERE seq = ?1")?.query_row([seq], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let topics = topics::all(conn, seq)?.into_iter().filter(|topic| topic.unread > 0).collect();
+        notices.unread.push(UnreadMessages { id, name, state, topics });
     }
     if state == FiberState::Completed {
         conn.prepare_cached("DELETE FROM snapshots WHERE fiber = ?1")?.execute([seq])?;
@@ -769,7 +779,7 @@ pub(super) fn finish(
             )?
             .query_row([fiber], |r| r.get(0))?;
         if !others {
-            ready.extend(wake(conn, fiber, now_ms)?);
+            notices.ready.extend(wake(conn, fiber, now_ms)?);
         }
     }
     Ok(Some(end))
@@ -791,11 +801,11 @@ pub(super) fn suspend(
     claim: Claim,
     how: &Suspension,
     now_ms: i64,
-    ready: &mut Vec<Runnable>,
+    notices: &mut CommitNotices,
 ) -> rusqlite::Result<Option<End>> {
     claims::check(conn, claim)?;
     if is_cancelled(conn, claim.fiber)? {
-        return end(conn, claim, &End::Cancelled(String::new()), &[], &[], now_ms, ready).map(Some);
+        return end(conn, claim, &End::Cancelled(String::new()), &[], &[], now_ms, notices).map(Some);
     }
     recent_ops::fold_readable(conn, claim.fiber)?;
     let (state, reason) = match how {
@@ -817,14 +827,14 @@ pub(super) fn resolve(
     id: &str,
     how: &End,
     now_ms: i64,
-    ready: &mut Vec<Runnable>,
+    notices: &mut CommitNotices,
 ) -> rusqlite::Result<CommandResult<(FiberRow, End)>> {
     let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
     if !matches!(row.state, FiberState::Interrupted | FiberState::Parked) {
         return Ok(CommandResult::InvalidState(row.state));
     }
     claims::void(conn, row.seq)?;
-    Ok(match finish(conn, row.seq, how, &[], now_ms, ready)? {
+    Ok(match finish(conn, row.seq, how, &[], now_ms, notices)? {
         Some(end) => CommandResult::Done((row, end)),
         None => CommandResult::InvalidState(row.state),
     })
@@ -835,7 +845,7 @@ pub(super) fn cancel(
     id: &str,
     reason: &str,
     now_ms: i64,
-    ready: &mut Vec<Runnable>,
+    notices: &mut CommitNotices,
 ) -> rusqlite::Result<CommandResult<Vec<Runnable>>> {
     let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
     if row.state.is_final() {
@@ -847,16 +857,17 @@ pub(super) fn cancel(
          {RUNNABLE} WHERE f.seq IN (SELECT seq FROM below) AND f.finished_ms IS NULL ORDER BY f.seq"
     );
     let below = conn.prepare_cached(&sql)?.query_map([row.seq], runnable_row)?.collect::<Result<Vec<_>, _>>()?;
-    let mut woken = Vec::new();
+    let mut ended = CommitNotices::default();
     for fiber in &below {
         conn.prepare_cached("UPDATE fibers SET cancel = coalesce(cancel, ?2) WHERE seq = ?1")?.execute(params![fiber.seq, reason])?;
         if fiber.state != FiberState::Running {
             claims::void(conn, fiber.seq)?;
-            finish(conn, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms, &mut woken)?;
+            finish(conn, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms, &mut ended)?;
         }
     }
     // One of them may have waited for another.
-    ready.extend(woken.into_iter().filter(|woken| !below.iter().any(|fiber| fiber.seq == woken.seq)));
+    notices.ready.extend(ended.ready.into_iter().filter(|woken| !below.iter().any(|fiber| fiber.seq == woken.seq)));
+    notices.unread.append(&mut ended.unread);
     Ok(CommandResult::Done(below))
 }
 
@@ -865,7 +876,7 @@ pub(super) fn restart(
     id: &str,
     how: Restart,
     now_ms: i64,
-    ready: &mut Vec<Runnable>,
+    notices: &mut CommitNotices,
 ) -> rusqlite::Result<CommandResult<RestartResult>> {
     let Some(row) = find(conn, &FiberRef::Id(id.to_owned()))? else { return Ok(CommandResult::NotFound) };
     let stopped = matches!(row.state, FiberState::Failed | FiberState::Parked | FiberState::Interrupted);
@@ -878,16 +889,25 @@ pub(super) fn restart(
     {
         return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
     }
-    ready.extend(make_ready(conn, row.seq, now_ms)?);
+    if cancelled {
+        // Its end has reported them as unread.
+        conn.prepare_cached("DELETE FROM messages WHERE fiber = ?1")?.execute([row.seq])?;
+    }
+    notices.ready.extend(make_ready(conn, row.seq, now_ms)?);
     Ok(CommandResult::Done(RestartResult::Ready))
 }
 
-pub(super) fn restart_claimed(conn: &Connection, claim: Claim, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<RestartResult> {
+pub(super) fn restart_claimed(
+    conn: &Connection,
+    claim: Claim,
+    now_ms: i64,
+    notices: &mut CommitNotices,
+) -> rusqlite::Result<RestartResult> {
     claims::check(conn, claim)?;
     if let Some(op) = forget_progress(conn, claim.fiber)? {
         return Ok(RestartResult::InDoubt(op));
     }
-    ready.extend(make_ready(conn, claim.fiber, now_ms)?);
+    notices.ready.extend(make_ready(conn, claim.fiber, now_ms)?);
     Ok(RestartResult::Ready)
 }
 
@@ -904,7 +924,7 @@ fn forget_progress(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<Strin
         "UPDATE snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = ?1",
     )?
     .execute([seq])?;
-    for table in ["branch_results", "parts"] {
+    for table in ["branch_results", "parts", "closed_topics"] {
         conn.prepare_cached(&format!("DELETE FROM {table} WHERE fiber = ?1"))?.execute([seq])?;
     }
     streams::delete_logs(conn, seq)?;

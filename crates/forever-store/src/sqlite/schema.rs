@@ -32,10 +32,11 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_10.sql")),
     script(include_str!("schema_11.sql")),
     script(include_str!("schema_12.sql")),
+    script(include_str!("schema_13.sql")),
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 59] = [
+pub(super) const NAMES: [&str; 60] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -44,6 +45,7 @@ pub(super) const NAMES: [&str; 59] = [
     "chat_messages_pending_chat",
     "chat_messages_place",
     "chats",
+    "closed_topics",
     "fibers",
     "fibers_agent",
     "fibers_ended",

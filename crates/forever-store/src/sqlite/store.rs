@@ -17,7 +17,7 @@ use super::{lock, log, schema};
 use crate::FiberStore;
 use crate::error::{Error, ErrorKind, Result};
 use crate::witness::SeenBy;
-use crate::{ReadySender, Runnable};
+use crate::{CommitNotices, ReadySender, UnreadSender};
 
 /// Interval between attempts to open an owned database: it is free the moment its owner dies.
 const LOCK_POLL: Duration = Duration::from_millis(5);
@@ -40,6 +40,7 @@ pub struct Sqlite {
     pub(super) writer: Worker,
     /// Notified of the fibers that a commit has made ready.
     pub(super) ready: OnceLock<ReadySender>,
+    pub(super) unread: OnceLock<UnreadSender>,
     /// Held by both threads, and by tasks that run.
     pub(super) lock: Weak<lock::Lock>,
     pub(super) is_in_memory: bool,
@@ -140,7 +141,16 @@ impl Sqlite {
         let writer = opened(writer).await?;
         let writer = if durability == Durability::Process { writer.with_inline_jobs() } else { writer };
         let reader = Some(opened(reader).await?);
-        Ok(Sqlite { reader, writer, ready: OnceLock::new(), lock: of_store, is_in_memory: false, ownership, lengths: Lengths::default() })
+        Ok(Sqlite {
+            reader,
+            writer,
+            ready: OnceLock::new(),
+            unread: OnceLock::new(),
+            lock: of_store,
+            is_in_memory: false,
+            ownership,
+            lengths: Lengths::default(),
+        })
     }
 
     /// Opens a database in memory. One with a name lives as long as any connection to it.
@@ -155,6 +165,7 @@ impl Sqlite {
             reader: None,
             writer,
             ready: OnceLock::new(),
+            unread: OnceLock::new(),
             lock: Weak::new(),
             is_in_memory: true,
             ownership,
@@ -200,25 +211,26 @@ impl Sqlite {
         self.writer.call_short(what, scope, work)
     }
 
-    /// A write that may make fibers ready. The notification is sent on the writer's thread, after
-    /// the commit and before the answer, so it is sent even if the caller is gone.
+    /// A write that may make fibers ready, or end them. The notices are sent on the writer's
+    /// thread, after the commit and before the answer, so they are sent even if the caller is gone.
     pub(super) fn write_ready<T, F>(&self, what: &'static str, mut work: F) -> impl Future<Output = Result<T>> + Send + use<'_, T, F>
     where
         T: Send + 'static,
-        F: FnMut(&Conn, &mut Vec<Runnable>) -> rusqlite::Result<T> + Send + 'static,
+        F: FnMut(&Conn, &mut CommitNotices) -> rusqlite::Result<T> + Send + 'static,
     {
-        let told = self.ready.get().cloned();
-        let tell = move |(out, ready): (T, Vec<Runnable>)| {
-            if let Some(told) = told {
-                for fiber in ready {
-                    told.send(fiber);
-                }
+        let (ready, unread) = (self.ready.get().cloned(), self.unread.get().cloned());
+        let tell = move |(out, notices): (T, CommitNotices)| {
+            if let Some(ready) = ready {
+                notices.ready.into_iter().for_each(|fiber| ready.send(fiber));
+            }
+            if let Some(unread) = unread {
+                notices.unread.into_iter().for_each(|left| unread.send(left));
             }
             out
         };
         let work = move |c: &Conn| {
-            let mut ready = Vec::new();
-            work(c, &mut ready).map(|out| (out, ready))
+            let mut notices = CommitNotices::default();
+            work(c, &mut notices).map(|out| (out, notices))
         };
         self.writer.call_then(what, Scope::Many, work, tell)
     }

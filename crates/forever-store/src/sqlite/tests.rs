@@ -12,7 +12,7 @@ use super::job::Scope;
 use super::pace::{self, Caller, Pace};
 use super::user::{TransactionFn, Tx};
 use crate::conformance::ops::{behind, ledger, open, record};
-use crate::conformance::{FIRST, ReadyReceiver, SECOND, accept, claimed, message, row, snapshot};
+use crate::conformance::{FIRST, ReadyReceiver, SECOND, accept, claimed, message, next_message, row, snapshot};
 use crate::error::ErrorKind;
 use crate::{Durability, FiberState, FiberStore, NewSnapshot, OpKind, OpState, TransactionResult, Wait};
 
@@ -137,7 +137,7 @@ async fn write_that_was_polled_is_carried_out() {
     // Behind it in the queue, so it has been carried out when this is.
     accept(store, "later").await;
     assert_eq!(told.ids(), ["a"]);
-    assert_eq!(store.message(claim.fiber, "go".into()).await.unwrap().unwrap().data, "1");
+    assert_eq!(next_message(store, claim.fiber, "go").await.unwrap().data, "1");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Waits of fibers: for a time, a message or other fibers.
 use rusqlite::{Connection, params};
 
-use super::{claims, messages, rows};
+use super::{claims, rows, topics};
 use crate::{Claim, Runnable, Seq, Wait, WaitResult};
 
 pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) -> rusqlite::Result<WaitResult> {
@@ -11,7 +11,7 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
         return Ok(WaitResult::Ready);
     }
     for topic in &wait.topics {
-        if messages::next(conn, seq, topic)?.is_some() {
+        if topics::are_there(conn, seq, topic)? {
             return Ok(WaitResult::Ready);
         }
     }

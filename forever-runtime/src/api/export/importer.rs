@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Branch, FiberExport, LayoutText, Message, Operation, Stand, VERSION};
+use super::{Branch, Closed, FiberExport, LayoutText, Message, Operation, Stand, VERSIONS};
 use crate::api::copies::{first_item, new_stream, snapshot_of, store_copy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
@@ -66,8 +66,9 @@ async fn import(import: Import) -> Result<FiberHandle<Value>> {
     let exec = &link.get()?;
     let of = export.fiber.id.clone();
     let refused = |(kind, why): (ErrorKind, String)| Error::new(kind, format!("failed to import fiber `{of}`: {why}"));
-    if export.forever_export != VERSION {
-        let why = format!("version {} of an export is not known here, only {VERSION}", export.forever_export);
+    if !VERSIONS.contains(&export.forever_export) {
+        let why =
+            format!("version {} of an export is not known here, only {} to {}", export.forever_export, VERSIONS.start(), VERSIONS.end());
         return Err(refused((ErrorKind::Value, why)));
     }
     let parent = match &export.fiber.parent {
@@ -158,6 +159,7 @@ fn copy_of(export: FiberExport, new_id: Option<String>, resume: bool, origin: &O
         branches: loaded.branches,
         streams,
         messages: export.messages.into_iter().map(message).collect(),
+        closed: export.closed.into_iter().map(|Closed { topic, checkpoint }| (topic, checkpoint)).collect(),
     })
 }
 

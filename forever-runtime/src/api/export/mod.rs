@@ -4,6 +4,7 @@ mod importer;
 mod writer;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -14,8 +15,9 @@ use crate::store::{FiberState, OpState};
 
 pub use importer::Import;
 
-/// Version of the format of an export.
-const VERSION: u32 = 1;
+/// Versions of the format of an export. One without closed topics is of version 1, which earlier
+/// releases read.
+const VERSIONS: RangeInclusive<u32> = 1..=2;
 
 impl Forever {
     /// Everything that is stored of a fiber, as a value that serde writes as JSON: to look at it
@@ -88,6 +90,8 @@ pub struct FiberExport {
     branches: Vec<Branch>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     messages: Vec<Message>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    closed: Vec<Closed>,
     /// Items of the history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     history: Vec<Box<RawValue>>,
@@ -116,6 +120,13 @@ impl FiberExport {
     pub fn withheld(&self) -> impl Iterator<Item = &str> {
         self.withheld.iter().map(String::as_str)
     }
+}
+
+/// A topic that is closed since a checkpoint.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Closed {
+    topic: String,
+    checkpoint: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

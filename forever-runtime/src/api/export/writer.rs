@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Branch, Fiber, FiberExport, LayoutText, Message, Operation, Stand, VERSION};
+use super::{Branch, Closed, Fiber, FiberExport, LayoutText, Message, Operation, Stand, VERSIONS};
 use crate::api::copies::{lines, log_of, whole};
 use crate::api::edit::is_editable;
 use crate::api::view::{Stored, arguments};
@@ -15,8 +15,8 @@ use crate::frame::snapshot::Snapshot;
 use crate::history::with_whole_values;
 use crate::store::{FiberRow, HISTORY, LayoutRow, LoadedFiber, OpRecord, Seq};
 
-/// Longest list of messages that is exported with a fiber.
-const MOST_MESSAGES: u32 = 10_000;
+/// Messages that are read at once.
+const PAGE: u32 = 1000;
 
 /// JSON that stands in the place of a withheld value.
 const WITHHELD: &str = "{\"$withheld\":true}";
@@ -40,14 +40,16 @@ pub(super) async fn export(exec: &Arc<Executor>, id: &str) -> Result<FiberExport
     };
     let mut writer = Writer { exec, stored: &stored, hides_texts: stored.hides_texts(exec), withheld: BTreeSet::new() };
     let mut loaded = whole(loaded).map_err(|why| writer.damaged(why))?;
+    let closed = writer.closed(id).await?;
     Ok(FiberExport {
-        forever_export: VERSION,
+        forever_export: if closed.is_empty() { *VERSIONS.start() } else { *VERSIONS.end() },
         exported_ms: exec.runtime.now_ms(),
         snapshot: writer.snapshot(&loaded)?,
         layouts: writer.layouts(&loaded)?,
         ops: writer.ops(&mut loaded).await?,
         branches: writer.branches(&mut loaded)?,
         messages: writer.messages(id).await?,
+        closed,
         history: writer.history(row.seq).await?,
         fiber: writer.fiber(row, &loaded)?,
         withheld: writer.withheld,
@@ -195,12 +197,21 @@ impl Writer<'_> {
     }
 
     async fn messages(&mut self, id: &str) -> Result<Vec<Message>> {
-        let mut messages = Vec::new();
-        for message in self.exec.runtime.store.pending_messages(id.to_owned(), MOST_MESSAGES).await? {
-            let value = self.json(&format!("message on {}", message.topic), self.hides_texts, &message.data)?;
-            messages.push(Message { topic: message.topic, value, sent_ms: message.sent_ms });
+        let (mut messages, mut after) = (Vec::new(), i64::MIN);
+        loop {
+            let page = self.exec.runtime.store.pending_messages(id.to_owned(), after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(messages) };
+            after = last.seq;
+            for message in page {
+                let value = self.json(&format!("message on {}", message.topic), self.hides_texts, &message.data)?;
+                messages.push(Message { topic: message.topic, value, sent_ms: message.sent_ms });
+            }
         }
-        Ok(messages)
+    }
+
+    async fn closed(&self, id: &str) -> Result<Vec<Closed>> {
+        let topics = self.exec.runtime.store.topics(id.to_owned()).await?.into_iter();
+        Ok(topics.filter_map(|row| Some(Closed { topic: row.topic, checkpoint: row.closed? })).collect())
     }
 
     async fn history(&mut self, fiber: Seq) -> Result<Vec<Box<RawValue>>> {

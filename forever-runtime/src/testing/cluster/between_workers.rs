@@ -229,7 +229,7 @@ impl ModelStore {
             }
         }
         for id in &watch.receivers {
-            if !at_once(sqlite.pending_messages(id.clone(), 1))?.is_empty() {
+            if !at_once(sqlite.pending_messages(id.clone(), i64::MIN, 1))?.is_empty() {
                 changes.received.push(id.clone());
             }
         }

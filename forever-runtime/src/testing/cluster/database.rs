@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::clock::SimulatedClock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{AgentHold, AgentId, Claim, Epoch, RequestOutcome, Runnable, Seq, Sqlite, TurnSeq, WorkerId, WorkerRow};
+use crate::store::{AgentHold, AgentId, Claim, Epoch, RequestOutcome, Runnable, Seq, Sqlite, TurnSeq, UnreadMessages, WorkerId, WorkerRow};
 
 /// Age at which an interrupted fiber counts as left by its worker.
 pub(super) const ABANDONED_MS: i64 = 600_000;
@@ -33,6 +33,8 @@ pub(super) struct Database {
     tables: Mutex<Tables>,
     /// Fibers that the last call has made ready.
     ready: Arc<Mutex<Vec<Runnable>>>,
+    /// Fibers that the last call has ended with unread messages.
+    unread: Arc<Mutex<Vec<UnreadMessages>>>,
 }
 
 impl fmt::Debug for Database {
@@ -246,7 +248,11 @@ impl Database {
         let of_sender = Arc::clone(&ready);
         let sender = crate::store::ReadySender::new(move |fiber| lock(&of_sender).push(fiber));
         crate::store::FiberStore::on_ready(&sqlite, sender);
-        Ok(Database { sqlite, keeper: Mutex::new(keeper), clock, tables: Mutex::default(), ready })
+        let unread = Arc::<Mutex<Vec<UnreadMessages>>>::default();
+        let of_sender = Arc::clone(&unread);
+        let sender = crate::store::UnreadSender::new(move |left| lock(&of_sender).push(left));
+        crate::store::FiberStore::on_unread(&sqlite, sender);
+        Ok(Database { sqlite, keeper: Mutex::new(keeper), clock, tables: Mutex::default(), ready, unread })
     }
 
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -260,6 +266,11 @@ impl Database {
     /// Takes the fibers that the last call has made ready.
     pub(super) fn take_ready(&self) -> Vec<Runnable> {
         std::mem::take(&mut *lock(&self.ready))
+    }
+
+    /// Takes the fibers that the last call has ended with unread messages.
+    pub(super) fn take_unread(&self) -> Vec<UnreadMessages> {
+        std::mem::take(&mut *lock(&self.unread))
     }
 
     pub(super) fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {

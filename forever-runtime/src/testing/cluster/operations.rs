@@ -15,8 +15,9 @@ use crate::store::{
     FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
     KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow,
     OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult,
-    Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TurnFilter, TurnRequest,
-    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UpdateRefused, Wait, WaitResult, WorkerId,
+    Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow,
+    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait,
+    WaitResult, WorkerId,
 };
 
 /// Most schedules of a test.
@@ -61,6 +62,11 @@ impl FiberStore for ModelStore {
     fn on_ready(&self, ready: ReadySender) {
         // A store serves one runtime.
         let _ = self.0.ready.set(ready);
+    }
+
+    fn on_unread(&self, unread: UnreadSender) {
+        // A store serves one runtime.
+        let _ = self.0.unread.set(unread);
     }
 
     fn cluster(&self) -> Option<&dyn ClusterStore> {
@@ -299,7 +305,7 @@ impl FiberStore for ModelStore {
         fn unfinished_groups(&self) -> Vec<UnfinishedGroup>;
         fn unfinished_of(&self, group: UnfinishedGroup, after: Seq, limit: u32) -> Vec<Seq>;
         fn next_due(&self) -> Option<i64>;
-        fn message(&self, seq: Seq, topic: String) -> Option<PendingMessage>;
+        fn topic(&self, seq: Seq, topic: String, after: i64, limit: u32) -> TopicPage;
     }
 
     writes! { FiberStore:
@@ -353,7 +359,8 @@ impl ModelStore {
 
 impl AdminStore for ModelStore {
     reads! { AdminStore:
-        fn pending_messages(&self, id: String, limit: u32) -> Vec<PendingMessage>;
+        fn pending_messages(&self, id: String, after: i64, limit: u32) -> Vec<PendingMessage>;
+        fn topics(&self, id: String) -> Vec<TopicRow>;
         fn layouts(&self, hashes: Vec<String>) -> Vec<LayoutRow>;
         fn find(&self, fiber: FiberRef) -> Option<FiberRow>;
         fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> Vec<FiberRow>;

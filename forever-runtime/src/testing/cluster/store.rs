@@ -11,7 +11,7 @@ use super::database::{EndedClaim, at_once, lock};
 use super::simulation::{Defect, Order, Simulation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::gate::Gate;
-use crate::store::{Changes, Claim, FiberStore, LoadedFiber, Notification, ReadySender, Runnable, Seq, Watch, WorkerId};
+use crate::store::{Changes, Claim, FiberStore, LoadedFiber, Notification, ReadySender, Runnable, Seq, UnreadSender, Watch, WorkerId};
 
 /// Most claims of a takeover that are sent to the dispatcher at once.
 const PAGE: u32 = 10_000;
@@ -26,6 +26,7 @@ pub(super) struct Inner {
     pub(super) gate: Arc<Gate>,
     worker: AtomicI64,
     pub(super) ready: OnceLock<ReadySender>,
+    pub(super) unread: OnceLock<UnreadSender>,
     received: Mutex<Option<Notification>>,
     notify: Notify,
     pub(super) fenced: AtomicBool,
@@ -76,6 +77,7 @@ impl ModelStore {
             gate: Arc::default(),
             worker: AtomicI64::new(0),
             ready: OnceLock::new(),
+            unread: OnceLock::new(),
             received: Mutex::default(),
             notify: Notify::new(),
             fenced: AtomicBool::new(false),
@@ -270,6 +272,12 @@ impl ModelStore {
         }
         for fiber in self.sim().database.take_ready() {
             self.send_ready(fiber);
+        }
+        for left in self.sim().database.take_unread() {
+            self.sim().tell(self, format_args!("leaves unread messages of {}", left.name));
+            if let Some(unread) = self.0.unread.get() {
+                unread.send(left);
+            }
         }
         match (done, claim) {
             (Err(error), Some(claim)) if error.is_claim_lost() => {

@@ -88,7 +88,8 @@ fn snapshot(number: u64) -> NewSnapshot {
         ops: OpsDelta::default(),
         delta: SnapshotDelta::default(),
         streams: StreamsDelta::default(),
-        received: None,
+        received: Vec::new(),
+        closed: None,
         joined: false,
         children: Vec::new(),
     }

@@ -16,7 +16,7 @@ use crate::{
     MessageRow, MessageUpdate, NewTurnRow, StreamBatch, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
     UpdateRefused,
 };
-use crate::{Claim, Runnable, Seq, Suspension};
+use crate::{Claim, CommitNotices, Seq, Suspension};
 use messages::{chat_of, find_chat, hold, message_row, replace_all, update};
 use turns::{accept, begin, by, by_seq, clear, fold, request, settle, under_way};
 
@@ -53,13 +53,13 @@ fn is_cancelled(conn: &Connection, turn: TurnSeq) -> rusqlite::Result<bool> {
 }
 
 /// Makes the fiber of a turn ready if it is parked, so that it sees the turn end.
-fn wake_parked(conn: &Connection, turn: TurnSeq, now_ms: i64, ready: &mut Vec<Runnable>) -> rusqlite::Result<()> {
+fn wake_parked(conn: &Connection, turn: TurnSeq, now_ms: i64, notices: &mut CommitNotices) -> rusqlite::Result<()> {
     let parked: Option<Seq> = conn
         .prepare_cached("SELECT f.seq FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = ?1 AND f.state = 'parked'")?
         .query_row([turn], |row| row.get(0))
         .optional()?;
     if let Some(fiber) = parked {
-        ready.extend(rows::make_ready(conn, fiber, now_ms)?);
+        notices.ready.extend(rows::make_ready(conn, fiber, now_ms)?);
     }
     Ok(())
 }
@@ -85,14 +85,14 @@ impl ChatStore for Sqlite {
 
     fn park_turn(&self, claim: Claim, turn: TurnSeq, why: String, now_ms: i64) -> BoxFuture<'_, Result<bool>> {
         let how = Suspension::Parked(why);
-        Box::pin(self.write_ready("store that a turn is parked", move |c, ready| {
+        Box::pin(self.write_ready("store that a turn is parked", move |c, notices| {
             let is_running = fence(c, claim, turn)?;
             release(c, turn)?;
             if !is_running || is_cancelled(c, turn)? {
                 return Ok(false);
             }
             if !rows::is_cancelled(c, claim.fiber)? {
-                rows::suspend(c, claim, &how, now_ms, ready)?;
+                rows::suspend(c, claim, &how, now_ms, notices)?;
             }
             Ok(true)
         }))
@@ -139,14 +139,14 @@ impl ChatStore for Sqlite {
     }
 
     fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> BoxFuture<'_, Result<Option<TurnRow>>> {
-        Box::pin(self.write_ready("cancel a turn", move |c, ready| {
+        Box::pin(self.write_ready("cancel a turn", move |c, notices| {
             c.prepare_cached("UPDATE turns SET cancel = coalesce(cancel, ?2) WHERE seq = ?1 AND settled_ms IS NULL")?
                 .execute(params![turn, reason])?;
             c.prepare_cached(
                 "UPDATE turns SET state = 'aborted', reason = ?2, settled_ms = ?3 WHERE seq = ?1 AND state = 'queued' AND settled_ms IS NULL",
             )?
             .execute(params![turn, reason, now_ms])?;
-            wake_parked(c, turn, now_ms, ready)?;
+            wake_parked(c, turn, now_ms, notices)?;
             by_seq(c, turn)
         }))
     }
@@ -248,10 +248,10 @@ impl ChatStore for Sqlite {
     }
 
     fn clear_chat(&self, chat: AgentId, now_ms: i64) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
-        Box::pin(self.write_ready("clear a chat", move |c, ready| {
+        Box::pin(self.write_ready("clear a chat", move |c, notices| {
             let ended = clear(c, &chat, now_ms)?;
             for turn in &ended {
-                wake_parked(c, turn.seq, now_ms, ready)?;
+                wake_parked(c, turn.seq, now_ms, notices)?;
             }
             Ok(ended)
         }))
