@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_6_causes.sql"),
     include_str!("schema_7_metadata.sql"),
     include_str!("schema_8_claims.sql"),
+    include_str!("schema_9_places_of_waits.sql"),
 ];
 
 /// The version that this code reads and writes.

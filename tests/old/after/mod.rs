@@ -8,6 +8,7 @@ pub(crate) mod one;
 pub(crate) mod seven;
 pub(crate) mod six;
 pub(crate) mod ten;
+pub(crate) mod thirteen;
 pub(crate) mod three;
 pub(crate) mod twelve;
 pub(crate) mod two;

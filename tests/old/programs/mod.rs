@@ -10,6 +10,7 @@ pub(crate) mod one;
 pub(crate) mod seven;
 pub(crate) mod six;
 pub(crate) mod ten;
+pub(crate) mod thirteen;
 pub(crate) mod three;
 pub(crate) mod twelve;
 pub(crate) mod two;
@@ -19,7 +20,7 @@ use forever::{Builder, Forever};
 use crate::desk::Desk;
 
 /// The version of the schema that the code of now writes.
-pub(crate) const VERSION: u32 = 12;
+pub(crate) const VERSION: u32 = 13;
 
 /// What is held in which life, in a database of that version.
 pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
@@ -38,6 +39,7 @@ pub(crate) fn holds(version: u32) -> Vec<(u32, &'static str)> {
             ten::HOLDS,
             eleven::HOLDS,
             twelve::HOLDS,
+            thirteen::HOLDS,
         ],
     )
 }
@@ -62,6 +64,7 @@ pub(crate) fn settled(version: u32) -> Vec<(u32, String)> {
             ten::SETTLED,
             eleven::SETTLED,
             twelve::SETTLED,
+            thirteen::SETTLED,
         ],
     );
     if version == 6 {
@@ -104,6 +107,7 @@ pub(crate) fn left(version: u32) -> Vec<&'static str> {
             ten::LEFT,
             eleven::LEFT,
             twelve::LEFT,
+            thirteen::LEFT,
         ],
     )
 }
@@ -116,6 +120,7 @@ fn upto<T: Copy>(version: u32, all: [&[T]; VERSION as usize]) -> Vec<T> {
 pub(crate) fn registered(builder: Builder, desk: &Desk) -> Builder {
     let builder = one::registered(builder.resource(desk.clone()), desk.life());
     let builder = twelve::registered(eleven::registered(ten::registered(nine::registered(eight::registered(builder)))));
+    let builder = thirteen::registered(builder);
     let builder = seven::registered(six::registered(builder, desk));
     five::registered(four::registered(three::registered(two::registered(builder, desk)), desk))
 }
@@ -134,7 +139,8 @@ pub(crate) async fn begin(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
         nine::start(forever).await?;
         ten::start(forever).await?;
         eleven::start(forever).await?;
-        twelve::start(forever).await
+        twelve::start(forever).await?;
+        thirteen::start(forever).await
     } else {
         three::resolve(forever).await
     }
