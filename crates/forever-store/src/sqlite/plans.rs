@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use super::compat::Outcome as _;
 use super::store::opened;
 use super::worker::{Held, Worker};
-use super::{Sqlite, open, rows, tests, traced, waits};
+use super::{Sqlite, open, places, rows, tests, traced};
 use crate::conformance;
 use crate::{AdminStore, ChatStore, DeleteCursor, Deletion, FiberQuery, FiberState, FiberStore, InteractionQuery, Seq, UnfinishedGroup};
 
@@ -218,7 +218,7 @@ fn cost<T>(conn: &mut Connection, read: impl FnOnce(&Connection) -> rusqlite::Re
 #[test]
 fn two_hundred_thousand_waiting_fibers_are_counted_and_listed_from_indexes() {
     let mut conn = open::in_memory(None).unwrap();
-    let place = waits::digest_of_place([Some(b"work"), Some(b"answer pending"), Some(b"hash"), None]);
+    let place = places::digest([Some(b"work"), Some(b"answer pending"), Some(b"hash"), None]);
     conn.execute_batch(
         "INSERT INTO layouts (hash, fiber, layout) VALUES ('hash', 'work', '{}');
          INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) VALUES ('f-1', 'work', 'failed', '{}', 0, 0);",
@@ -232,7 +232,7 @@ fn two_hundred_thousand_waiting_fibers_are_counted_and_listed_from_indexes() {
     conn.execute("INSERT INTO waits (fiber, topic, place) SELECT seq, 'go', ?1 FROM fibers WHERE state = 'waiting'", [place]).unwrap();
 
     let waiting = WAITING.unsigned_abs();
-    // An entry of an index for each fiber, and no more: of its row alone that would be thrice as much.
+    // An entry of an index for each fiber. With its row it would be three times as much.
     let (groups, grouped) = cost(&mut conn, rows::unfinished_groups);
     assert_eq!(groups.iter().map(|group| (group.waiting, group.fibers)).collect::<Vec<_>>(), [(true, waiting)]);
     assert!(grouped < 15 * waiting / 1_000, "{grouped}");

@@ -1,6 +1,7 @@
 //! The statements behind the store's operations, and the rows they give.
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
@@ -8,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_it
 use super::conn::Conn;
 use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
-use super::{claims, histories, layouts, numbers, ops, past, snapshot_rows, streams, waits};
+use super::{claims, histories, layouts, numbers, ops, past, places, snapshot_rows, streams};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
@@ -418,9 +419,8 @@ const READY_OR_STOPPED: [FiberState; 4] = [FiberState::Pending, FiberState::Runn
 pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: Seq, limit: u32) -> rusqlite::Result<Vec<Seq>> {
     let UnfinishedGroup { name, waiting, at, layout, callees, mixed, fibers: _ } = group;
     if *waiting {
-        let place = (!mixed).then(|| {
-            waits::digest_of_place([Some(name), at.as_ref(), layout.as_ref(), callees.as_ref()].map(|text| text.map(String::as_bytes)))
-        });
+        let place = (!mixed)
+            .then(|| places::digest([Some(name), at.as_ref(), layout.as_ref(), callees.as_ref()].map(|text| text.map(String::as_bytes))));
         return conn
             .prepare_cached("SELECT fiber FROM waits WHERE place = ?1 AND fiber > ?2 ORDER BY fiber LIMIT ?3")?
             .query_map(params![place, after, limit], |row| row.get(0))?
@@ -561,6 +561,7 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
             deaths: deaths(row),
             interrupted: row.get("interrupted")?,
             epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
+            lease_left: Duration::ZERO,
             ops: Vec::new(),
             branches: Vec::new(),
             layout: layouts::of(row)?,

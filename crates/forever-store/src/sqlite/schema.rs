@@ -3,7 +3,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::chat::interactions;
-use super::waits;
+use super::places;
 
 /// `PRAGMA application_id` of our files: "Frvr".
 pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
@@ -33,7 +33,7 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_10.sql")),
     script(include_str!("schema_11.sql")),
     script(include_str!("schema_12.sql")),
-    Migration { script: include_str!("schema_13.sql"), fill: waits::set_places },
+    Migration { script: include_str!("schema_13.sql"), fill: places::set },
 ];
 
 /// Our tables and views, and the indexes with names.
