@@ -32,6 +32,7 @@ pub mod view;
 
 pub use agent::class::BoxError;
 pub use api::builder::Builder;
+pub use api::client::Client;
 pub use api::forever::{Close, Forever};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind, Result};

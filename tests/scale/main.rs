@@ -16,7 +16,7 @@ const COPIES: &str = "
         SELECT f.seq + n, format('01960000-0000-7000-8000-%012d', n), name, state, args, created_ms, changed_ms FROM n, fibers f;
     INSERT INTO snapshots (fiber, number, saved_ms, at, layout, data)
         SELECT fiber + n, number, saved_ms, at, layout, replace(data, ?2, ?2 + n) FROM n, snapshots;
-    INSERT INTO waits (fiber, due_ms) SELECT fiber + n, due_ms + n FROM n, waits;";
+    INSERT INTO waits (fiber, due_ms, place) SELECT fiber + n, due_ms + n, place FROM n, waits;";
 
 #[derive(Clone, Default)]
 struct Bell {

@@ -14,9 +14,6 @@ use crate::Shared;
 use crate::failure::{Failure, causes};
 use crate::read::{Path, Query};
 
-/// How many fibers a search without an index looks at for one page.
-const SEARCHED: u32 = 20_000;
-
 /// How many of each kind the overview shows.
 const SHOWN: u32 = 8;
 
@@ -73,11 +70,6 @@ impl Filter {
     pub(crate) fn is_empty(&self) -> bool {
         let texts = [&self.state, &self.name, &self.agent, &self.parent, &self.key, &self.text, &self.metadata];
         texts.iter().all(|text| text.is_none()) && self.created_from_ms.is_none() && self.created_before_ms.is_none() && !self.in_doubt
-    }
-
-    /// Whether it has a condition without an index.
-    fn is_searched(&self) -> bool {
-        self.text.is_some() || self.metadata.is_some() || self.created_from_ms.is_some() || self.created_before_ms.is_some()
     }
 
     pub(crate) fn read(&self) -> Result<FiberFilter, Failure> {
@@ -268,10 +260,7 @@ async fn failed_schedules(shared: &Shared) -> Result<Vec<Value>, Failure> {
 
 pub(crate) async fn fibers(State(shared): State<Arc<Shared>>, Query(query): Query<BTreeMap<String, String>>) -> Answer {
     let (filter, page) = split(query)?;
-    let mut fibers = page.of(shared.forever.fibers().filter(filter.read()?))?;
-    if filter.is_searched() && !page.oldest_first {
-        fibers = fibers.within(SEARCHED);
-    }
+    let fibers = page.of(shared.forever.fibers().filter(filter.read()?))?;
     let page = shared.forever.view_fibers(fibers).await?;
     Ok(Json(json!({ "actions": shared.has_actions, "fibers": page.fibers, "next": page.next })))
 }

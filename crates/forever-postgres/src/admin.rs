@@ -118,6 +118,7 @@ impl<'a> Condition<'a> {
             ("f.created_ms >=", query.created_from_ms),
             ("f.created_ms <", query.created_before_ms),
             ("f.seq >=", query.from_seq),
+            ("f.seq <=", query.to_seq),
         ] {
             if let Some(value) = value {
                 let place = condition.value(value);
@@ -163,6 +164,12 @@ impl<'a> Condition<'a> {
 }
 
 pub(crate) async fn list(tx: &Tx, query: &FiberQuery, after: Seq, limit: u32) -> Done<Vec<FiberRow>> {
+    let (sql, values) = of_page(query, after, limit);
+    tx.rows(&sql, &values).await?.iter().map(fibers::fiber_row).collect()
+}
+
+/// The statement of a page of a list, with its arguments.
+pub(crate) fn of_page(query: &FiberQuery, after: Seq, limit: u32) -> (String, Vec<Arg<'_>>) {
     let mut condition = Condition::of(query);
     let (after, limit) = (condition.value(after), condition.value(limit));
     let (behind, order) = if query.newest_first { ("<", "DESC") } else { (">", "ASC") };
@@ -184,7 +191,7 @@ pub(crate) async fn list(tx: &Tx, query: &FiberQuery, after: Seq, limit: u32) ->
         let pages: Vec<String> = states.iter().map(|s| format!("({})", page(&format!(" AND f.state = '{s}'{}", open(s))))).collect();
         format!("{} ORDER BY seq {order} LIMIT {limit}", pages.join(" UNION ALL "))
     };
-    tx.rows(&sql, &condition.values).await?.iter().map(fibers::fiber_row).collect()
+    (sql, condition.values)
 }
 
 /// All states that this version of the store knows.
@@ -200,22 +207,24 @@ const ALL_STATES: [FiberState; 8] = [
 ];
 
 pub(crate) async fn counts(tx: &Tx, states: &[FiberState]) -> Done<Vec<FiberCount>> {
-    let of = |which: &str| {
-        format!(
-            "SELECT name, state, count(*) AS fibers FROM @fibers {which} GROUP BY name, state ORDER BY name COLLATE \"C\", state COLLATE \"C\""
-        )
-    };
     let words: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
-    let counted = if states.is_empty() {
-        tx.rows(&of(""), args![]).await?
-    } else if states.contains(&FiberState::Completed) {
-        tx.rows(&of("WHERE state = ANY ($1)"), args![words]).await?
-    } else {
-        // The condition of the index of those that have not completed.
-        tx.rows(&of("WHERE state = ANY ($1) AND state <> 'completed'"), args![words]).await?
-    };
+    let sql = of_counts(states);
+    let counted = if states.is_empty() { tx.rows(&sql, args![]).await? } else { tx.rows(&sql, args![words]).await? };
     let count = |row: &Row| Ok(FiberCount { name: row.text("name")?, state: row.word("state")?, fibers: row.number("fibers")? });
     counted.iter().map(count).collect()
+}
+
+/// The count of the fibers in the states $1, or of all where none is given.
+pub(crate) fn of_counts(states: &[FiberState]) -> String {
+    let which = match states {
+        [] => "",
+        states if states.contains(&FiberState::Completed) => "WHERE state = ANY ($1)",
+        // The condition of the index of those that have not completed.
+        _ => "WHERE state = ANY ($1) AND state <> 'completed'",
+    };
+    format!(
+        "SELECT name, state, count(*) AS fibers FROM @fibers {which} GROUP BY name, state ORDER BY name COLLATE \"C\", state COLLATE \"C\""
+    )
 }
 
 /// An ended fiber that may be deleted.

@@ -26,6 +26,9 @@ use crate::{chat, fibers, layouts, ops};
 /// Most writes that share a statement.
 const MOST: usize = 1000;
 
+/// Number of writes that may be queued; further callers wait for a place.
+const QUEUE: usize = 4 * MOST;
+
 /// Most bytes of text that share a statement.
 const MOST_BYTES: usize = 4 << 20;
 
@@ -75,9 +78,9 @@ impl Queued {
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// Writes of running activations.
-    steps: mpsc::UnboundedSender<Queued>,
+    steps: mpsc::Sender<Queued>,
     /// Begins and ends of fibers.
-    lives: mpsc::UnboundedSender<Queued>,
+    lives: mpsc::Sender<Queued>,
     places: Arc<Places>,
     shared: Arc<Shared>,
 }
@@ -85,8 +88,8 @@ pub(crate) struct Queue {
 impl Queue {
     /// Starts the tasks that write. They end when the queue is dropped or the store is closed.
     pub(crate) fn start(shared: &Arc<Shared>) -> Self {
-        let (steps, of_steps) = mpsc::unbounded_channel();
-        let (lives, of_lives) = mpsc::unbounded_channel();
+        let (steps, of_steps) = mpsc::channel(QUEUE);
+        let (lives, of_lives) = mpsc::channel(QUEUE);
         let places = Arc::<Places>::default();
         for queued in [of_steps, of_lives] {
             tokio::spawn(write(Arc::clone(shared), Arc::clone(&places), queued));
@@ -143,7 +146,7 @@ impl Queue {
         self.send(&self.lives, (claim, end, now_ms), Queued::End)
     }
 
-    fn send<'a, A, T>(&'a self, queue: &'a mpsc::UnboundedSender<Queued>, args: A, of: fn(Job<A, T>) -> Queued) -> BoxFuture<'a, Result<T>>
+    fn send<'a, A, T>(&'a self, queue: &'a mpsc::Sender<Queued>, args: A, of: fn(Job<A, T>) -> Queued) -> BoxFuture<'a, Result<T>>
     where
         A: Send + 'static,
         T: Send + 'static,
@@ -151,7 +154,7 @@ impl Queue {
         Box::pin(async move {
             let _asks = self.shared.asks();
             let (answer, answered) = oneshot::channel();
-            queue.send(of(Job { args, answer })).map_err(|_| Error::closed())?;
+            queue.send(of(Job { args, answer })).await.map_err(|_| Error::closed())?;
             let answer = answered.await;
             self.shared.hears().await;
             // The task drops queued writes only when the store is closed.
@@ -169,7 +172,7 @@ impl Queue {
     }
 }
 
-async fn write(shared: Arc<Shared>, places: Arc<Places>, mut queued: mpsc::UnboundedReceiver<Queued>) {
+async fn write(shared: Arc<Shared>, places: Arc<Places>, mut queued: mpsc::Receiver<Queued>) {
     let mut left: VecDeque<Queued> = VecDeque::new();
     let mut known = HashSet::new();
     loop {
@@ -177,7 +180,10 @@ async fn write(shared: Arc<Shared>, places: Arc<Places>, mut queued: mpsc::Unbou
             let Some(first) = queued.recv().await else { return };
             left.push_back(first);
         }
-        while let Ok(next) = queued.try_recv() {
+        // What does not fit into a batch stays here in its order, and the rest in the channel.
+        while left.len() < QUEUE
+            && let Ok(next) = queued.try_recv()
+        {
             left.push_back(next);
         }
         if shared.is_closed() {

@@ -1,5 +1,6 @@
 //! Fibers: spawned, loaded, checkpointed, suspended, ended.
 use std::sync::Arc;
+use std::time::Duration;
 
 use forever_store::{
     AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber,
@@ -203,19 +204,33 @@ fn mixed() -> String {
                      AND b.layout IS DISTINCT FROM s.layout AND strpos(coalesce(s.callees, ''), b.layout) = 0)"
         )
     };
-    format!("(f.state <> 'waiting' AND ({} OR {}))", any("@branch_results"), any("@ops"))
+    format!("({} OR {})", any("@branch_results"), any("@ops"))
 }
 
-/// Condition: a fiber that has not ended, and is no closure.
-const IN_GROUPS: &str =
-    "f.state IN ('pending', 'running', 'waiting', 'interrupted', 'parked') AND f.state <> 'completed' AND NOT f.closure";
+/// Condition: a fiber that has not ended, does not wait, and is no closure.
+const READY_OR_STOPPED: &str = "f.state IN ('pending', 'running', 'interrupted', 'parked') AND f.state <> 'completed' AND NOT f.closure";
+
+/// Waiting fibers of which an earlier version has stored the wait, without its place.
+const WITHOUT_PLACE: &str = "FROM @waits w JOIN @fibers f ON f.seq = w.fiber LEFT JOIN @snapshots s ON s.fiber = f.seq
+         WHERE w.place IS NULL AND NOT f.closure AND f.state = 'waiting'";
+
+/// Groups fibers that wait by their places: they are counted from an index, and one of each place
+/// is read.
+pub(crate) fn groups() -> String {
+    format!(
+        "SELECT name, waiting, at, layout, callees, mixed, sum(fibers)::bigint AS fibers FROM (
+             SELECT f.name, TRUE AS waiting, s.at, s.layout, s.callees, FALSE AS mixed, w.fibers
+             FROM (SELECT min(fiber) AS fiber, count(*) AS fibers FROM @waits WHERE place IS NOT NULL GROUP BY place) w
+             JOIN @fibers f ON f.seq = w.fiber LEFT JOIN @snapshots s ON s.fiber = w.fiber
+             UNION ALL SELECT f.name, TRUE, s.at, s.layout, s.callees, FALSE, 1 {WITHOUT_PLACE}
+             UNION ALL SELECT f.name, FALSE, s.at, s.layout, s.callees, {}, 1
+             FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE {READY_OR_STOPPED}) each_place
+         GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6",
+        mixed()
+    )
+}
 
 pub(crate) async fn unfinished_groups(tx: &Tx) -> Done<Vec<UnfinishedGroup>> {
-    let sql = format!(
-        "SELECT f.name, f.state = 'waiting' AS waiting, s.at, s.layout, s.callees, {} AS mixed, count(*) AS fibers
-         FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE {IN_GROUPS} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6",
-        mixed()
-    );
     let group = |row: &Row| {
         Ok(UnfinishedGroup {
             name: row.text("name")?,
@@ -227,19 +242,32 @@ pub(crate) async fn unfinished_groups(tx: &Tx) -> Done<Vec<UnfinishedGroup>> {
             fibers: row.number("fibers")?,
         })
     };
-    tx.rows(&sql, args![]).await?.iter().map(group).collect()
+    tx.rows(&groups(), args![]).await?.iter().map(group).collect()
 }
 
 pub(crate) async fn unfinished_of(tx: &Tx, group: &UnfinishedGroup, after: Seq, limit: u32) -> Done<Vec<Seq>> {
-    let sql = format!(
-        "SELECT f.seq FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
-         WHERE {IN_GROUPS} AND f.seq > $1 AND (f.state = 'waiting') = $3 AND f.name = $4 AND s.at IS NOT DISTINCT FROM $5
-               AND s.layout IS NOT DISTINCT FROM $6 AND s.callees IS NOT DISTINCT FROM $7 AND {} = $8
-         ORDER BY f.seq LIMIT $2",
-        mixed()
-    );
-    let UnfinishedGroup { name, waiting, at, layout, callees, mixed, .. } = group;
-    tx.rows(&sql, args![after, limit, *waiting, name, at, layout, callees, *mixed]).await?.iter().map(|row| row.int("seq")).collect()
+    let UnfinishedGroup { name, waiting, at, layout, callees, mixed, fibers: _ } = group;
+    let rows = tx.rows(&of_group(*waiting), args![after, limit, name, at, layout, callees, *mixed]).await?;
+    rows.iter().map(|row| row.int("seq")).collect()
+}
+
+/// The fibers of a group: behind $1, at most $2.
+pub(crate) fn of_group(waiting: bool) -> String {
+    let stands = "f.name = $3 AND s.at IS NOT DISTINCT FROM $4 AND s.layout IS NOT DISTINCT FROM $5 AND s.callees IS NOT DISTINCT FROM $6";
+    if waiting {
+        format!(
+            "(SELECT fiber AS seq FROM @waits WHERE place = {} AND fiber > $1 AND NOT $7 ORDER BY fiber LIMIT $2)
+             UNION ALL (SELECT f.seq {WITHOUT_PLACE} AND w.fiber > $1 AND {stands} AND NOT $7 ORDER BY w.fiber LIMIT $2)
+             ORDER BY 1 LIMIT $2",
+            waits::digest_of_place(["$3", "$4", "$5", "$6"])
+        )
+    } else {
+        format!(
+            "SELECT f.seq FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
+             WHERE {READY_OR_STOPPED} AND f.seq > $1 AND {stands} AND {} = $7 ORDER BY f.seq LIMIT $2",
+            mixed()
+        )
+    }
 }
 
 pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
@@ -270,6 +298,7 @@ pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
         deaths: row.count("deaths")?,
         interrupted: row.flag("interrupted")?,
         epoch: row.int_opt("epoch")?.unwrap_or(0),
+        lease_left: Duration::ZERO,
         ops: ops::since(tx, seq, number).await?,
         branches: branches(tx, seq, number).await?,
         layout: layouts::of(&row)?,

@@ -56,6 +56,8 @@ mod notify;
 mod ops;
 mod options;
 mod places;
+#[cfg(test)]
+mod plans;
 mod pool;
 mod published;
 mod requests;

@@ -8,7 +8,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Config, NoTls, Socket};
 
-use crate::call::{Kind, Shared};
+use crate::call::{Kind, Shared, Work};
 use crate::pool::{Access, Connector, Pool};
 use crate::schema;
 use crate::settings;
@@ -210,6 +210,25 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<PostgresStore> {
+        self.connect_with(|tx, name| Box::pin(schema::migrate(tx, name))).await
+    }
+
+    /// Connects to tables that a worker has made, and changes none.
+    ///
+    /// For a process that only asks, which may have a role without the right to make tables; see
+    /// `Forever`'s `Builder::client`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and of kind [`Format`](ErrorKind::Format) when there are no
+    /// tables, or those of an older version.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn connect_without_migrating(self) -> Result<PostgresStore> {
+        self.connect_with(|tx, name| Box::pin(schema::check(tx, name))).await
+    }
+
+    async fn connect_with(self, tables: Work<String, ()>) -> Result<PostgresStore> {
         let quoted = schema::quoted(&self.schema)?;
         let settings = settings::of_session(self.statement_limit);
         let access = |url: &str, is_pooler: bool| -> Result<Access> {
@@ -267,7 +286,7 @@ impl Builder {
         });
         shared.call("check the settings of the server", Kind::Read, (), |tx, ()| Box::pin(settings::check(tx))).await?;
         shared
-            .call("make the tables", Kind::Write, self.schema.clone(), |tx, name| Box::pin(schema::migrate(tx, name)))
+            .call("make the tables", Kind::Write, self.schema.clone(), tables)
             .await
             .map_err(|error| if error.is_outcome_unknown() { unknown_tables(error) } else { error })?;
         let transactions = Transactions::new(Arc::clone(&shared), Pool::new(of_transactions, self.transactions));

@@ -272,6 +272,8 @@ impl Pool {
                 return Some(kept);
             }
             let (waits, returned) = oneshot::channel();
+            // As many as may have a permit: those that wait no more leave.
+            idle.waiting.retain(|waiting| !waiting.is_closed());
             idle.waiting.push_back(waits);
             returned
         };

@@ -18,6 +18,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_7_metadata.sql"),
     include_str!("schema_8_claims.sql"),
     include_str!("schema_9_inbox.sql"),
+    include_str!("schema_10_places_of_waits.sql"),
+    include_str!("schema_11_leases.sql"),
 ];
 
 /// The version that this code reads and writes.
@@ -36,11 +38,15 @@ pub(crate) fn quoted(name: &str) -> Result<Arc<str>> {
     Ok(format!("\"{}\"", name.replace('"', "\"\"")).into())
 }
 
-/// Creates the tables that are missing, in the transaction.
-pub(crate) async fn migrate(tx: &Tx, name: &str) -> Done<()> {
-    // When several workers open a new database at the same time, one of them creates the tables.
-    let key = format!("forever {name}");
-    tx.rows("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text AS locked", args![&key]).await?;
+/// What there is of a schema.
+struct There {
+    schema: bool,
+    /// The version of its tables; `None` if it has none.
+    version: Option<i64>,
+}
+
+/// Looks at a schema. Tables that are not of this library, or of a newer version, are an error.
+async fn look(tx: &Tx, name: &str) -> Done<There> {
     let there = tx
         .one(
             "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1) AS schema,
@@ -51,26 +57,53 @@ pub(crate) async fn migrate(tx: &Tx, name: &str) -> Done<()> {
             args![name],
         )
         .await?;
-    let stored = if there.flag("version")? {
-        tx.one("SELECT coalesce(max(version), 0) AS version FROM @forever_schema", args![]).await?.int("version")?
-    } else {
+    let schema = there.flag("schema")?;
+    if !there.flag("version")? {
         if there.flag("tables")? {
-            let why = format!("schema `{name}` has tables of the same names that are not of this library");
-            return Err(Fail::Refused(Error::new(ErrorKind::Format, why)));
+            return Err(wrong(format!("schema `{name}` has tables of the same names that are not of this library")));
         }
-        if !there.flag("schema")? {
+        return Ok(There { schema, version: None });
+    }
+    let stored = tx.one("SELECT coalesce(max(version), 0) AS version FROM @forever_schema", args![]).await?.int("version")?;
+    if stored > version() {
+        let why = format!("schema `{name}` has version {stored}, and this version of the library knows {} at most", version());
+        return Err(wrong(why));
+    }
+    Ok(There { schema, version: Some(stored) })
+}
+
+fn wrong(why: String) -> Fail {
+    Fail::Refused(Error::new(ErrorKind::Format, why))
+}
+
+/// Creates the tables that are missing, in the transaction.
+pub(crate) async fn migrate(tx: &Tx, name: &str) -> Done<()> {
+    // When several workers open a new database at the same time, one of them creates the tables.
+    let key = format!("forever {name}");
+    tx.rows("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))::text AS locked", args![&key]).await?;
+    let there = look(tx, name).await?;
+    if there.version.is_none() {
+        if !there.schema {
             tx.batch(&format!("CREATE SCHEMA {}", quoted(name)?)).await?;
         }
         tx.batch("CREATE TABLE @forever_schema (version BIGINT PRIMARY KEY, applied TIMESTAMPTZ NOT NULL DEFAULT now())").await?;
-        0
-    };
-    if stored > version() {
-        let why = format!("schema `{name}` has version {stored}, and this version of the library knows {} at most", version());
-        return Err(Fail::Refused(Error::new(ErrorKind::Format, why)));
     }
+    let stored = there.version.unwrap_or(0);
     for (script, version) in MIGRATIONS.iter().zip(1..).skip(usize::try_from(stored).unwrap_or(0)) {
         tx.batch(script).await?;
         tx.run("INSERT INTO @forever_schema (version) VALUES ($1)", args![i64::from(version)]).await?;
     }
     Ok(())
+}
+
+/// Fails unless the tables are those of this version.
+pub(crate) async fn check(tx: &Tx, name: &str) -> Done<()> {
+    match look(tx, name).await?.version {
+        Some(stored) if stored == version() => Ok(()),
+        Some(stored) => Err(wrong(format!(
+            "schema `{name}` has version {stored}, and this process needs version {}: it makes no tables itself, a worker of this version does when it opens",
+            version()
+        ))),
+        None => Err(wrong(format!("there are no tables in schema `{name}`: this process makes none, a worker does when it opens"))),
+    }
 }

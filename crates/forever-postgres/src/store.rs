@@ -53,7 +53,7 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct PostgresStore {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Queue of the writes that share statements.
     queue: Queue,
     /// Connection for leases and takeovers.

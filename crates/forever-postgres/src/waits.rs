@@ -78,7 +78,12 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
         tx.run("INSERT INTO @joins (child, fiber) SELECT child, $2 FROM unnest($1) child ON CONFLICT DO NOTHING", args![open, seq]).await?;
     }
     tx.run("DELETE FROM @waits WHERE fiber = $1", args![seq]).await?;
-    tx.run("INSERT INTO @waits (fiber, due_ms, any_join) VALUES ($1, $2, $3)", args![seq, wait.due_ms, wait.any_fiber]).await?;
+    let insert = format!(
+        "INSERT INTO @waits (fiber, due_ms, any_join, place)
+         SELECT $1, $2, $3, CASE WHEN NOT f.closure THEN {} END FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE f.seq = $1",
+        digest_of_place(["f.name", "s.at", "s.layout", "s.callees"])
+    );
+    tx.run(&insert, args![seq, wait.due_ms, wait.any_fiber]).await?;
     if !wait.topics.is_empty() {
         tx.run(
             "INSERT INTO @wait_topics (fiber, topic) SELECT $1, topic FROM unnest($2) topic ON CONFLICT DO NOTHING",
@@ -99,6 +104,12 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
     }
     claims::release(tx, seq).await?;
     Ok(WaitResult::Waiting)
+}
+
+/// Digest of a function, a cut point, a layout and the layouts of called functions, as SQL. Fibers
+/// that wait are counted by it: the texts themselves would not fit into an index.
+pub(crate) fn digest_of_place(parts: [&str; 4]) -> String {
+    format!("substr(sha256(convert_to(json_build_array({})::text, 'UTF8')), 1, 16)", parts.join(", "))
 }
 
 pub(crate) async fn take_due(tx: &Tx, now_ms: i64, limit: u32) -> Done<Vec<Runnable>> {

@@ -76,10 +76,23 @@ pub(crate) async fn join(tx: &Tx, lease: Duration, now_ms: i64) -> Done<WorkerId
 /// Takes over the claims of all workers that are gone.
 pub(crate) async fn take_over(tx: &Tx, by: WorkerId, now_ms: i64, becomes: Become) -> Done<u64> {
     // The statement checks a worker whose lease is renewed concurrently again, and keeps it.
-    tx.run(&format!("DELETE FROM @workers w WHERE w.id <> $1 AND NOT {ALIVE}"), args![by]).await?;
+    let gone = format!(
+        "DELETE FROM @workers w WHERE w.id <> $1 AND NOT {ALIVE}
+         RETURNING w.id, (extract(epoch FROM w.seen) * 1000)::bigint + w.lease_ms AS until_ms, w.lease_ms > 0 AS has_lease"
+    );
+    let mut leases = (Vec::new(), Vec::new());
+    for row in tx.rows(&gone, args![by]).await? {
+        if row.flag("has_lease")? {
+            leases.0.push(row.int("id")?);
+            leases.1.push(row.int("until_ms")?);
+        }
+    }
     let left = "s.worker IS DISTINCT FROM $1 AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = s.worker)";
-    release(tx, left, by, true, "the process died", now_ms, becomes).await
+    release(tx, left, by, Some(&leases), "the process died", now_ms, becomes).await
 }
+
+/// Numbers of workers, and the ends of their leases by the clock of the database.
+type Leases = (Vec<WorkerId>, Vec<i64>);
 
 /// Ends the claims of a worker that closes.
 pub(crate) async fn close(tx: &Tx, worker: WorkerId, now_ms: i64) -> Done<()> {
@@ -89,15 +102,18 @@ pub(crate) async fn close(tx: &Tx, worker: WorkerId, now_ms: i64) -> Done<()> {
     let others = tx.one(&format!("SELECT EXISTS (SELECT 1 FROM @workers w WHERE {ALIVE}) AS there"), args![]).await?.flag("there")?;
     // Other workers take over at once; without any, the next open does.
     let becomes = if others { Become::Ready } else { Become::Interrupted };
-    release(tx, "s.worker = $1", worker, false, "the runtime was closed", now_ms, becomes).await?;
+    release(tx, "s.worker = $1", worker, None, "the runtime was closed", now_ms, becomes).await?;
     Ok(())
 }
 
-/// Ends claims, and returns how many.
+/// Ends claims, and returns how many. With the leases of their workers, which are gone, deaths are
+/// counted.
 ///
 /// Those whose rows another transaction has locked are left for the next search where there is one,
 /// so that they do not hold up the others.
-async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reason: &str, now_ms: i64, becomes: Become) -> Done<u64> {
+async fn release(tx: &Tx, which: &str, worker: WorkerId, deaths: Option<&Leases>, reason: &str, now_ms: i64, becomes: Become) -> Done<u64> {
+    let count_death = deaths.is_some();
+    let (of_workers, until_ms) = deaths.cloned().unwrap_or_default();
     let locked = if count_death && becomes == Become::Ready { "SKIP LOCKED" } else { "" };
     let page = format!(
         "SELECT f.seq FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
@@ -115,10 +131,16 @@ async fn release(tx: &Tx, which: &str, worker: WorkerId, count_death: bool, reas
         if seqs.is_empty() {
             return Ok(released);
         }
+        // The lease of a worker whose row is deleted already is not known. One that began now would
+        // end later.
         tx.run(
-            "UPDATE @snapshots SET deaths = least(deaths, 4294967294) + $2, epoch = least(epoch, 9223372036854775806) + 1, worker = NULL
+            "UPDATE @snapshots s SET deaths = least(deaths, 4294967294) + $2, epoch = least(epoch, 9223372036854775806) + 1, worker = NULL,
+                    leased_until = CASE WHEN $2 > 0 THEN greatest(leased_until, coalesce(
+                        (SELECT to_timestamp(l.until_ms / 1000.0) FROM unnest($3, $4) l (worker, until_ms) WHERE l.worker = s.worker),
+                        (SELECT clock_timestamp() + w.lease_ms * INTERVAL '1 millisecond' FROM @workers w WHERE w.id = $5 AND w.lease_ms > 0)))
+                        ELSE leased_until END
              WHERE fiber = ANY ($1)",
-            args![&seqs, i64::from(count_death)],
+            args![&seqs, i64::from(count_death), &of_workers, &until_ms, worker],
         )
         .await?;
         let stopped = tx.rows(&stop, args![&seqs, reason, now_ms]).await?;

@@ -79,6 +79,8 @@ pub struct FiberQuery {
     pub only_in_doubt: bool,
     /// Lowest number that a list looks at. Bounds a search that has no index.
     pub from_seq: Option<Seq>,
+    /// Highest number that a list looks at, as [`from_seq`](Self::from_seq) is the lowest.
+    pub to_seq: Option<Seq>,
     /// Lists the highest number first.
     pub newest_first: bool,
     /// Leaves out fibers whose parent may still ask for their results.

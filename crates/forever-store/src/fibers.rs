@@ -2,6 +2,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -264,6 +265,11 @@ pub struct LoadedFiber {
     pub interrupted: bool,
     /// Epoch.
     pub epoch: Epoch,
+    /// Time left, at the claim, of the lease of a worker that the fiber was taken over from.
+    ///
+    /// For so long the worker may be in the middle of the fiber's code, if it is not dead. Zero
+    /// where a death is certain, and of a fiber that was loaded to look at it.
+    pub lease_left: Duration,
     /// Operations that began since checkpoint `number`, whatever their state, except manual ones.
     pub ops: Vec<OpRecord>,
     /// Branch results stored since checkpoint `number`.

@@ -17,6 +17,11 @@ use crate::store::{FiberQuery, FiberRow, FiberState, Seq};
 /// Default and maximum number of fibers of a page.
 const PAGE: (u32, u32) = (50, 1000);
 
+/// How many fibers a page looks at where a condition has no index, and in how many pieces. Between
+/// two pieces, fibers that the other conditions leave out are skipped by their indexes.
+const SEARCHED: u32 = 20_000;
+const PIECES: u32 = 40;
+
 /// Fibers deleted in one transaction; bounds the wait of other writes.
 pub(crate) const BATCH: u32 = 500;
 
@@ -77,19 +82,22 @@ impl FiberFilter {
     /// Limits the filter to fibers whose metadata is an object with this scalar field. Several
     /// fields are combined by AND.
     ///
-    /// There is no index for it: a list looks at every fiber that the other conditions let through.
+    /// There is no index for it: a page of a list looks at a limited number of fibers, and may then
+    /// be shorter than its limit, or empty, with a [`next`](Page::next).
     pub fn metadata(mut self, field: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
         self.query.metadata.push((field.into(), value.into().to_string()));
         self
     }
 
-    /// Limits the filter to fibers accepted at this time or later.
+    /// Limits the filter to fibers accepted at this time or later. There is no index for it, as for
+    /// [`metadata`](Self::metadata).
     pub fn created_from(mut self, time: SystemTime) -> Self {
         self.query.created_from_ms = Some(clock::ms(time));
         self
     }
 
-    /// Limits the filter to fibers accepted before this time.
+    /// Limits the filter to fibers accepted before this time. There is no index for it, as for
+    /// [`metadata`](Self::metadata).
     pub fn created_before(mut self, time: SystemTime) -> Self {
         self.query.created_before_ms = Some(clock::ms(time));
         self
@@ -104,7 +112,8 @@ impl FiberFilter {
         self
     }
 
-    /// Limits the filter to fibers with an operation in doubt.
+    /// Limits the filter to fibers with an operation in doubt. There is no index for it, as for
+    /// [`metadata`](Self::metadata).
     pub fn in_doubt(mut self) -> Self {
         self.query.only_in_doubt = true;
         self
@@ -147,7 +156,7 @@ pub struct Fibers {
     limit: u32,
     after: Option<Seq>,
     newest_first: bool,
-    within: Option<u32>,
+    within: u32,
 }
 
 /// A page of fibers, in the order in which they were accepted, or in the reverse order.
@@ -156,6 +165,8 @@ pub struct Page {
     /// The fibers.
     pub fibers: Vec<FiberStatus>,
     /// Start of the next page, if there may be more; for [`Fibers::after`].
+    ///
+    /// Where a condition has no index, a page with a next one may be short or empty.
     pub next: Option<Cursor>,
 }
 
@@ -166,7 +177,7 @@ pub struct Cursor(Seq);
 
 impl Fibers {
     pub(crate) fn new(link: Link<Runtime>) -> Self {
-        Fibers { link, filter: FiberFilter::new(), limit: PAGE.0, after: None, newest_first: false, within: None }
+        Fibers { link, filter: FiberFilter::new(), limit: PAGE.0, after: None, newest_first: false, within: SEARCHED }
     }
 
     /// Sets the filter, replacing earlier conditions.
@@ -176,6 +187,10 @@ impl Fibers {
     }
 
     /// Limits the list to fibers in this state; called several times, in one of these states.
+    ///
+    /// [`FiberState::Completed`] has an index for each function alone: without
+    /// [`name`](Self::name), a page looks at a limited number of fibers, as for
+    /// [`FiberFilter::metadata`].
     pub fn state(mut self, state: FiberState) -> Self {
         self.filter = self.filter.state(state);
         self
@@ -211,13 +226,13 @@ impl Fibers {
         self
     }
 
-    /// Looks at so many fibers at most, the newest first.
+    /// Sets how many fibers a page looks at where a condition has no index. Defaults to 20 000.
     ///
-    /// Bounds what a page costs where a condition has no index. A page may then be shorter than the
-    /// limit although there are more: it has a [`next`](Page::next) until all were looked at.
+    /// A page may then be shorter than the limit although there are more: it has a
+    /// [`next`](Page::next) until all were looked at.
     pub fn within(mut self, fibers: u32) -> Self {
-        self.within = Some(fibers);
-        self.newest_first()
+        self.within = fibers.max(1);
+        self
     }
 
     async fn read(self) -> Result<Page> {
@@ -229,26 +244,60 @@ impl Fibers {
     /// The rows of the page, and where the next one begins.
     pub(crate) async fn rows(self) -> Result<(Vec<FiberRow>, Option<Cursor>)> {
         let runtime = self.link.get()?;
-        let newest_first = self.newest_first;
-        let mut after = self.after.unwrap_or(if newest_first { Seq::MAX } else { Seq::MIN });
-        let mut query = FiberQuery { newest_first, ..self.filter.query };
-        if let Some(within) = self.within {
-            if self.after.is_none() {
-                let newest = runtime.store.list(FiberQuery { newest_first, ..FiberQuery::default() }, after, 1).await?;
-                let Some(newest) = newest.first() else { return Ok((Vec::new(), None)) };
-                after = newest.seq.saturating_add(1);
+        let mut after = self.after.unwrap_or(if self.newest_first { Seq::MAX } else { Seq::MIN });
+        let query = FiberQuery { newest_first: self.newest_first, ..self.filter.query };
+        let Some(by_index) = without_search(&query) else {
+            let rows = runtime.store.list(query, after, self.limit).await?;
+            let next = rows.last().filter(|_| is_full(&rows, self.limit)).map(|row| Cursor(row.seq));
+            return Ok((rows, next));
+        };
+        let piece = Seq::from(self.within.div_ceil(PIECES));
+        let mut found = Vec::new();
+        for _ in 0..PIECES {
+            // Where the next fiber is that an index finds.
+            let first = runtime.store.list(by_index.clone(), after, 1).await?;
+            let Some(first) = first.first().map(|row| row.seq) else { return Ok((found, None)) };
+            let mut query = query.clone();
+            if query.newest_first {
+                query.from_seq = Some(first.saturating_sub(piece - 1));
+            } else {
+                query.to_seq = Some(first.saturating_add(piece - 1));
             }
-            query.from_seq = Some(after.saturating_sub(Seq::from(within)));
+            let last = query.from_seq.or(query.to_seq);
+            let left = self.limit - u32::try_from(found.len()).unwrap_or(self.limit);
+            let rows = runtime.store.list(query, after, left).await?;
+            let is_full = is_full(&rows, left);
+            found.extend(rows);
+            if is_full {
+                break;
+            }
+            after = last.unwrap_or(first);
         }
-        let from = query.from_seq;
-        let rows = runtime.store.list(query, after, self.limit).await?;
-        let full = u32::try_from(rows.len()) == Ok(self.limit);
-        let mut next = rows.last().filter(|_| full).map(|row| Cursor(row.seq));
-        if let (None, Some(from)) = (next, from.filter(|from| *from > 1)) {
-            next = Some(Cursor(from));
-        }
-        Ok((rows, next))
+        let next = if is_full(&found, self.limit) { found.last().map(|row| row.seq) } else { Some(after) };
+        Ok((found, next.map(Cursor)))
     }
+}
+
+fn is_full(rows: &[FiberRow], limit: u32) -> bool {
+    u32::try_from(rows.len()) == Ok(limit)
+}
+
+/// The conditions of a query that have an index; `None` if all have.
+fn without_search(query: &FiberQuery) -> Option<FiberQuery> {
+    let FiberQuery { states, name, agent, parent, key, text, metadata, created_from_ms, created_before_ms, only_in_doubt, .. } = query;
+    // Those that have completed are in the index of their function alone.
+    let by_state = !states.contains(&FiberState::Completed) || [name, agent, parent, key].into_iter().any(Option::is_some);
+    let is_searched =
+        !by_state || text.is_some() || !metadata.is_empty() || created_from_ms.is_some() || created_before_ms.is_some() || *only_in_doubt;
+    is_searched.then(|| FiberQuery {
+        states: if by_state { states.clone() } else { Vec::new() },
+        text: None,
+        metadata: Vec::new(),
+        created_from_ms: None,
+        created_before_ms: None,
+        only_in_doubt: false,
+        ..query.clone()
+    })
 }
 
 impl IntoFuture for Fibers {

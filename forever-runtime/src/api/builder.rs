@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::agent::class::BoxError;
 use crate::agent::{Agent, AgentHandle, Agents, Classes};
+use crate::api::client::Client;
 use crate::api::forever::Forever;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
@@ -534,8 +535,7 @@ impl Builder {
     ///
     /// No fiber is resumed, none is taken over, and no agent is woken. What is spawned or made
     /// ready is stored as `pending`: a worker of the same Postgres database runs it, and otherwise
-    /// the next [`open`](Builder::open). Functions do not have to be registered, except those that
-    /// are spawned.
+    /// the next [`open`](Builder::open). Functions do not have to be registered.
     ///
     /// # Errors
     /// As [`open`](Builder::open), except for what concerns fibers, resources and agents.
@@ -562,6 +562,46 @@ impl Builder {
             runtime.start(cluster::run(Arc::clone(&runtime), || std::future::ready(())))?;
         }
         Ok(Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) })
+    }
+
+    /// Connects to the workers of a Postgres database, to spawn, send, wait, list and follow
+    /// streams, and runs nothing.
+    ///
+    /// For a process that only asks, such as a web service in front of workers. It needs no
+    /// registered function, holds no lease, and makes no tables: a worker of this version has to
+    /// have opened the database before. Options of the connection are those of a store:
+    /// `.store(PostgresStore::builder(url).schema("orders").connect_without_migrating().await?)`.
+    ///
+    /// # Errors
+    /// Of kind [`Setup`](ErrorKind::Setup) for SQLite, whose file one process owns, and for any
+    /// other store that one worker has; of kind [`Format`](ErrorKind::Format) when there are no
+    /// tables, or those of another version; when no database was named, or it cannot be reached.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn client(self) -> Result<Client> {
+        let is_shared = match &self.place {
+            Some(Place::Store(store)) => store.cluster().is_some(),
+            #[cfg(feature = "postgres")]
+            Some(Place::Postgres(_) | Place::PostgresStore(_)) => true,
+            None => true,
+            Some(_) => false,
+        };
+        if !is_shared {
+            let why = "a client asks the workers of a Postgres database, and one process owns an SQLite file: open it in the process that runs the fibers, and ask that one";
+            return Err(Error::new(ErrorKind::Setup, why));
+        }
+        #[cfg(feature = "postgres")]
+        let idle = match self.place {
+            Some(Place::Postgres(url)) => {
+                let store = PostgresStore::builder(url).connect_without_migrating().await?;
+                Builder { place: Some(Place::PostgresStore(Arc::new(store))), ..self }
+            }
+            place => Builder { place, ..self },
+        };
+        #[cfg(not(feature = "postgres"))]
+        let idle = self;
+        Ok(Client::over(idle.open_idle().await?))
     }
 
     /// Stream of the events of all fibers from the start on, those of recovery at open included.

@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod builder;
 pub(crate) mod chat_views;
+pub(crate) mod client;
 mod copies;
 pub(crate) mod edit;
 pub(crate) mod export;

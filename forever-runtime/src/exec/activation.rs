@@ -18,6 +18,7 @@ use tracing::{Instrument, debug, info_span, warn};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::backend::StoreBackend;
 use crate::exec::dispatch;
+use crate::exec::entry_order::Standing;
 use crate::exec::executor::Executor;
 use crate::exec::lease::{LeaseNumber, while_leased};
 use crate::exec::registry::{Begin, Known};
@@ -33,6 +34,7 @@ use crate::runtime::exit::Exit;
 use crate::runtime::exits;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
+use crate::runtime::sync::sleep;
 use crate::runtime::timer::Alarm;
 use crate::store::{
     AgentId, Claim, ClaimResult, DeclineResult, End, Epoch, FiberState, LoadedFiber, OpOutcome, Runnable, Seq, StoredClaim, StreamAppend,
@@ -41,11 +43,6 @@ use crate::store::{
 
 /// The first and the longest pause before an interrupted fiber is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-
-/// After so many deaths without a checkpoint a fiber may be the one that kills the process: such
-/// fibers are entered one at a time, so that the guilty one uses up its own recoveries and not
-/// those of the others.
-const SUSPECT: u32 = 3;
 
 /// `max_recoveries` where the fiber does not say.
 pub(crate) const MAX_RECOVERIES: u32 = 10;
@@ -73,6 +70,8 @@ pub(crate) struct FiberTask {
     unreadable: BTreeSet<u32>,
     /// Held until the fiber is in memory.
     entering: Option<OwnedSemaphorePermit>,
+    /// Held until the fiber has made progress, unless it was just accepted.
+    standing: Option<Standing>,
     /// What the activation before has left for the next one.
     handed_over: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -163,6 +162,7 @@ impl FiberTask {
         let known_claim = KnownClaim::Stopped(fiber.state, fiber.epoch);
         let (exec, unreadable) = (Arc::clone(exec), BTreeSet::new());
         let lease = LeaseNumber::of(&exec.runtime);
+        let standing = Some(exec.order.stand(fiber));
         FiberTask {
             exec,
             name,
@@ -177,6 +177,7 @@ impl FiberTask {
             turn,
             unreadable,
             entering,
+            standing,
             handed_over: None,
         }
     }
@@ -205,6 +206,7 @@ impl FiberTask {
             turn: Turn::default(),
             unreadable: BTreeSet::new(),
             entering: None,
+            standing: None,
             handed_over: None,
         };
         task.run(Some((claim, call))).await;
@@ -284,6 +286,7 @@ impl FiberTask {
         let entered = self.enter(begin).await;
         self.turn.pass().await;
         self.entering.take();
+        self.standing.take();
         let Entered { driven, backend, run, resuming, claim } = match entered {
             Ok(entered) => entered,
             Err(not) => return not,
@@ -307,17 +310,14 @@ impl FiberTask {
         if let Some((claim, call)) = begin {
             return self.prepare(Begin::Call(call), claim).map_err(|why| Ran::not(Exit::unfit(why), Some(claim)));
         }
+        self.wait_to_enter().await;
         let Some(seen) = self.seen().await? else { return Err(Ran::not(Exit::ClaimLost, None)) };
         // Not claimed only to end: the deaths are those of this epoch.
         if let Some(exit) = self.exhausted(self.deaths) {
             return Err(Ran::not(exit, Some(seen)));
         }
-        let mut suspect = None;
-        if self.deaths >= SUSPECT {
-            // It may wait long, and those behind it should not.
-            self.turn.pass().await;
-            suspect = race(Arc::clone(&self.exec.suspects).acquire_owned(), self.exec.runtime.closing()).await.and_then(Result::ok);
-        }
+        let suspect = self.pass_healthier().await;
+        self.wait_to_enter().await;
         if self.exec.runtime.is_closing() {
             return Err(Ran::not(Exit::cut_off(), None));
         }
@@ -326,8 +326,43 @@ impl FiberTask {
             return Err(Ran::not(exit, Some(claim)));
         }
         let entered = self.prepare(Begin::Stored(stored), claim).map_err(|why| Ran::not(Exit::unfit(why), Some(claim)))?;
-        entered.backend.suspect(suspect);
+        entered.backend.hold_until_progress(suspect, self.standing.take());
         Ok(entered)
+    }
+
+    /// Waits until it may be among those that are started, unless it is.
+    async fn wait_to_enter(&mut self) {
+        if self.entering.is_none() {
+            self.entering = self.exec.permit_to_enter().await;
+        }
+    }
+
+    /// Waits for fibers with fewer deaths. A suspect gets the permit of the one that may be
+    /// entered.
+    async fn pass_healthier(&mut self) -> Option<OwnedSemaphorePermit> {
+        let (has_healthier, is_suspect) = match &self.standing {
+            Some(standing) => (standing.has_healthier(), standing.is_suspect()),
+            None => return None,
+        };
+        if has_healthier || is_suspect {
+            // It may wait long, and those behind it should not.
+            self.turn.pass().await;
+            self.entering.take();
+        }
+        let (standing, runtime) = (self.standing.as_ref()?, &self.exec.runtime);
+        if has_healthier {
+            let over = async {
+                race(standing.healthier_gone(), sleep(standing.longest_wait())).await;
+            };
+            race(over, runtime.closing()).await;
+        }
+        if !is_suspect {
+            return None;
+        }
+        race(standing.is_next(), runtime.closing()).await?;
+        let permit = race(Arc::clone(&self.exec.suspects).acquire_owned(), runtime.closing()).await.and_then(Result::ok);
+        standing.entered();
+        permit
     }
 
     /// The exit of a fiber that has died too often.
@@ -400,6 +435,9 @@ impl FiberTask {
             }
         };
         let backend = Arc::new(StoreBackend::new(&self.exec, known, claim, &self.alive, self.agent.clone(), same_layout));
+        if let Begin::Stored(stored) = &begin {
+            backend.set_earlier_lease(stored.lease_left);
+        }
         if let (Begin::Stored(stored), Some(mut history)) = (&begin, backend.history()) {
             history.resume(&stored.rows);
         }

@@ -2,7 +2,7 @@
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -13,8 +13,9 @@ use tracing::debug;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::activation::FiberTask;
 use crate::exec::adoption;
+use crate::exec::entry_order::Standing;
 use crate::exec::executor::Executor;
-use crate::exec::lease::LeaseNumber;
+use crate::exec::lease::{EarlierLease, LeaseNumber};
 use crate::exec::registry::Known;
 use crate::frame::backend::{Checkpoint, RunBackend};
 use crate::future::BoxFuture;
@@ -57,6 +58,10 @@ pub(super) struct StoreBackend {
     history: Option<Box<Mutex<Recorder>>>,
     /// Held by a suspect until it has made progress.
     suspect: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Held until the fiber has made progress.
+    standing: Mutex<Option<Standing>>,
+    /// The lease of a worker that the fiber was taken over from.
+    earlier_lease: OnceLock<EarlierLease>,
 }
 
 impl StoreBackend {
@@ -88,6 +93,8 @@ impl StoreBackend {
                 .recorder(&known.row().hash, exec.runtime.now_ms())
                 .map(|recorder| Box::new(Mutex::new(recorder))),
             suspect: Mutex::new(None),
+            standing: Mutex::new(None),
+            earlier_lease: OnceLock::new(),
         }
     }
 
@@ -100,9 +107,19 @@ impl StoreBackend {
         self.ledger.fence().claim()
     }
 
-    /// Keeps other suspects from starting until this fiber has made progress.
-    pub(super) fn suspect(&self, permit: Option<OwnedSemaphorePermit>) {
-        *self.suspect.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    /// Keeps other suspects, and fibers with more deaths, from starting until this fiber has made
+    /// progress.
+    pub(super) fn hold_until_progress(&self, suspect: Option<OwnedSemaphorePermit>, standing: Option<Standing>) {
+        *self.suspect.lock().unwrap_or_else(PoisonError::into_inner) = suspect;
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    }
+
+    /// Sets the lease of the worker before, of which so much was left at the claim.
+    pub(super) fn set_earlier_lease(&self, left: Duration) {
+        if let Some(lease) = EarlierLease::of(&self.exec.runtime, left) {
+            // It is set once.
+            let _ = self.earlier_lease.set(lease);
+        }
     }
 
     /// Drives a run. A suspect keeps the others waiting for a limited time.
@@ -113,7 +130,7 @@ impl StoreBackend {
             if let Some(ended) = race(driven.as_mut(), self.exec.runtime.clock.sleep(SUSPECT_TIME)).await {
                 return ended;
             }
-            self.suspect(None);
+            self.suspect.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
         driven.await
     }
@@ -372,13 +389,17 @@ impl RunBackend for StoreBackend {
         self.ledger.set_progress(progress);
     }
 
+    fn earlier_lease_over(&self) -> BoxFuture<'_, Result<(), Error>> {
+        EarlierLease::over(self.earlier_lease.get(), &self.exec.runtime)
+    }
+
     fn ledger(&self) -> &dyn Ledger {
         &self.ledger
     }
 
     fn progressed(&self) {
         self.progress.store(true, Ordering::Relaxed);
-        self.suspect(None);
+        self.hold_until_progress(None, None);
     }
 
     fn tell_to_stop(&self) {

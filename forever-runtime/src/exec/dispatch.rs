@@ -4,6 +4,7 @@
 //! makes the row ready, in its own transaction; the store then tells the dispatcher, which starts
 //! an activation that claims the row. So the caller of a command may go away at any moment. A sweep
 //! looks for rows that are ready and of which nothing was heard.
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use crate::runtime::cluster;
 use crate::runtime::events::EventKind;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
-use crate::runtime::sync::mpsc::UnboundedReceiver;
+use crate::runtime::sync::mpsc::Receiver;
+use crate::runtime::sync::mpsc::error::TrySendError;
 use crate::runtime::sync::{mpsc, sleep};
 use crate::runtime::timer::{Alarm, Ring};
 use crate::store::{FiberState, ReadySender, Runnable, Seq};
@@ -29,6 +31,9 @@ pub(crate) const WAITS: &str = "waits";
 
 /// How many fibers are woken in one transaction.
 const BATCH: u32 = 512;
+
+/// Most fibers in the queue of the dispatcher. A sweep finds the others.
+const QUEUE: usize = 4096;
 
 /// How long until the store is asked again after it failed.
 const AGAIN_MS: i64 = 1000;
@@ -67,7 +72,7 @@ async fn dispatch_due(exec: &Arc<Executor>) -> Result<Option<i64>> {
         let through = (due.len() as u64) < u64::from(BATCH);
         for fiber in due {
             // So many are on their way at a time; what is behind them is safe in the store.
-            let Ok(permit) = Arc::clone(&exec.entering).acquire_owned().await else { return Ok(None) };
+            let Some(permit) = exec.permit_to_enter().await else { return Ok(None) };
             start(exec, &fiber, Some(permit));
         }
         if through {
@@ -79,19 +84,35 @@ async fn dispatch_due(exec: &Arc<Executor>) -> Result<Option<i64>> {
 /// Lets the store tell the dispatcher of fibers that become ready, and starts those.
 pub(crate) fn listen(exec: &Arc<Executor>) -> Result<()> {
     exec.runtime.timer.on(WAITS, ring(exec));
-    let (tell, ready) = mpsc::unbounded_channel();
+    let (tell, ready) = mpsc::channel(QUEUE);
+    let missed = Arc::<AtomicBool>::default();
+    let of_sender = Arc::clone(&missed);
     let sender = ReadySender::new(move |fiber| {
-        // A runtime that closes leaves them for the next one.
-        let _ = tell.send(fiber);
+        // A runtime that closes leaves it for the next one.
+        if let Err(TrySendError::Full(_)) = tell.try_send(fiber) {
+            of_sender.store(true, Ordering::Release);
+        }
     });
     exec.runtime.active.on_ready(sender.clone());
     exec.runtime.store.on_ready(sender);
-    exec.runtime.start(dispatch(Arc::clone(exec), ready))
+    exec.runtime.start(dispatch(Arc::clone(exec), ready, missed))
 }
 
-async fn dispatch(exec: Arc<Executor>, mut ready: UnboundedReceiver<Runnable>) {
-    while let Some(Some(fiber)) = race(ready.recv(), exec.runtime.closing()).await {
-        start_ready(&exec, &fiber, None);
+async fn dispatch(exec: Arc<Executor>, mut ready: Receiver<Runnable>, missed: Arc<AtomicBool>) {
+    while let Some(Some(first)) = race(ready.recv(), exec.runtime.closing()).await {
+        let mut fibers = vec![first];
+        while let Ok(fiber) = ready.try_recv() {
+            fibers.push(fiber);
+        }
+        fibers.sort_by_key(|fiber| fiber.deaths);
+        for fiber in fibers {
+            let Some(permit) = exec.permit_to_enter().await else { return };
+            start_ready(&exec, &fiber, Some(permit));
+        }
+        if missed.swap(false, Ordering::AcqRel) {
+            // They did not fit into the queue. What this leaves, the next sweep finds.
+            sweep_soon(&exec).await;
+        }
     }
 }
 
@@ -115,7 +136,12 @@ pub(crate) async fn begin(exec: &Arc<Executor>) -> Result<()> {
 
 /// Looks at once for what another worker has left.
 async fn sweep_after_notification(exec: Arc<Executor>) {
-    if let Err(error) = sweep_once(&exec).await {
+    sweep_soon(&exec).await;
+}
+
+/// Looks for fibers that are ready before the next sweep does.
+async fn sweep_soon(exec: &Arc<Executor>) {
+    if let Err(error) = sweep_once(exec).await {
         // The next sweep comes within a second.
         debug!(error = %chain(&error), "fibers that are ready could not be looked for");
     }
@@ -137,9 +163,10 @@ async fn sweep(exec: Arc<Executor>) {
 async fn sweep_once(exec: &Arc<Executor>) -> Result<usize> {
     let (mut after, mut found) = (Seq::MIN, 0);
     loop {
-        let page = exec.runtime.store.ready(after, BATCH).await?;
+        let mut page = exec.runtime.store.ready(after, BATCH).await?;
         let Some(last) = page.last() else { break };
         after = last.seq;
+        page.sort_by_key(|fiber| fiber.deaths);
         for fiber in page.into_iter().filter(|fiber| !exec.runtime.active.is_active(&fiber.id)) {
             let Ok(permit) = Semaphore::try_acquire_owned(Arc::clone(&exec.entering)) else { return Ok(found) };
             found += usize::from(start_ready(exec, &fiber, Some(permit)));

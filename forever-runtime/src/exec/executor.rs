@@ -2,19 +2,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::exec::agent_hooks::{AgentHooks, EndedFiber};
 use crate::exec::compatibility::Compatibility;
+use crate::exec::entry_order::EntryOrder;
 use crate::exec::registry::Registry;
 use crate::frame::machine::{COMPUTED_TOPIC, Machine, PENDING};
 use crate::frame::resources::Resources;
 use crate::layout::rows::{machines, may_have_secrets};
 use crate::runtime::exits::AgentFiberExit;
 use crate::runtime::link::Link;
+use crate::runtime::race::race;
 use crate::runtime::state::{Functions, Runtime};
 
-/// Maximum number of fibers that are being loaded from the store.
+/// Maximum number of activations that are being started: that claim and load their fibers.
 const ENTERING: usize = 512;
 
 /// Runs the fibers of one runtime.
@@ -29,8 +31,10 @@ pub(crate) struct Executor {
     pub(crate) agents: Arc<dyn AgentHooks>,
     /// Result of comparing the stored fibers with the code at open.
     pub(crate) compatibility: Compatibility,
-    /// Limits how many fibers are being loaded.
+    /// Limits how many activations are being started.
     pub(crate) entering: Arc<Semaphore>,
+    /// Lets fibers with fewer deaths be entered first.
+    pub(crate) order: Arc<EntryOrder>,
     /// Admits suspects (fibers with many deaths) one at a time.
     pub(crate) suspects: Arc<Semaphore>,
 }
@@ -45,7 +49,13 @@ impl Executor {
     ) -> Self {
         let entering = Arc::new(Semaphore::new(ENTERING));
         runtime.register(Registered(registry.machines().map(|machine| (machine.name, machine)).collect()));
-        Executor { runtime, registry, resources, agents, compatibility, entering, suspects: Arc::new(Semaphore::new(1)) }
+        let (order, suspects) = (Arc::default(), Arc::new(Semaphore::new(1)));
+        Executor { runtime, registry, resources, agents, compatibility, entering, order, suspects }
+    }
+
+    /// Waits for the permit to start an activation; `None` if the runtime closes.
+    pub(crate) async fn permit_to_enter(&self) -> Option<OwnedSemaphorePermit> {
+        race(Arc::clone(&self.entering).acquire_owned(), self.runtime.closing()).await.and_then(Result::ok)
     }
 }
 

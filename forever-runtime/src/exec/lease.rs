@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 
-use crate::error::chain;
+use crate::error::{Error, Result, chain};
+use crate::future::BoxFuture;
 use crate::runtime::exit::Exit;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
@@ -20,6 +21,39 @@ use crate::store::{Claim, Lease, StoredClaim};
 
 /// How long until a claim is looked up again after that has failed.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Added to the lease of an earlier worker. A poll that has begun under the lease ends later, and
+/// clocks of machines run at slightly different rates.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// Lease of a worker that a fiber was taken over from: until then, by the runtime's clock, that
+/// worker may be in the middle of the fiber's code.
+#[derive(Debug)]
+pub(crate) struct EarlierLease {
+    until_ms: i64,
+}
+
+impl EarlierLease {
+    /// The lease of which so much was left at the claim, just now; `None` if it had run out.
+    pub(crate) fn of(runtime: &Runtime, left: Duration) -> Option<Self> {
+        let left_ms = i64::try_from(left.saturating_add(MARGIN).as_millis()).unwrap_or(i64::MAX);
+        (!left.is_zero()).then(|| EarlierLease { until_ms: runtime.now_ms().saturating_add(left_ms) })
+    }
+
+    /// Waits until the lease has run out, if there is one. An error if the runtime closes first.
+    pub(crate) fn over<'a>(lease: Option<&'a Self>, runtime: &'a Runtime) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let Some(lease) = lease else { return Ok(()) };
+            loop {
+                let left_ms = u64::try_from(lease.until_ms.saturating_sub(runtime.now_ms())).unwrap_or(0);
+                if left_ms == 0 {
+                    return Ok(());
+                }
+                race(runtime.clock.sleep(Duration::from_millis(left_ms)), runtime.closing()).await.ok_or_else(Error::closed)?;
+            }
+        })
+    }
+}
 
 /// Number of the lease that a claim was requested under; 0 if it was not in force.
 #[derive(Debug, Clone, Copy)]

@@ -8,6 +8,7 @@ pub(crate) mod closure;
 pub(crate) mod compatibility;
 pub(crate) mod dispatch;
 pub(crate) mod dry_run;
+pub(crate) mod entry_order;
 pub(crate) mod executor;
 pub(crate) mod lease;
 pub(crate) mod recovery;

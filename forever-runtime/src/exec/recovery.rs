@@ -1,5 +1,5 @@
-//! Picks up, at open, every fiber that an earlier process has left: oldest first, each in its own
-//! task.
+//! Picks up, at open, every fiber that an earlier process has left: those with fewer deaths first,
+//! of these the oldest first, each in its own task.
 //!
 //! A fiber of an agent is handed to the agent's hooks first: it is claimed, the hook is asked, and
 //! its decision is stored under that claim, as often as it takes. A command of a person that was
@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::activation::{FiberTask, MAX_RECOVERIES, Turn};
 use crate::exec::agent_hooks::{RecoveredFiber, RecoveryAction};
 use crate::exec::executor::Executor;
+use crate::exec::lease::EarlierLease;
 use crate::exec::{activation, dispatch};
 use crate::frame::backend::RunBackend;
 use crate::frame::run::Run;
@@ -28,6 +29,7 @@ use crate::ops::stored_ledger::StoredLedger;
 use crate::runtime::active::ActiveGuard;
 use crate::runtime::commands::in_doubt;
 use crate::runtime::events::EventKind;
+use crate::runtime::exit::Exit;
 use crate::runtime::exits;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
@@ -50,7 +52,7 @@ pub(crate) async fn recover(exec: &Arc<Executor>) -> Result<()> {
         let ready = left.len() - interrupted - parked;
         info!(fibers = left.len(), interrupted, parked, ready, "recovering unfinished fibers");
     }
-    let mut before = None;
+    let mut to_start = Vec::new();
     let mut owned: BTreeMap<AgentId, Vec<Runnable>> = BTreeMap::new();
     for fiber in left {
         // Of a parked closure nothing can be looked at again but what its agent says of it: the
@@ -68,16 +70,29 @@ pub(crate) async fn recover(exec: &Arc<Executor>) -> Result<()> {
         }
         // A fiber that is ready may have been dispatched meanwhile.
         let Some(alive) = exec.runtime.active.activate(&fiber) else { continue };
-        let (through, next) = oneshot::channel();
-        let turn = Turn { before: before.replace(next), after: Some(through) };
-        exec.runtime.start(FiberTask::new(exec, &fiber, alive, turn, None).recover())?;
+        to_start.push((fiber, alive));
     }
+    // All of them are active by now, so that those who wait for one do so until it has ended.
+    exec.runtime.start(start_in_order(Arc::clone(exec), to_start))?;
     for (agent, fibers) in owned {
         // Those who wait for one of them hear of it when the hook has decided.
         let undecided = fibers.iter().map(|fiber| (fiber.seq, exec.runtime.active.decide(&fiber.id, &fiber.name))).collect();
         exec.runtime.start(hand_over(Arc::clone(exec), agent, fibers, undecided))?;
     }
     dispatch::begin(exec).await
+}
+
+/// Starts activations, as many as may be started at a time.
+async fn start_in_order(exec: Arc<Executor>, fibers: Vec<(Runnable, ActiveGuard)>) {
+    let mut before = None;
+    for (fiber, alive) in fibers {
+        let Some(permit) = exec.permit_to_enter().await else { return alive.stop(Exit::Closed) };
+        let (through, next) = oneshot::channel();
+        let turn = Turn { before: before.replace(next), after: Some(through) };
+        if exec.runtime.start(FiberTask::new(&exec, &fiber, alive, turn, Some(permit)).recover()).is_err() {
+            return;
+        }
+    }
 }
 
 /// The fibers that are to be entered, all of them before the first is: one that runs may wake
@@ -87,6 +102,7 @@ async fn left_behind(exec: &Executor) -> Result<Vec<Runnable>> {
     loop {
         let page = exec.runtime.store.unfinished(left.last().map_or(Seq::MIN, |last| last.seq), PAGE).await?;
         if page.is_empty() {
+            left.sort_by_key(|fiber| fiber.deaths);
             return Ok(left);
         }
         left.extend(page);
@@ -272,7 +288,8 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
 
 /// The ledger of a fiber and its snapshot or stash, for a hook.
 fn as_stored(exec: &Executor, id: &str, claim: Claim, mut stored: LoadedFiber) -> (Arc<Run>, Option<String>) {
-    let backend = Arc::new(HookBackend { ledger: StoredLedger::new(&exec.runtime, claim, None) });
+    let earlier_lease = EarlierLease::of(&exec.runtime, stored.lease_left);
+    let backend = Arc::new(HookBackend { ledger: StoredLedger::new(&exec.runtime, claim, None), earlier_lease });
     let run = Run::again(id, backend as Arc<dyn RunBackend>, Left::of(&mut stored, &BTreeSet::new()));
     (run, stored.snapshot.map(|text| crate::frame::tracker::fill(&stored.rows, &text)))
 }
@@ -280,6 +297,8 @@ fn as_stored(exec: &Executor, id: &str, claim: Claim, mut stored: LoadedFiber) -
 /// The store, as a hook sees it that uses the ledger of a fiber.
 struct HookBackend {
     ledger: StoredLedger,
+    /// The lease of a worker that the fiber was taken over from.
+    earlier_lease: Option<EarlierLease>,
 }
 
 impl RunBackend for HookBackend {
@@ -289,6 +308,10 @@ impl RunBackend for HookBackend {
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.ledger.runtime().clock.sleep(duration)
+    }
+
+    fn earlier_lease_over(&self) -> BoxFuture<'_, Result<()>> {
+        EarlierLease::over(self.earlier_lease.as_ref(), self.ledger.runtime())
     }
 
     fn ledger(&self) -> &dyn Ledger {
@@ -381,7 +404,8 @@ impl Decided<'_> {
             // It is this worker's: its activation goes on under a claim of its own.
             RecoveryAction::Resume => {
                 let claimed = Runnable { state: FiberState::Running, epoch: self.claim.epoch, ..self.fiber.clone() };
-                dispatch::start(exec, &claimed, None);
+                let permit = exec.permit_to_enter().await;
+                dispatch::start(exec, &claimed, permit);
             }
             RecoveryAction::Restart => {
                 let restarted = self.stored(|| exec.runtime.store.restart_claimed(self.claim, exec.runtime.now_ms())).await;

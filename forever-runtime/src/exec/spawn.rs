@@ -77,8 +77,12 @@ impl<F: Fiber> Spawn<F> {
     async fn start(self) -> Result<FiberHandle<F::Output>> {
         let Spawn { link, call, given } = self;
         let exec = link.get()?;
-        let known = exec.registry.of::<F>()?;
         let args = save_arguments(&call);
+        if exec.runtime.claims_as().is_none() {
+            // A worker runs it, and has to know its function.
+            return start(link, F::MACHINE.name, false, args, given, |_, _, _| Box::pin(std::future::ready(()))).await;
+        }
+        let known = exec.registry.of::<F>()?;
         let lease = LeaseNumber::of(&exec.runtime);
         start(link, F::MACHINE.name, false, args, given, move |claim, agent, alive| {
             Box::pin(FiberTask::begin(exec, known, (claim, lease), agent, alive, Box::new(call)))
@@ -197,7 +201,7 @@ pub(crate) fn check_ids(id: Option<&str>, key: Option<&str>) -> Result<(), Strin
 /// Checks the agent of a fiber.
 fn check_agent(exec: &Executor, agent: Option<&AgentId>) -> Result<(), String> {
     match agent {
-        Some(agent) if !exec.agents.knows(&agent.class) => {
+        Some(agent) if exec.runtime.claims_as().is_some() && !exec.agents.knows(&agent.class) => {
             Err(format!("agent class `{}` is not registered: add it with `.agent::<..>(..)` before `.open()`", agent.class))
         }
         Some(agent) => check_name(&agent.name).map_err(|why| format!("the name of its agent {why}")),

@@ -57,6 +57,12 @@ pub(crate) trait RunBackend: Send + Sync {
         self.sleep(left)
     }
 
+    /// Waits until no earlier worker can be in the middle of the fiber's code. An error where the
+    /// runtime closes before that.
+    fn earlier_lease_over(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Whether texts of errors may repeat what is marked `#[secret]`, and stay out of logs.
     fn hides_texts(&self) -> bool {
         false

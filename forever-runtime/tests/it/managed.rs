@@ -214,3 +214,55 @@ async fn events_tell_what_happens_in_order() {
     forever.close().await.unwrap();
     assert_eq!(events.next().await, None);
 }
+
+/// Without an index for a condition a page looks at some fibers, and the next one goes on behind them.
+#[tokio::test]
+async fn pages_of_a_search_look_at_a_limited_number_of_fibers() {
+    const FIBERS: usize = 90;
+    let (place, probe) = (Place::new(), Probe::default());
+    let forever = place.open(&probe).await;
+    for n in 0..FIBERS {
+        // One in thirty has what is searched for, and has failed.
+        let (label, found) = (format!("fiber {n}"), n % 30 == 7);
+        if found {
+            probe.plan(&format!("{label}.one"), Plan::Fail("no".into()));
+        }
+        let text = if found { "needle" } else { "hay" };
+        let _ = forever.spawn(three(&label)).id(&label).metadata(text).await.unwrap().wait().await;
+    }
+    let pages = async |list: &dyn Fn() -> forever_runtime::fiber::Fibers| {
+        let (mut pages, mut next) = (Vec::new(), None);
+        loop {
+            let page = next.map_or_else(list, |cursor| list().after(cursor)).await.unwrap();
+            pages.push(page.fibers.into_iter().map(|fiber| fiber.id).collect::<Vec<_>>());
+            next = page.next;
+            if next.is_none() {
+                return pages;
+            }
+        }
+    };
+    let needle = FiberFilter::new().text("needle");
+    for within in [1, 39, 40, 80] {
+        for newest_first in [false, true] {
+            let search = || {
+                let list = forever.fibers().filter(needle.clone()).within(within);
+                if newest_first { list.newest_first() } else { list }
+            };
+            let found = pages(&search).await;
+            let mut expected = ["fiber 7", "fiber 37", "fiber 67"];
+            if newest_first {
+                expected.reverse();
+            }
+            assert_eq!(found.concat(), expected, "within {within}");
+            // Forty pieces of equal length.
+            let looked_at = 40 * usize::try_from(within).unwrap().div_ceil(40);
+            assert_eq!(found.len(), FIBERS.div_ceil(looked_at), "within {within}");
+        }
+    }
+    // Those of other states are not looked at.
+    let failed = || forever.fibers().filter(needle.clone().state(FiberState::Failed)).within(40);
+    assert_eq!(pages(&failed).await, [["fiber 7", "fiber 37", "fiber 67"]]);
+    // A full page ends where it is full.
+    let one = || forever.fibers().filter(needle.clone()).limit(1);
+    assert_eq!(pages(&one).await.concat(), ["fiber 7", "fiber 37", "fiber 67"]);
+}

@@ -20,6 +20,8 @@ pub struct Probe(Arc<Inner>);
 struct Inner {
     log: watch::Sender<Vec<String>>,
     plans: Mutex<HashMap<String, Plan>>,
+    /// Whether the process has died, as far as the steps can tell: none goes on.
+    dead: watch::Sender<bool>,
 }
 
 #[derive(Clone)]
@@ -32,6 +34,8 @@ pub enum Plan {
     Block(Arc<Mutex<std::sync::mpsc::Receiver<()>>>),
     /// The process dies.
     Abort,
+    /// The process dies as far as the steps can tell; the test drops the runtime.
+    Die,
 }
 
 impl Probe {
@@ -61,6 +65,9 @@ impl Probe {
     /// The body of a step: its value is the length of its name.
     pub async fn step(&self, step: &str) -> Result<u64, String> {
         self.0.log.send_modify(|log| log.push(step.to_owned()));
+        if *self.0.dead.borrow() {
+            std::future::pending::<()>().await;
+        }
         let plan = self.0.plans.lock().unwrap().get(step).cloned();
         match plan {
             None => {}
@@ -72,6 +79,10 @@ impl Probe {
                 self.note(format!("{step} is no longer blocked"));
             }
             Some(Plan::Abort) => std::process::abort(),
+            Some(Plan::Die) => {
+                self.0.dead.send_replace(true);
+                std::future::pending::<()>().await;
+            }
         }
         Ok(step.len() as u64)
     }
@@ -93,6 +104,16 @@ impl Probe {
     /// Ready when a line is in the log so many times.
     pub async fn reached_times(&self, line: &str, times: usize) {
         self.0.log.subscribe().wait_for(|log| log.iter().filter(|s| *s == line).count() >= times).await.unwrap();
+    }
+
+    /// Ready when a step has been to [`Die`](Plan::Die).
+    pub async fn died(&self) {
+        self.0.dead.subscribe().wait_for(|dead| *dead).await.unwrap();
+    }
+
+    /// The next process begins.
+    pub fn revive(&self) {
+        self.0.dead.send_replace(false);
     }
 
     /// Ready when a step's body has been entered.

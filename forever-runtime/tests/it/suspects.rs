@@ -8,7 +8,7 @@ use forever_runtime::testing::VirtualClock;
 use tokio::sync::Semaphore;
 
 use crate::fibers::{Three, three};
-use crate::support::{Place, Probe};
+use crate::support::{Place, Plan, Probe};
 
 /// How long a suspect that makes no checkpoint keeps the others waiting.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
@@ -88,6 +88,43 @@ async fn suspect_without_a_checkpoint_keeps_the_next_one_waiting_for_a_while_at_
     world.clock.advance(SUSPECT_TIME);
     world.probe.reached("b.two").await;
     assert_eq!(world.probe.times("a.three"), 0);
+}
+
+/// A process dies in the first step of each of these, whatever else runs.
+#[tokio::test]
+async fn fibers_that_kill_their_process_do_not_hold_healthy_ones_back() {
+    const HEALTHY: u64 = 12;
+    for seed in 0..12_u64 {
+        let killers = 1 + seed % 3;
+        let labels: Vec<String> = (0..HEALTHY + killers).map(|n| format!("{n}")).collect();
+        // Their places among the others, by turns at the beginning, in the middle and at the end.
+        let is_killer = |n: u64| (0..killers).any(|killer| (seed / 3 * 5 + killer * (1 + seed % 4)) % (HEALTHY + killers) == n);
+        let healthy: Vec<&String> = labels.iter().zip(0..).filter(|(_, n)| !is_killer(*n)).map(|(label, _)| label).collect();
+        let (place, probe) = (Place::new(), Probe::default());
+        let forever = place.open(&probe).await;
+        for label in &labels {
+            probe.hold(&format!("{label}.one"));
+            forever.spawn(three(label)).id(label).await.unwrap();
+            probe.reached(&format!("{label}.one")).await;
+        }
+        drop(forever);
+        probe.clear();
+        for label in labels.iter().filter(|label| !healthy.contains(label)) {
+            probe.plan(&format!("{label}.one"), Plan::Die);
+        }
+        let not_done = "SELECT count(*) FROM fibers WHERE state <> 'completed'";
+        let mut starts = 0;
+        while place.number(not_done) > i64::try_from(killers).unwrap() {
+            starts += 1;
+            // Up to three deaths any of them may be to blame. Then each killer dies alone, at most once, before the others have made progress,
+            // and once more before they have ended.
+            assert!(starts <= 4 + killers, "{starts} starts beside {killers} killers, seed {seed}");
+            probe.revive();
+            let forever = place.builder(&probe).clock(VirtualClock::new()).open().await.unwrap();
+            probe.died().await;
+            drop(forever);
+        }
+    }
 }
 
 /// Between the look at its row and its claim a fiber may be changed by a command: then it is not this activation that may run it.

@@ -49,6 +49,7 @@ mod runtime {
 mod exec {
     pub(crate) mod activation;
     pub(crate) mod dispatch;
+    pub(crate) mod entry_order;
     pub(crate) mod executor;
     pub(crate) mod lease;
 

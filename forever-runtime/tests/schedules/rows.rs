@@ -69,7 +69,17 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber>
                FROM fibers LEFT JOIN snapshots ON fiber = seq WHERE seq = ?1";
     conn.query_row(sql, [seq], |r| {
         let (number, deaths, epoch) = (r.get::<_, u32>(0)?.into(), r.get(1)?, r.get(2)?);
-        Ok(LoadedFiber { snapshot: None, rows: (), number, deaths, interrupted: false, epoch, layout: None, callees: Vec::new() })
+        Ok(LoadedFiber {
+            snapshot: None,
+            rows: (),
+            number,
+            deaths,
+            interrupted: false,
+            epoch,
+            lease_left: std::time::Duration::ZERO,
+            layout: None,
+            callees: Vec::new(),
+        })
     })
 }
 

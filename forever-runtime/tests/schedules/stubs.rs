@@ -301,6 +301,7 @@ pub(crate) mod exec {
 
         use super::registry::Known;
         use crate::error::Result;
+        use crate::exec::entry_order::Standing;
         use crate::exec::executor::Executor;
         use crate::frame::backend::RunBackend;
         use crate::future::BoxFuture;
@@ -339,9 +340,12 @@ pub(crate) mod exec {
             }
 
             #[allow(clippy::unused_self, reason = "as in the runtime")]
-            pub(crate) fn suspect(&self, permit: Option<OwnedSemaphorePermit>) {
-                drop(permit);
+            pub(crate) fn hold_until_progress(&self, suspect: Option<OwnedSemaphorePermit>, standing: Option<Standing>) {
+                drop((suspect, standing));
             }
+
+            #[allow(clippy::unused_self, reason = "as in the runtime")]
+            pub(crate) fn set_earlier_lease(&self, _: std::time::Duration) {}
 
             #[allow(clippy::unused_self, reason = "as in the runtime")]
             pub(crate) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {

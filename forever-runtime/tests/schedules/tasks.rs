@@ -141,35 +141,41 @@ pub(crate) mod watch {
 
 pub(crate) mod mpsc {
     use tokio::sync::mpsc as real;
-    use tokio::sync::mpsc::error::SendError;
+    pub(crate) use tokio::sync::mpsc::error;
+    use tokio::sync::mpsc::error::TrySendError;
 
     use crate::store::sqlite::sync::{Met, meet};
 
     #[derive(Debug)]
-    pub(crate) struct UnboundedSender<T>(real::UnboundedSender<T>);
-    pub(crate) struct UnboundedReceiver<T>(real::UnboundedReceiver<T>);
+    pub(crate) struct Sender<T>(real::Sender<T>);
+    pub(crate) struct Receiver<T>(real::Receiver<T>);
 
-    impl<T> Clone for UnboundedSender<T> {
+    impl<T> Clone for Sender<T> {
         fn clone(&self) -> Self {
-            UnboundedSender(self.0.clone())
+            Sender(self.0.clone())
         }
     }
 
-    pub(crate) fn unbounded_channel<T>() -> (UnboundedSender<T>, UnboundedReceiver<T>) {
-        let (sender, receiver) = real::unbounded_channel();
-        (UnboundedSender(sender), UnboundedReceiver(receiver))
+    pub(crate) fn channel<T>(most: usize) -> (Sender<T>, Receiver<T>) {
+        let (sender, receiver) = real::channel(most);
+        (Sender(sender), Receiver(receiver))
     }
 
-    impl<T> UnboundedSender<T> {
-        pub(crate) fn send(&self, value: T) -> Result<(), SendError<T>> {
+    impl<T> Sender<T> {
+        pub(crate) fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
             meet();
-            self.0.send(value)
+            self.0.try_send(value)
         }
     }
 
-    impl<T> UnboundedReceiver<T> {
+    impl<T> Receiver<T> {
         pub(crate) async fn recv(&mut self) -> Option<T> {
             Met(Box::pin(self.0.recv())).await
+        }
+
+        pub(crate) fn try_recv(&mut self) -> Result<T, error::TryRecvError> {
+            meet();
+            self.0.try_recv()
         }
     }
 }

@@ -122,6 +122,7 @@ pub(crate) struct LoadedFiber {
     pub(crate) deaths: u32,
     pub(crate) interrupted: bool,
     pub(crate) epoch: Epoch,
+    pub(crate) lease_left: std::time::Duration,
     pub(crate) layout: Option<LayoutRow>,
     pub(crate) callees: Vec<LayoutRow>,
 }

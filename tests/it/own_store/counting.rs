@@ -14,7 +14,7 @@ use forever::store::{
     TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 /// Number of calls of each operation, and what happens to the next call of one.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +24,8 @@ pub(super) struct Calls {
     /// Permits of the calls that are held, and of those that go on.
     held: Arc<Mutex<BTreeMap<&'static str, Arc<Gate>>>>,
     held_call: Arc<Mutex<Option<HeldCall>>>,
+    /// The operation whose calls are all held back.
+    shut: watch::Sender<Option<&'static str>>,
 }
 
 /// What happens to a call.
@@ -119,7 +121,13 @@ impl Calls {
         HeldBack { begin: Some(starts), reached: was_reached, _go_on: releases }
     }
 
+    /// Holds all calls of an operation back, or none.
+    pub(super) fn shut(&self, operation: Option<&'static str>) {
+        self.shut.send_replace(operation);
+    }
+
     async fn pass(&self, operation: &'static str) {
+        self.shut.subscribe().wait_for(|shut| *shut != Some(operation)).await.unwrap();
         let begin = self.held_call.lock().unwrap().as_mut().filter(|hold| hold.since == operation).and_then(|hold| hold.begin.take());
         if let Some(begin) = begin {
             // Dropped is let in, or on.

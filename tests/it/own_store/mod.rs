@@ -263,6 +263,56 @@ async fn endless(steps: Res<Steps>) -> Result<u64, Error> {
     Ok(0)
 }
 
+#[fiber]
+async fn listens() -> Result<String, BoxError> {
+    let word: String = recv!("word");
+    Ok(word)
+}
+
+/// How many activations may be started at a time: from their claim until their fibers are loaded.
+const STARTED_AT_ONCE: u64 = 512;
+
+#[tokio::test]
+async fn activations_are_started_a_limited_number_at_a_time_by_recovery_and_by_messages() {
+    const EACH: usize = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fibers.db");
+    let (steps, calls) = (Steps::default(), Calls::default());
+    let open = async || {
+        let store = file(&path, &calls).await;
+        Forever::builder().store(store).fiber::<endless>().fiber::<listens>().resource(steps.clone()).open().await.unwrap()
+    };
+    let forever = open().await;
+    for n in 0..EACH {
+        forever.spawn(endless()).id(format!("runs {n}")).await.unwrap();
+        forever.spawn(listens()).id(format!("waits {n}")).await.unwrap();
+    }
+    until("the second step of each", || steps.0.lock().unwrap().len() == 2 * EACH).await;
+    until("the wait of each", || calls.of("wait let through") == EACH as u64).await;
+    drop(forever);
+
+    steps.0.lock().unwrap().clear();
+    calls.shut(Some("claim"));
+    let before = calls.of("claim") - calls.of("claim let through");
+    let forever = open().await;
+    for n in 0..EACH {
+        forever.send(&format!("waits {n}"), "word", "go").await.unwrap();
+    }
+    let being_started = || calls.of("claim") - calls.of("claim let through") - before;
+    until("claims", || being_started() >= STARTED_AT_ONCE).await;
+    for _ in 0..1_000 {
+        // Each task that can begin does.
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(being_started(), STARTED_AT_ONCE);
+    calls.shut(None);
+    for n in 0..EACH {
+        assert_eq!(soon("a word", forever.fiber::<listens>(&format!("waits {n}")).wait()).await.unwrap(), "go");
+    }
+    until("the second step of each", || steps.0.lock().unwrap().len() == EACH).await;
+    forever.close().deadline(Duration::ZERO).await.unwrap();
+}
+
 /// A spawn whose outcome is unknown looks for its fiber, and finds one that a hook decides about.
 #[tokio::test]
 async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {

@@ -1,6 +1,7 @@
 //! Whole runtimes over the store: one worker that is killed and opened again, and two that share a database.
 mod agents;
 mod calls;
+mod clients;
 mod clocks;
 mod commands;
 mod damage;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forever::prelude::*;
+use forever::testing::VirtualClock;
 use forever::{BoxError, Builder};
 use forever_postgres::PostgresStore;
 use forever_postgres::tokio_postgres::{self, Client, NoTls};
@@ -19,6 +20,8 @@ const LEASE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 struct Bank {
     calls: Arc<AtomicU32>,
+    /// How often it was asked for a charge.
+    asked: Arc<AtomicU32>,
     charged: Arc<Mutex<Vec<String>>>,
     /// One permit lets the first call go on.
     gate: Arc<Semaphore>,
@@ -36,7 +39,13 @@ impl Drop for Over {
 
 impl Bank {
     fn new() -> Self {
-        Bank { calls: Arc::default(), charged: Arc::default(), gate: Arc::new(Semaphore::new(0)), first_is_over: Arc::default() }
+        Bank {
+            calls: Arc::default(),
+            asked: Arc::default(),
+            charged: Arc::default(),
+            gate: Arc::new(Semaphore::new(0)),
+            first_is_over: Arc::default(),
+        }
     }
 
     async fn charge(&self, id: &str) -> Result<u32, BoxError> {
@@ -51,6 +60,7 @@ impl Bank {
 
     async fn find(&self, id: String) -> Result<Option<u32>, BoxError> {
         tokio::task::yield_now().await;
+        self.asked.fetch_add(1, SeqCst);
         Ok(self.charged.lock().unwrap().contains(&id).then_some(0))
     }
 }
@@ -135,6 +145,33 @@ async fn worker_that_was_paused_in_a_body_does_not_go_on_with_it_after_a_take_ov
         paused.close().await.unwrap();
         other.close().await.unwrap();
     }
+}
+
+/// Others notice the loss of its session lock at once, whether it is dead or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_is_not_asked_before_the_lease_of_the_worker_before_is_over() {
+    const LONG: Duration = Duration::from_secs(3600);
+    let Some(world) = World::new().await else { return };
+    let bank = &world.bank;
+    let store = async || PostgresStore::builder(&world.url).schema(&world.schema).lease(LONG).connect().await.unwrap();
+    let first = store().await;
+    let (dies, clock) = (world.builder(first).open().await.unwrap(), VirtualClock::new());
+    let id = dies.spawn(pays()).await.unwrap().id().to_owned();
+    until("the body is under way", async || bank.calls.load(SeqCst) == 1).await;
+    let shows_life = format!("SELECT count(*) FROM \"{}\".workers WHERE lock IS NOT NULL", world.schema);
+    until("it shows that it lives", async || world.client.query_one(&shows_life, &[]).await.unwrap().get::<_, i64>(0) == 1).await;
+    drop(dies);
+
+    let other = world.builder(store().await).clock(clock.clone()).open().await.unwrap();
+    let waits = async || clock.next_sleeper().is_some_and(|left| left > LONG - SOON);
+    until("it waits for the end of the lease", waits).await;
+    assert!(clock.next_sleeper().unwrap() <= LONG + Duration::from_secs(1));
+    assert_eq!((bank.asked.load(SeqCst), bank.calls.load(SeqCst)), (0, 1));
+    clock.advance(LONG + Duration::from_secs(1));
+    let call = tokio::time::timeout(SOON, other.fiber::<pays>(&id).wait()).await.expect("it ends");
+    assert_eq!(call.unwrap(), 1);
+    assert_eq!(bank.asked.load(SeqCst), 1);
+    other.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

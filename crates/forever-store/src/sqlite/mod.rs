@@ -36,6 +36,7 @@ mod open;
 mod ops;
 mod pace;
 mod past;
+mod places;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]

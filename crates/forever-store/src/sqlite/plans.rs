@@ -3,15 +3,17 @@
 //! The statements checked are those that really ran. A trace on the connection records the text of
 //! every statement while the conformance tests run, and then each one is explained.
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rusqlite::Connection;
 
+use super::compat::Outcome as _;
 use super::store::opened;
 use super::worker::{Held, Worker};
-use super::{Sqlite, open, tests, traced};
+use super::{Sqlite, open, places, rows, tests, traced};
 use crate::conformance;
-use crate::{AdminStore, ChatStore, DeleteCursor, Deletion, FiberQuery, FiberState, InteractionQuery};
+use crate::{AdminStore, ChatStore, DeleteCursor, Deletion, FiberQuery, FiberState, FiberStore, InteractionQuery, Seq, UnfinishedGroup};
 
 /// The statements that were run, and those of them that SQLite parsed again.
 #[derive(Clone, Default)]
@@ -161,18 +163,107 @@ async fn lists_and_counts_of_a_function_use_its_index() {
         let index = if sql.contains("'running')") { "fibers_open (state=? AND seq" } else { "fibers_function (name=? AND state=? AND seq" };
         assert!(plan.iter().any(|line| line.starts_with(&format!("SEARCH f USING INDEX {index}"))), "{plan:#?}");
     }
-    seen.0.lock().unwrap().clear();
-    store.counts(Vec::new()).await.unwrap();
-    let counts = seen.with("FROM fibers");
-    let plan = plan(&conn, &counts[0]);
-    for of in ["SCAN fibers USING COVERING INDEX fibers_function", "SEARCH fibers USING INDEX fibers_open (state=?)"] {
-        assert!(plan.iter().any(|line| line == of), "{plan:#?}");
+    // Whichever states are counted: those left out cost nothing.
+    for states in [Vec::new(), vec![FiberState::Running, FiberState::Waiting, FiberState::Parked], vec![FiberState::Completed]] {
+        seen.0.lock().unwrap().clear();
+        store.counts(states.clone()).await.unwrap();
+        let plan = plan(&conn, &seen.with("FROM fibers")[0]);
+        let counted = "SEARCH f USING COVERING INDEX fibers_function (name=? AND state=?)";
+        assert!(plan.iter().any(|line| line == counted), "{plan:#?}");
+        let running = plan.iter().any(|line| line == "SEARCH fibers USING INDEX fibers_open (state=?)");
+        assert_eq!(running, states.is_empty() || states.contains(&FiberState::Running), "{plan:#?}");
     }
-    // However many have completed.
+}
+
+#[tokio::test]
+async fn waiting_fibers_are_grouped_from_their_index() {
+    let seen = Seen::default();
+    let store = seen.store().await;
+    let conn = open::in_memory(None).unwrap();
     seen.0.lock().unwrap().clear();
-    store.counts(vec![FiberState::Running, FiberState::Waiting, FiberState::Parked]).await.unwrap();
-    let plan = self::plan(&conn, &seen.with("FROM fibers")[0]);
-    assert!(plan[0].starts_with("SEARCH fibers USING INDEX fibers_open (state=?"), "{plan:#?}");
+    store.unfinished_groups().await.unwrap();
+    let group = UnfinishedGroup {
+        name: "work".into(),
+        waiting: true,
+        at: Some("answer pending".into()),
+        layout: None,
+        callees: None,
+        mixed: false,
+        fibers: 1,
+    };
+    store.unfinished_of(group, 0, 10).await.unwrap();
+    let plans: Vec<_> = seen.with("FROM waits").iter().map(|sql| plan(&conn, sql).join("\n")).collect();
+    assert_eq!(plans.len(), 2, "{plans:#?}");
+    assert!(plans.iter().any(|plan| plan.contains("SEARCH waits USING COVERING INDEX waits_place (place>?)")), "{plans:#?}");
+    let of_group = "SEARCH waits USING COVERING INDEX waits_place (place=? AND rowid>?)";
+    assert!(plans.iter().any(|plan| plan.contains(of_group)), "{plans:#?}");
+}
+
+/// Fibers that wait at one place, and a few that have failed.
+const WAITING: i64 = 200_000;
+
+/// Thousands of instructions of SQLite's machine that a read takes.
+fn cost<T>(conn: &mut Connection, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> (T, u64) {
+    let count = Arc::new(AtomicU64::new(0));
+    let of_handler = Arc::clone(&count);
+    let counts = move || {
+        of_handler.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    conn.progress_handler(1_000, Some(counts)).outcome().unwrap();
+    let read = read(conn).unwrap();
+    conn.progress_handler(0, None::<fn() -> bool>).outcome().unwrap();
+    (read, count.load(Ordering::Relaxed))
+}
+
+#[test]
+fn two_hundred_thousand_waiting_fibers_are_counted_and_listed_from_indexes() {
+    let mut conn = open::in_memory(None).unwrap();
+    let place = places::digest([Some(b"work"), Some(b"answer pending"), Some(b"hash"), None]);
+    conn.execute_batch(
+        "INSERT INTO layouts (hash, fiber, layout) VALUES ('hash', 'work', '{}');
+         INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) VALUES ('f-1', 'work', 'failed', '{}', 0, 0);",
+    )
+    .unwrap();
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n <= ?1)
+                INSERT INTO fibers (seq, id, name, state, args, created_ms, changed_ms) SELECT n, 'f-' || n, 'work', 'waiting', '{}', 0, 0 FROM n";
+    conn.execute(fill, [WAITING]).unwrap();
+    let snapshots = "INSERT INTO snapshots (fiber, number, at, layout, data) SELECT seq, 1, 'answer pending', 'hash', '{}' FROM fibers";
+    conn.execute(snapshots, ()).unwrap();
+    conn.execute("INSERT INTO waits (fiber, topic, place) SELECT seq, 'go', ?1 FROM fibers WHERE state = 'waiting'", [place]).unwrap();
+
+    let waiting = WAITING.unsigned_abs();
+    // An entry of an index for each fiber. With its row it would be three times as much.
+    let (groups, grouped) = cost(&mut conn, rows::unfinished_groups);
+    assert_eq!(groups.iter().map(|group| (group.waiting, group.fibers)).collect::<Vec<_>>(), [(true, waiting)]);
+    assert!(grouped < 15 * waiting / 1_000, "{grouped}");
+    let (counts, counted) = cost(&mut conn, |conn| rows::counts(conn, &[]));
+    assert_eq!(
+        counts.iter().map(|count| (count.state, count.fibers)).collect::<Vec<_>>(),
+        [(FiberState::Failed, 1), (FiberState::Waiting, waiting)]
+    );
+    assert!(counted < 5 * waiting / 1_000, "{counted}");
+    // What follows costs the same however many fibers wait.
+    let (_, counted) = cost(&mut conn, |conn| rows::counts(conn, &[FiberState::Failed]));
+    let (page, paged) = cost(&mut conn, |conn| rows::unfinished_of(conn, &groups[0], WAITING / 2, 500));
+    assert_eq!(page.len(), 500);
+    let (_, unfinished) = cost(&mut conn, |conn| rows::unfinished(conn, 0, 500));
+    let mut all = vec![counted, paged, unfinished];
+    let newest = FiberQuery { newest_first: true, ..FiberQuery::default() };
+    let some = FiberQuery { from_seq: Some(WAITING - 499), ..newest.clone() };
+    for state in FiberState::ALL {
+        // Those that have completed are in the index of their function alone.
+        let query = FiberQuery { states: vec![state], ..if state == FiberState::Completed { some.clone() } else { newest.clone() } };
+        all.push(cost(&mut conn, |conn| rows::list(conn, &query, Seq::MAX, 50)).1);
+        all.push(
+            cost(&mut conn, |conn| rows::list(conn, &FiberQuery { name: Some("work".into()), from_seq: None, ..query }, Seq::MAX, 50)).1,
+        );
+    }
+    let text = FiberQuery { text: Some("no such text".into()), ..some };
+    let (found, searched) = cost(&mut conn, |conn| rows::list(conn, &text, Seq::MAX, 50));
+    assert!(found.is_empty());
+    all.push(searched);
+    assert!(all.iter().all(|cost| *cost < 100), "{all:?}");
 }
 
 #[tokio::test]
@@ -224,10 +315,16 @@ const NO_ROWS_OF_OURS: [&str; 8] = [
 const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
 
 /// Sorts and scans that are allowed all the same, by a part of the statement.
-const ALLOWED: [(&str, &str); 18] = [
-    // All fibers are counted: from the index alone, but for the running ones.
-    ("count(*) AS fibers FROM fibers WHERE", "SCAN fibers USING COVERING INDEX fibers_function"),
+const ALLOWED: [(&str, &str); 22] = [
+    // The names of functions, by one search for each, and states.
+    ("WITH RECURSIVE names", "SCAN n"),
+    ("WITH RECURSIVE names", "SCAN s"),
+    ("WITH RECURSIVE names", "SCAN 2 CONSTANT ROWS"),
+    ("WITH RECURSIVE names", "SCAN 7 CONSTANT ROWS"),
+    // The few fibers that run.
     ("count(*) AS fibers FROM fibers WHERE", "USE TEMP B-TREE FOR GROUP BY"),
+    // One fiber of each place, after those at it were counted.
+    ("FROM waits WHERE place IS NOT NULL GROUP BY place", "SCAN w"),
     // One row, or as many as there are workers.
     ("DELETE FROM workers", "SCAN workers"),
     // The fibers below one, in the order of their numbers.

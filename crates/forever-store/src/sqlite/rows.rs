@@ -1,6 +1,7 @@
 //! The statements behind the store's operations, and the rows they give.
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
@@ -8,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_it
 use super::conn::Conn;
 use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
-use super::{claims, histories, layouts, numbers, ops, past, snapshot_rows, streams, topics};
+use super::{claims, histories, layouts, numbers, ops, past, places, snapshot_rows, streams, topics};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
@@ -198,6 +199,7 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
         ("f.created_ms >= ?", which.created_from_ms),
         ("f.created_ms < ?", which.created_before_ms),
         ("f.seq >= ?", which.from_seq),
+        ("f.seq <= ?", which.to_seq),
     ] {
         if let Some(value) = value {
             terms.push(term.to_owned());
@@ -272,28 +274,35 @@ fn quoted(states: &[FiberState]) -> String {
 
 /// Counts fibers by function and state: those in one of `states`, or all of them without any.
 pub(super) fn counts(conn: &Connection, states: &[FiberState]) -> rusqlite::Result<Vec<FiberCount>> {
-    let all = "SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'running' GROUP BY name, state";
-    // The index of those that have not completed. The running ones, which are few, are in no other.
-    let open = |states: &str| {
-        format!(
-            "SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'completed' AND state IN ({states}) GROUP BY name, state"
-        )
-    };
-    let sql = if states.is_empty() || states.contains(&FiberState::Completed) {
-        format!("{all} UNION ALL {}", open("'running'"))
-    } else {
-        open(&quoted(states))
+    let states = if states.is_empty() { &FiberState::ALL[..] } else { states };
+    let others: Vec<String> = states.iter().filter(|state| **state != FiberState::Running).map(|state| format!("('{state}')")).collect();
+    // Each name and state is one search, so that other states cost nothing.
+    let of_names = format!(
+        "WITH RECURSIVE names (name) AS (
+             SELECT min(name) FROM fibers WHERE state <> 'running'
+             UNION ALL SELECT (SELECT min(name) FROM fibers WHERE name > n.name AND state <> 'running') FROM names n WHERE n.name IS NOT NULL),
+         states (state) AS (VALUES {})
+         SELECT n.name, s.state,
+                (SELECT count(*) FROM fibers f WHERE f.name = n.name AND f.state = s.state AND f.state <> 'running') AS fibers
+         FROM names n, states s WHERE n.name IS NOT NULL",
+        others.join(", ")
+    );
+    // They are few, and in the index of those that have not completed alone.
+    let running = "SELECT name, state, count(*) AS fibers FROM fibers WHERE state <> 'completed' AND state = 'running' GROUP BY name";
+    let sql = match (others.is_empty(), states.contains(&FiberState::Running)) {
+        (true, _) => running.to_owned(),
+        (false, true) => format!("{of_names} UNION ALL {running}"),
+        (false, false) => of_names,
     };
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(())?;
     let mut counts = Vec::new();
     while let Some(row) = rows.next()? {
         // A damaged row must not keep the others from being counted.
-        let (Ok(name), Ok(state)) = (row.get("name"), state(row)) else { continue };
-        if !states.is_empty() && !states.contains(&state) {
-            continue;
+        let (Ok(name), Ok(state), fibers) = (row.get("name"), state(row), row.get::<_, i64>("fibers")?) else { continue };
+        if fibers > 0 {
+            counts.push(FiberCount { name, state, fibers: fibers.unsigned_abs() });
         }
-        counts.push(FiberCount { name, state, fibers: row.get::<_, i64>("fibers")?.unsigned_abs() });
     }
     counts.sort_by(|a, b| (&a.name, a.state.as_str()).cmp(&(&b.name, b.state.as_str())));
     Ok(counts)
@@ -365,29 +374,31 @@ pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite:
     // One search of the index per state, merged, so that a page costs the same however many fibers
     // there are.
     let of = |state| format!("{RUNNABLE} WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1");
-    let states = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked].map(of);
-    let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
+    let sql = format!("{} ORDER BY 1 LIMIT ?2", READY_OR_STOPPED.map(of).join(" UNION ALL "));
     conn.prepare_cached(&sql)?.query_map(params![after, limit], runnable_row)?.collect()
 }
 
 /// Groups the unfinished fibers by everything that decides whether code can resume them. Grouped
 /// here, because SQLite would sort all of them.
 pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<UnfinishedGroup>> {
+    // Those that wait may be many. They are counted from an index, and one of each place is read.
+    let waiting = "SELECT f.name, 1, s.at, s.layout, s.callees, 0, w.fibers
+         FROM (SELECT min(fiber) AS fiber, count(*) AS fibers FROM waits WHERE place IS NOT NULL GROUP BY place) w
+         JOIN fibers f ON f.seq = w.fiber LEFT JOIN snapshots s ON s.fiber = w.fiber";
     let of = |state: FiberState| {
         format!(
-            "SELECT f.name, f.state = 'waiting', s.at, s.layout, s.callees, {} FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
-             WHERE f.state <> 'completed' AND f.state = '{state}' AND f.kind = 'function'",
-            mixed(state)
+            "SELECT f.name, 0, s.at, s.layout, s.callees, {MIXED}, 1 FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
+             WHERE f.state <> 'completed' AND f.state = '{state}' AND f.kind = 'function'"
         )
     };
-    let mut statement = conn.prepare_cached(&UNFINISHED.map(of).join(" UNION ALL "))?;
+    let mut statement = conn.prepare_cached(&format!("{waiting} UNION ALL {}", READY_OR_STOPPED.map(of).join(" UNION ALL ")))?;
     let mut rows = statement.query(())?;
     let mut groups: BTreeMap<_, u64> = BTreeMap::new();
     while let Some(row) = rows.next()? {
         // A damaged row must not keep the others from being compared.
         let text = |column| row.get_ref(column).map(|value| value.as_bytes().ok().map(|text| String::from_utf8_lossy(text).into_owned()));
         let stands = (text(0)?.unwrap_or_default(), row.get::<_, bool>(1)?, text(2)?, text(3)?, text(4)?, row.get::<_, bool>(5)?);
-        *groups.entry(stands).or_default() += 1;
+        *groups.entry(stands).or_default() += row.get::<_, i64>(6)?.unsigned_abs();
     }
     let group =
         |((name, waiting, at, layout, callees, mixed), fibers)| UnfinishedGroup { name, waiting, at, layout, callees, mixed, fibers };
@@ -396,38 +407,34 @@ pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<Unfin
 
 /// Whether rows that came after a snapshot `s` were stored under a layout that is none of the
 /// snapshot's. A fiber waits right after a checkpoint of its own, so nothing comes after that.
-fn mixed(state: FiberState) -> String {
-    if state == FiberState::Waiting {
-        return "0".to_owned();
-    }
-    let any = |table: &str| {
-        format!(
-            "EXISTS (SELECT 1 FROM {table} b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
-                                               AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0)"
-        )
-    };
-    format!("({} OR {})", any("branch_results"), any("ops"))
-}
+const MIXED: &str = "(EXISTS (SELECT 1 FROM branch_results b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
+                              AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0)
+                      OR EXISTS (SELECT 1 FROM ops b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
+                                 AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0))";
 
-/// The states of fibers that have not ended.
-const UNFINISHED: [FiberState; 5] =
-    [FiberState::Pending, FiberState::Running, FiberState::Waiting, FiberState::Interrupted, FiberState::Parked];
+/// The states of fibers that have not ended and do not wait.
+const READY_OR_STOPPED: [FiberState; 4] = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked];
 
 /// The fibers of a group with numbers greater than `after`.
 pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: Seq, limit: u32) -> rusqlite::Result<Vec<Seq>> {
+    let UnfinishedGroup { name, waiting, at, layout, callees, mixed, fibers: _ } = group;
+    if *waiting {
+        let place = (!mixed)
+            .then(|| places::digest([Some(name), at.as_ref(), layout.as_ref(), callees.as_ref()].map(|text| text.map(String::as_bytes))));
+        return conn
+            .prepare_cached("SELECT fiber FROM waits WHERE place = ?1 AND fiber > ?2 ORDER BY fiber LIMIT ?3")?
+            .query_map(params![place, after, limit], |row| row.get(0))?
+            .collect();
+    }
     let of = |state: FiberState| {
         format!(
             "SELECT f.seq FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
              WHERE f.state <> 'completed' AND f.state = '{state}' AND f.seq > ?1 AND f.kind = 'function'
-                   AND f.name = ?3 AND s.at IS ?4 AND s.layout IS ?5 AND s.callees IS ?6 AND {} = ?7",
-            mixed(state)
+                   AND f.name = ?3 AND s.at IS ?4 AND s.layout IS ?5 AND s.callees IS ?6 AND {MIXED} = ?7"
         )
     };
-    let states: Vec<String> = UNFINISHED.into_iter().filter(|state| (*state == FiberState::Waiting) == group.waiting).map(of).collect();
-    let sql = format!("{} ORDER BY 1 LIMIT ?2", states.join(" UNION ALL "));
-    conn.prepare_cached(&sql)?
-        .query_map(params![after, limit, group.name, group.at, group.layout, group.callees, group.mixed], |row| row.get(0))?
-        .collect()
+    let sql = format!("{} ORDER BY 1 LIMIT ?2", READY_OR_STOPPED.map(of).join(" UNION ALL "));
+    conn.prepare_cached(&sql)?.query_map(params![after, limit, name, at, layout, callees, mixed], |row| row.get(0))?.collect()
 }
 
 /// Makes those of these fibers ready that are waiting.
@@ -554,6 +561,7 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
             deaths: deaths(row),
             interrupted: row.get("interrupted")?,
             epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
+            lease_left: Duration::ZERO,
             ops: Vec::new(),
             branches: Vec::new(),
             layout: layouts::of(row)?,

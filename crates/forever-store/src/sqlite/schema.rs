@@ -3,6 +3,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::chat::interactions;
+use super::places;
 
 /// `PRAGMA application_id` of our files: "Frvr".
 pub(crate) const APPLICATION_ID: i32 = 0x4672_7672;
@@ -32,11 +33,11 @@ const MIGRATIONS: &[Migration] = &[
     script(include_str!("schema_10.sql")),
     script(include_str!("schema_11.sql")),
     script(include_str!("schema_12.sql")),
-    script(include_str!("schema_13.sql")),
+    Migration { script: include_str!("schema_13.sql"), fill: places::set },
 ];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 60] = [
+pub(super) const NAMES: [&str; 61] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -96,6 +97,7 @@ pub(super) const NAMES: [&str; 60] = [
     "wait_topics",
     "waits",
     "waits_due",
+    "waits_place",
     "workers",
 ];
 

@@ -1,7 +1,7 @@
 //! Waits of fibers: for a time, a message or other fibers.
 use rusqlite::{Connection, params};
 
-use super::{claims, rows, topics};
+use super::{claims, places, rows, topics};
 use crate::{Claim, Runnable, Seq, Wait, WaitResult};
 
 pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) -> rusqlite::Result<WaitResult> {
@@ -33,12 +33,8 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
         [topic] => (Some(topic), &[][..]),
         topics => (None, topics),
     };
-    conn.prepare_cached("INSERT OR REPLACE INTO waits (fiber, due_ms, topic, any_join) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-        seq,
-        wait.due_ms,
-        one,
-        wait.any_fiber
-    ])?;
+    conn.prepare_cached("INSERT OR REPLACE INTO waits (fiber, due_ms, topic, any_join, place) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![seq, wait.due_ms, one, wait.any_fiber, places::of(conn, seq)?])?;
     for topic in several {
         conn.prepare_cached("INSERT INTO wait_topics (fiber, topic) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
             .execute(params![seq, topic])?;
@@ -50,8 +46,8 @@ pub(super) fn wait(conn: &Connection, claim: Claim, wait: &Wait, now_ms: i64) ->
         )?
         .execute(params![seq, now_ms])?;
     if waits == 0 {
-        // A fiber that was cancelled meanwhile does not wait. The rows of its wait are deleted with
-        // its end.
+        // A fiber that was cancelled meanwhile does not wait. Its joins are deleted with its end.
+        conn.prepare_cached("DELETE FROM waits WHERE fiber = ?1")?.execute([seq])?;
         return Ok(WaitResult::Ready);
     }
     claims::release_one(conn, seq)?;
