@@ -61,6 +61,11 @@ impl World {
         let attempt = self.attempt(fiber);
         (attempt > 2).then_some(u64::from(attempt))
     }
+
+    /// Rung when the waits that are to be held have begun.
+    fn go(&self, fiber: u64) -> Arc<Notify> {
+        Arc::clone(self.go.lock().unwrap().entry(fiber).or_default())
+    }
 }
 
 /// Stops as `how` says in its first attempt, and completes in the next.

@@ -7,10 +7,10 @@ use crate::programs::thirteen::{counter_clerk, empties, leaves};
 pub(crate) async fn finish(forever: &Forever) {
     let letterbox = forever.fiber::<empties>("letterbox");
     assert_eq!(soon("letterbox", letterbox.wait()).await.unwrap(), "");
-    let gone = forever.fiber::<leaves>("gone");
-    let unread = gone.status().await.unwrap().unread;
+    let lodger = forever.fiber::<leaves>("lodger");
+    let unread = lodger.status().await.unwrap().unread;
     assert_eq!((unread.len(), unread[0].topic.as_str(), unread[0].messages), (1, "card", 1));
-    assert_eq!(gone.messages().await.unwrap()[0].value, "from the hills");
+    assert_eq!(lodger.messages().await.unwrap()[0].value, "from the hills");
     let positions = forever.positions().await.unwrap();
     let mut fibers: Vec<u64> =
         positions.iter().filter(|position| position.name == "counter_clerk").map(|position| position.fibers).collect();

@@ -9,7 +9,7 @@ pub(crate) const HOLDS: &[(u32, &str)] = &[(1, "empty the box"), (2, "empty the 
 
 pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT count(*) = 1 FROM closed_topics JOIN fibers ON fiber = seq WHERE id = 'letterbox' AND topic = 'letter'"),
-    (2, "SELECT count(*) = 1 FROM messages JOIN fibers f ON fiber = f.seq WHERE id = 'gone' AND state = 'completed'"),
+    (2, "SELECT count(*) = 1 FROM messages JOIN fibers f ON fiber = f.seq WHERE id = 'lodger' AND state = 'completed'"),
     (
         1,
         "SELECT group_concat(fibers) = '2,3' FROM (SELECT count(*) AS fibers FROM waits JOIN fibers ON fiber = seq
@@ -43,13 +43,13 @@ pub(crate) fn registered(builder: Builder) -> Builder {
 }
 
 pub(crate) async fn start(forever: &Forever) -> anyhow::Result<()> {
-    let gone = forever.spawn(leaves()).id("gone").await?;
+    let lodger = forever.spawn(leaves()).id("lodger").await?;
     // It waits for a letter, so it has both when it goes on.
-    gone.send("parcel", "heavy").await.unwrap_err();
-    gone.send("card", "from the sea").await?;
-    gone.send("card", "from the hills").await?;
-    gone.send("letter", "dear ada ").await?;
-    assert_eq!(gone.wait().await?, "dear ada from the sea");
+    lodger.send("parcel", "heavy").await.unwrap_err();
+    lodger.send("card", "from the sea").await?;
+    lodger.send("card", "from the hills").await?;
+    lodger.send("letter", "dear ada ").await?;
+    assert_eq!(lodger.wait().await?, "dear ada from the sea");
     forever.spawn(empties()).id("letterbox").await?;
     for n in 0..5 {
         forever.spawn(counter_clerk(n < 3)).id(format!("counter clerk {n}")).await?;
