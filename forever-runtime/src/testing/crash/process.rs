@@ -217,7 +217,7 @@ where
         (ended, Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, told(events))
     }
 
-    /// Closes the runtime of a process. What comes of its `caller` meanwhile does not matter.
+    /// Closes the runtime of a process. Its `caller` may fail meanwhile.
     async fn close(&self, world: &World, runtime: &Runtime, fuse: &Fuse, caller: impl Future<Output = ()>) -> Result<(), String> {
         let close = async {
             let mut closed = pin!(runtime.close(DEADLINE));
