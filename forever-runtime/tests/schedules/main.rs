@@ -59,6 +59,8 @@ mod exec {
 #[allow(dead_code, reason = "as in the runtime")]
 mod stubs;
 
+#[cfg(feature = "testing")]
+pub(crate) use stubs::testing;
 pub(crate) use stubs::{frame, history, layout, ops};
 
 /// As the files of `forever-store` name what is in the root of their crate.
