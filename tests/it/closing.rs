@@ -14,6 +14,7 @@ fn hourly() -> Retry<anyhow::Error> {
 }
 
 async fn fails() -> anyhow::Result<u64> {
+    tokio::task::yield_now().await;
     anyhow::bail!("not yet")
 }
 

@@ -65,7 +65,10 @@ async fn waits_for_a_closed_topic() -> anyhow::Result<u32> {
 
 /// What the agent has heard of.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<(Vec<UnreadTopic>, Vec<i64>)>>>);
+struct Heard(Arc<Mutex<Vec<Unread>>>);
+
+/// Topics, and the values of the messages in them.
+type Unread = (Vec<UnreadTopic>, Vec<i64>);
 
 struct Clerk(Heard);
 

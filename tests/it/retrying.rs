@@ -134,7 +134,7 @@ impl Calls {
         let mut calls = self.0.lock().unwrap();
         let of_fiber = calls.entry(n).or_default();
         of_fiber.push(now);
-        anyhow::ensure!(of_fiber.len() == ATTEMPTS, "busy");
+        anyhow::ensure!(of_fiber.len() == ATTEMPTS as usize, "busy");
         Ok(n)
     }
 
@@ -143,12 +143,12 @@ impl Calls {
     }
 }
 
-const ATTEMPTS: usize = 5;
-const FIBERS: u64 = 200;
-const DEPLOYS: usize = 10;
+const ATTEMPTS: u32 = 5;
+const FIBERS: u32 = 200;
+const DEPLOYS: u32 = 10;
 
 fn patient() -> Retry<anyhow::Error> {
-    Retry::times(ATTEMPTS as u32 - 1).backoff(Backoff::fixed(MINUTE * 10))
+    Retry::times(ATTEMPTS - 1).backoff(Backoff::fixed(MINUTE * 10))
 }
 
 #[fiber]
@@ -177,21 +177,21 @@ async fn come_through_deploys<F: Fiber<Output = u64>>(call: impl Fn(u64) -> F) {
     };
     let begun = clock.now();
     let mut forever = soon("a database", open()).await.unwrap();
-    for n in 0..FIBERS {
+    for n in 0..u64::from(FIBERS) {
         forever.spawn(call(n)).id(n.to_string()).await.unwrap();
     }
     until("the first attempts", || calls.count() == FIBERS as usize).await;
     // Its deadline is by a clock that stands: who waits for a time is not waited for.
     for _ in 0..DEPLOYS {
         soon("a close", forever.close()).await.unwrap();
-        clock.advance(MINUTE / DEPLOYS as u32);
+        clock.advance(MINUTE / DEPLOYS);
         forever = soon("a database", open()).await.unwrap();
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
     assert_eq!(calls.count(), FIBERS as usize, "none was asked for before its time");
-    for n in 0..FIBERS {
+    for n in 0..u64::from(FIBERS) {
         let handle = forever.fiber::<F>(&n.to_string());
         let ended = loop {
             tokio::select! {
@@ -204,7 +204,7 @@ async fn come_through_deploys<F: Fiber<Output = u64>>(call: impl Fn(u64) -> F) {
     }
     forever.close().await.unwrap();
     for (n, at) in &*calls.0.lock().unwrap() {
-        assert_eq!(at.len(), ATTEMPTS, "attempts of {n}");
+        assert_eq!(at.len(), ATTEMPTS as usize, "attempts of {n}");
         assert!(at[0] == begun && at.windows(2).all(|pair| pair[1].duration_since(pair[0]).unwrap() >= MINUTE * 10), "{n}: {at:?}");
     }
     println!("fibers={FIBERS} deploys={DEPLOYS} attempts={}", calls.count());

@@ -597,7 +597,7 @@ pub(crate) async fn until_told(exec: &Executor, alive: &ActiveGuard, run: &Run, 
         exec.runtime.closing().await;
         run.ops.close();
         // It has a deadline of its own, after which the whole task is dropped.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let told = async {
         race(cancelled, closing).await;

@@ -28,7 +28,7 @@ impl Run {
     /// Ready if an error of the code is an outcome. Otherwise the fiber is interrupted.
     pub(crate) async fn error_counts(&self) {
         if self.is_interrupted() {
-            self.interrupt().await
+            self.interrupt::<()>().await;
         }
     }
 

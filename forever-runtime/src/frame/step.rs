@@ -302,9 +302,11 @@ mod tests {
         assert!(tokio::time::timeout(seconds(2), killed).await.is_err());
         store.diary();
 
+        let begun = Instant::now();
         let mut fiber = later_run(&store, 0);
         let result: Result<u32, _> = step!(fiber, Some(plain()), None, run, |op| fails_until(op, 9).await?).await;
         assert_eq!(result, Err(Trouble::Code(500)));
+        assert_eq!(begun.elapsed(), seconds(1 + 4), "the rest of the second wait, and the third");
         assert_eq!(store.diary(), ["save first started failed 3 stash -", "save first started failed 0 stash -"]);
     }
 

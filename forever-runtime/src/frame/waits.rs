@@ -246,7 +246,7 @@ impl Run {
     /// Interrupts the fiber when it is cancelled or the runtime closes; otherwise never ready.
     async fn left_memory(&self) {
         self.ops.to_leave().await;
-        self.interrupt().await
+        self.interrupt::<()>().await;
     }
 
     pub(super) fn has_passed(&self, deadline: Deadline) -> bool {

@@ -341,13 +341,13 @@ impl<E> Effect<E> {
                 Attempt::Again
             }
             Err(_) if self.op().run().is_interrupted() => self.not_executed().await,
-            Err(error) => match self.failed(Trouble::Body(error), OpState::NotExecuted).await {
-                Some(trouble) => Attempt::Failed(trouble),
-                None => {
-                    self.standing = Standing::Failed;
-                    Attempt::Again
+            Err(error) => {
+                if let Some(trouble) = self.failed(Trouble::Body(error), OpState::NotExecuted).await {
+                    return Attempt::Failed(trouble);
                 }
-            },
+                self.standing = Standing::Failed;
+                Attempt::Again
+            }
         }
     }
 
@@ -452,13 +452,11 @@ impl<E> Effect<E> {
             self.due().await;
             return self.begin();
         };
-        match self.failed(trouble, known).await {
-            Some(trouble) => Next::Error(trouble),
-            None => {
-                self.start().await;
-                Next::Run
-            }
+        if let Some(trouble) = self.failed(trouble, known).await {
+            return Next::Error(trouble);
         }
+        self.start().await;
+        Next::Run
     }
 
     /// Begins an attempt.

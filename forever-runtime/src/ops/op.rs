@@ -389,6 +389,8 @@ pub(crate) mod tests {
         pub(crate) ledger: MemoryLedger,
         diary: Mutex<Vec<String>>,
         broken: AtomicBool,
+        /// When it was first asked for the time.
+        begun: std::sync::OnceLock<tokio::time::Instant>,
     }
 
     impl Store {
@@ -409,6 +411,10 @@ pub(crate) mod tests {
     }
 
     impl RunBackend for Store {
+        fn now_ms(&self) -> i64 {
+            self.begun.get_or_init(tokio::time::Instant::now).elapsed().as_millis().try_into().unwrap()
+        }
+
         fn save_branch(&self, _: u64, _: BranchResult, _: Vec<StreamAppend>) -> BoxFuture<'_, Result<(), Error>> {
             self.answer("arrive".to_owned(), ())
         }

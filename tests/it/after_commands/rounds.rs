@@ -233,12 +233,11 @@ async fn command(forever: &Forever, id: &str, command: Command) {
 /// What a wait gives that begins after the command.
 fn answer(state: &str, command: Command) -> Result<u64, String> {
     match (state, command) {
-        ("failed", Command::Resume | Command::Restart) | ("cancelled", Command::Restart) => Ok(12),
+        ("failed" | "interrupted", Command::Resume | Command::Restart) | ("cancelled", Command::Restart) => Ok(12),
         ("failed", Command::EditAndResume) => Ok(102),
         // Its effect is carried out again.
         ("parked", Command::ResolveOpAsNotExecuted) => Ok(14),
         ("parked", Command::ResolveOpAsCompleted) => Ok(1011),
-        ("interrupted", Command::Resume | Command::Restart) => Ok(12),
         ("waiting", Command::Send) | ("unreadable", Command::DiscardAndResume) => Ok(12),
         (_, Command::Cancel) => Err("was cancelled: a person".into()),
         (_, Command::ResolveAsCompleted) => Ok(7),
@@ -254,7 +253,7 @@ pub(crate) async fn every_combination(waits: &Forever, commands: &Forever, world
     for (state, allowed) in COMBINATIONS {
         for (command, held) in allowed.iter().flat_map(|command| HELD.map(|held| (*command, held))) {
             for _ in 0..rounds {
-                let number = u64::try_from(met.0.values().sum::<u32>()).unwrap();
+                let number = u64::from(met.0.values().sum::<u32>());
                 *met.0.entry((state, command, held)).or_default() += 1;
                 let id = format!("f{number}");
                 let handle = waits.spawn(stops(number, state.into())).id(&id).key(&id).await.unwrap();
@@ -294,6 +293,12 @@ async fn round(
             stands(handle, FiberState::Parked).await;
         }
         "cancelled" => {
+            soon("its first attempt", async {
+                while !world.has_tried(number) {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
             waits.cancel(handle.id(), "attempt 1").await.unwrap();
             stands(handle, FiberState::Cancelled).await;
         }
@@ -347,8 +352,7 @@ fn expect(what: &str, said: &Result<u64, FiberError>, (name, given): (&str, Comm
 
 /// Leaves fibers of an agent under way, as a process that dies does.
 pub(crate) async fn leave_interrupted(forever: &Forever, world: &World) {
-    let mut left = 0;
-    for _ in INTERRUPTED.1.iter().flat_map(|_| HELD) {
+    for (left, _) in (0..).zip(INTERRUPTED.1.iter().flat_map(|_| HELD)) {
         let id = format!("i{left}");
         forever.spawn(stops(1_000_000 + left, "interrupted".into())).id(&id).agent(Keeper::CLASS, "one").await.unwrap();
         soon("its first attempt", async {
@@ -357,7 +361,6 @@ pub(crate) async fn leave_interrupted(forever: &Forever, world: &World) {
             }
         })
         .await;
-        left += 1;
     }
 }
 

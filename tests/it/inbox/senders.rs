@@ -98,7 +98,9 @@ impl Counts {
         self.closed += closed;
         self.in_snapshot += in_snapshot;
         self.restarted += restarted;
-        found.into_iter().for_each(|(fate, messages)| *self.found.entry(fate).or_default() += messages);
+        for (fate, messages) in found {
+            *self.found.entry(fate).or_default() += messages;
+        }
         self.vanished.append(&mut vanished);
     }
 }
@@ -116,7 +118,7 @@ async fn send_all(forever: Forever, id: String, numbers: std::ops::Range<u64>) -
     for n in numbers {
         let send = forever.send(&id, "go", &n);
         // Those with an id are sent twice: the second answer is that of the first.
-        let sent = if n % 4 == 0 {
+        let answer = if n % 4 == 0 {
             match send.message_id(format!("m{n}")).await {
                 Ok(()) => forever.send(&id, "go", &n).message_id(format!("m{n}")).await,
                 Err(error) => Err(error),
@@ -124,7 +126,7 @@ async fn send_all(forever: Forever, id: String, numbers: std::ops::Range<u64>) -
         } else {
             send.await
         };
-        match sent {
+        match answer {
             Ok(()) => answers.accepted.push(n),
             Err(error) if error.is_invalid_state() => answers.refused += 1,
             Err(error) if error.kind() == ErrorKind::TopicClosed => answers.closed += 1,

@@ -111,7 +111,7 @@ async fn own_store_resumes_a_fiber() {
     let mut done = steps.0.lock().unwrap().clone();
     done.sort();
     assert_eq!(done, ["double", "first", "last"], "each step once");
-    for operation in ["join", "accept", "claim", "checkpoint", "wait", "take_due", "send", "message", "end", "ready fiber"] {
+    for operation in ["join", "accept", "claim", "checkpoint", "wait", "take_due", "send", "topic", "end", "ready fiber"] {
         assert!(calls.of(operation) > 0, "{operation} was not called: {calls:?}");
     }
     drop(handle);

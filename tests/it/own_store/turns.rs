@@ -91,7 +91,7 @@ async fn fiber(forever: &Forever) -> forever::fiber::FiberStatus {
 
 /// Ready when a turn has looked for its message and its child has ended: then it calls nothing more.
 async fn waits_for_a_word(forever: &Forever, calls: &Calls) {
-    while calls.of("message let through") == 0 || calls.of("end let through") == 0 || fiber(forever).await.at.as_deref() != Some("word") {
+    while calls.of("topic let through") == 0 || calls.of("end let through") == 0 || fiber(forever).await.at.as_deref() != Some("word") {
         tokio::task::yield_now().await;
     }
 }
@@ -168,14 +168,14 @@ async fn turn_that_waits_in_memory_hears_what_comes_at_each_moment() {
     let (mut moments, mut seen) = (Vec::new(), Vec::new());
     // The end of the child and the calls of its parent come in any order, so one round may hold none of the ends back.
     for _ in 0..20 {
-        if ["message", "end"].iter().all(|call| seen.contains(call)) {
+        if ["topic", "end"].iter().all(|call| seen.contains(call)) {
             break;
         }
         moments.clear();
         hears_at_each_moment(&mut moments).await;
         seen.extend(&moments);
     }
-    assert!(seen.contains(&"message") && seen.contains(&"end"), "{moments:?}");
+    assert!(seen.contains(&"topic") && seen.contains(&"end"), "{moments:?}");
 }
 
 async fn hears_at_each_moment(moments: &mut Vec<&'static str>) {

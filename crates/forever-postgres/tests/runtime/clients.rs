@@ -69,8 +69,8 @@ async fn client_spawns_sends_waits_lists_and_follows_streams_and_runs_nothing() 
     })
     .await;
     assert_eq!(client.workers().await.unwrap().len(), 1);
-    let charged = client.stream::<u64>("order 3", "charged", 0).next().await.unwrap().unwrap();
-    assert_eq!(charged.value, 3);
+    let streamed = client.stream::<u64>("order 3", "charged", 0).next().await.unwrap().unwrap();
+    assert_eq!(streamed.value, 3);
     for id in &orders {
         client.send(id, "more", &10).await.unwrap();
     }

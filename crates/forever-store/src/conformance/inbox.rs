@@ -12,6 +12,9 @@ pub(super) async fn run<S: Store + 'static>(make: &impl AsyncFn() -> S) {
     accounts_for_messages_beside_closes_and_ends(Arc::new(make().await)).await;
 }
 
+/// Topics with the number of messages that were not received.
+type Topics = Vec<(String, u64)>;
+
 /// What the store has reported as unread.
 struct Reported(Arc<Mutex<Vec<UnreadMessages>>>);
 
@@ -24,7 +27,7 @@ impl Reported {
     }
 
     /// Ids, states and topics since the last call.
-    fn take(&self) -> Vec<(String, String, Vec<(String, u64)>)> {
+    fn take(&self) -> Vec<(String, String, Topics)> {
         let topics = |topics: Vec<TopicRow>| topics.into_iter().map(|topic| (topic.topic, topic.unread)).collect();
         self.0.lock().unwrap().drain(..).map(|unread| (unread.id, unread.state.to_string(), topics(unread.topics))).collect()
     }

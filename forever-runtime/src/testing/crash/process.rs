@@ -231,7 +231,7 @@ where
         };
         let caller = async {
             caller.await;
-            std::future::pending::<()>().await
+            std::future::pending::<()>().await;
         };
         let too_long = race(race(caller, time_passes(world, fuse)), tokio::time::sleep(self.patience)).map(drop);
         let closed = race(close, too_long).await.ok_or_else(|| format!("it was not closed after {:?}", self.patience))?;
