@@ -7,10 +7,12 @@
 //! has a limit, as a healthy step may take long. Suspects, which have many deaths, are entered one
 //! at a time: of those that wait the one with the fewest deaths, and the oldest of these.
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::runtime::sync::watch;
+use tokio::sync::Notify;
+
+use crate::runtime::sync::{Mutex, MutexGuard};
 use crate::store::{Runnable, Seq};
 
 /// After so many deaths without a checkpoint a fiber may be the one that kills the process: such
@@ -41,13 +43,26 @@ impl Places {
 
 /// Activations without progress.
 #[derive(Debug, Default)]
-pub(crate) struct EntryOrder(watch::Sender<Places>);
+pub(crate) struct EntryOrder {
+    places: Mutex<Places>,
+    /// Wakes those that wait in the order in which they came.
+    changed: Notify,
+}
 
 impl EntryOrder {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Places)) {
+        change(&mut self.places());
+        self.changed.notify_waiters();
+    }
+
     /// Lets an activation stand here until what comes back is dropped.
     pub(crate) fn stand(self: &Arc<Self>, fiber: &Runnable) -> Standing {
         let standing = Standing { order: Arc::clone(self), place: (fiber.deaths, fiber.seq) };
-        self.0.send_modify(|places| {
+        self.change(|places| {
             places.standing.insert(standing.place);
             if standing.is_suspect() {
                 places.suspects.insert(standing.place);
@@ -73,7 +88,7 @@ impl Standing {
 
     /// Whether an activation stands here whose fiber has fewer deaths.
     pub(crate) fn has_healthier(&self) -> bool {
-        self.order.0.borrow().has_healthier(self.place)
+        self.order.places().has_healthier(self.place)
     }
 
     /// Ready when no activation stands here whose fiber has fewer deaths.
@@ -94,20 +109,25 @@ impl Standing {
 
     /// The suspect is entered, and the next one may be after it.
     pub(crate) fn entered(&self) {
-        self.order.0.send_modify(|places| {
+        self.order.change(|places| {
             places.suspects.remove(&self.place);
         });
     }
 
-    async fn until(&self, holds: impl FnMut(&Places) -> bool) {
-        // The sender is in `self`, so the wait cannot fail.
-        let _ = self.order.0.subscribe().wait_for(holds).await;
+    async fn until(&self, holds: impl Fn(&Places) -> bool) {
+        loop {
+            let changed = self.order.changed.notified();
+            if holds(&self.order.places()) {
+                return;
+            }
+            changed.await;
+        }
     }
 }
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        self.order.0.send_modify(|places| {
+        self.order.change(|places| {
             places.standing.remove(&self.place);
             places.suspects.remove(&self.place);
         });

@@ -87,7 +87,8 @@ const FIBERS: &str =
 const OPS: &str =
     "SELECT fiber, id, kind, step, key, state, outcome FROM op_ledger WHERE kind IN ('effect', 'op') ORDER BY fiber, number, id";
 /// The same in both databases, where `@` stands for the schema.
-const MESSAGES: &str = "SELECT fiber, topic, data FROM @messages ORDER BY seq";
+const MESSAGES: &str = "SELECT m.fiber, m.topic, m.data FROM @messages m JOIN @fibers f ON f.seq = m.fiber
+                        WHERE f.state NOT IN ('completed', 'cancelled') ORDER BY m.seq";
 const SCHEDULES: &str =
     "SELECT class || ' `' || agent || '`: ' || name || ' (' || kind || ') ' || payload AS schedule FROM @schedules ORDER BY 1";
 
