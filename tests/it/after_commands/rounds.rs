@@ -233,12 +233,14 @@ async fn command(forever: &Forever, id: &str, command: Command) {
 /// What a wait gives that begins after the command.
 fn answer(state: &str, command: Command) -> Result<u64, String> {
     match (state, command) {
-        ("failed" | "interrupted", Command::Resume | Command::Restart) | ("cancelled", Command::Restart) => Ok(12),
+        ("failed" | "interrupted", Command::Resume | Command::Restart)
+        | ("cancelled", Command::Restart)
+        | ("waiting", Command::Send)
+        | ("unreadable", Command::DiscardAndResume) => Ok(12),
         ("failed", Command::EditAndResume) => Ok(102),
         // Its effect is carried out again.
         ("parked", Command::ResolveOpAsNotExecuted) => Ok(14),
         ("parked", Command::ResolveOpAsCompleted) => Ok(1011),
-        ("waiting", Command::Send) | ("unreadable", Command::DiscardAndResume) => Ok(12),
         (_, Command::Cancel) => Err("was cancelled: a person".into()),
         (_, Command::ResolveAsCompleted) => Ok(7),
         (_, Command::ResolveAsFailed | Command::ResolveOpAsFailed) => Err("a person".into()),
