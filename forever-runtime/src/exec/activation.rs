@@ -337,28 +337,20 @@ impl FiberTask {
         }
     }
 
-    /// Waits for fibers with fewer deaths. A suspect gets the permit of the one that may be
+    /// Lets a suspect wait for fibers with fewer deaths; gives the permit of the one that may be
     /// entered.
     async fn pass_healthier(&mut self) -> Option<OwnedSemaphorePermit> {
-        let (has_healthier, is_suspect) = match &self.standing {
-            Some(standing) => (standing.has_healthier(), standing.is_suspect()),
-            None => return None,
-        };
-        if has_healthier || is_suspect {
-            // It may wait long, and those behind it should not.
-            self.turn.pass().await;
-            self.entering.take();
-        }
-        let (standing, runtime) = (self.standing.as_ref()?, &self.exec.runtime);
-        if has_healthier {
-            let over = async {
-                race(standing.healthier_gone(), sleep(standing.longest_wait())).await;
-            };
-            race(over, runtime.closing()).await;
-        }
-        if !is_suspect {
+        if !self.standing.as_ref()?.is_suspect() {
             return None;
         }
+        // It may wait long, and those behind it should not.
+        self.turn.pass().await;
+        self.entering.take();
+        let (standing, runtime) = (self.standing.as_ref()?, &self.exec.runtime);
+        let healthier = async {
+            race(standing.healthier_gone(), sleep(standing.longest_wait())).await;
+        };
+        race(healthier, runtime.closing()).await?;
         race(standing.is_next(), runtime.closing()).await?;
         let permit = race(Arc::clone(&self.exec.suspects).acquire_owned(), runtime.closing()).await.and_then(Result::ok);
         standing.entered();

@@ -3,9 +3,10 @@
 //!
 //! A fiber that kills its process would otherwise be entered at each open beside healthy ones, and
 //! kill it again before they have made a checkpoint. So each activation stands here from its start
-//! until it has made progress or has left, and one with deaths waits for those with fewer. The wait
-//! has a limit, as a healthy step may take long. Suspects, which have many deaths, are entered one
-//! at a time: of those that wait the one with the fewest deaths, and the oldest of these.
+//! until it has made progress or has left, and a suspect, which has several deaths, waits for those
+//! with fewer. The wait has a limit, as a healthy step may take long. Suspects are entered one at a
+//! time: of those that wait the one with the fewest deaths, and the oldest of these. The others wait
+//! for nobody: after a crash, fibers that were running have a death and resume at once.
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -84,11 +85,6 @@ impl Standing {
     pub(crate) fn is_suspect(&self) -> bool {
         let (deaths, _) = self.place;
         deaths >= SUSPECT
-    }
-
-    /// Whether an activation stands here whose fiber has fewer deaths.
-    pub(crate) fn has_healthier(&self) -> bool {
-        self.order.places().has_healthier(self.place)
     }
 
     /// Ready when no activation stands here whose fiber has fewer deaths.
