@@ -17,11 +17,11 @@ use tracing::{Instrument, debug, info_span, warn};
 
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::backend::StoreBackend;
-use crate::exec::dispatch;
 use crate::exec::entry_order::Standing;
 use crate::exec::executor::Executor;
 use crate::exec::lease::{LeaseNumber, while_leased};
 use crate::exec::registry::{Begin, Known};
+use crate::exec::{dispatch, entry_order};
 use crate::frame::backend::RunBackend;
 use crate::frame::context::FiberContext;
 use crate::frame::poll::Guarded;
@@ -348,7 +348,7 @@ impl FiberTask {
         self.entering.take();
         let (standing, runtime) = (self.standing.as_ref()?, &self.exec.runtime);
         let healthier = async {
-            race(standing.healthier_gone(), sleep(standing.longest_wait())).await;
+            race(standing.healthier_gone(), sleep(entry_order::WAIT)).await;
         };
         race(healthier, runtime.closing()).await?;
         race(standing.is_next(), runtime.closing()).await?;

@@ -21,9 +21,9 @@ use crate::store::{Runnable, Seq};
 /// those of the others.
 const SUSPECT: u32 = 3;
 
-/// The wait for fibers with fewer deaths: so long for each death, and the longest. Of the machine's
-/// time, as it is no business of the fibers'.
-const WAIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+/// The longest wait for fibers with fewer deaths. Of the machine's time, as it is no business of the
+/// fibers'.
+pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 /// Deaths of a fiber, and its number.
 type Place = (u32, Seq);
@@ -90,12 +90,6 @@ impl Standing {
     /// Ready when no activation stands here whose fiber has fewer deaths.
     pub(crate) async fn healthier_gone(&self) {
         self.until(|places| !places.has_healthier(self.place)).await;
-    }
-
-    /// The longest wait for those with fewer deaths.
-    pub(crate) fn longest_wait(&self) -> Duration {
-        let ((each, longest), (deaths, _)) = (WAIT, self.place);
-        each.saturating_mul(deaths).min(longest)
     }
 
     /// Ready when this is the first of the suspects that were not entered.

@@ -300,7 +300,8 @@ impl<T: ReturnValue> FiberHandle<T> {
                 RunState::Stopped(Exit::Completed(text)) if during => return self.value(&text),
                 RunState::Stopped(_) | RunState::Away => {
                     let exit = match seen {
-                        RunState::Stopped(exit) if during || entry.control().is_some() => Some(exit),
+                        // A runtime that was closed or dropped learns of nothing any more.
+                        RunState::Stopped(exit) if during || entry.control().is_some() || matches!(exit, Exit::Closed) => Some(exit),
                         _ => None,
                     };
                     let row = match (self.find().await, exit.clone()) {

@@ -182,6 +182,10 @@ impl Life<'_> {
         let _ = soon("send", forever.send("inbox", "mail", "four")).await;
         let _ = soon("send", forever.send("patient", "word", "at last")).await;
         let _ = soon("send", forever.send("counter", "telegram", "stop")).await;
+        for n in 0..5 {
+            let topic = if n < 3 { "word" } else { "sign" };
+            let _ = soon("send", forever.send(&format!("counter clerk {n}"), topic, "yes")).await;
+        }
         for id in ["refused", "panicked", "choosy", "declined"] {
             let _ = soon("resume", forever.resume(id)).await;
         }
