@@ -118,7 +118,7 @@ async fn fibers_that_kill_their_process_do_not_hold_healthy_ones_back() {
             starts += 1;
             // Up to three deaths any of them may be to blame. Then each killer dies alone, at most once, before the others have made progress,
             // and once more before they have ended.
-            assert!(starts <= 4 + killers, "{starts} starts beside {killers} killers, seed {seed}");
+            assert!(starts <= 4 + 2 * killers, "{starts} starts beside {killers} killers, seed {seed}");
             probe.revive();
             let forever = place.builder(&probe).clock(VirtualClock::new()).open().await.unwrap();
             probe.died().await;
