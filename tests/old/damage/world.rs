@@ -155,7 +155,10 @@ impl Life<'_> {
             }
         }
         self.until("what goes on by itself", |id, state| {
-            LATER.contains(&id) || ["completed", "cancelled", "parked"].contains(&state) || self.waits_for_time(id)
+            LATER.contains(&id)
+                || id.starts_with("counter clerk")
+                || ["completed", "cancelled", "parked"].contains(&state)
+                || self.waits_for_time(id)
         })
         .await;
         // Before anything is due.
