@@ -5,8 +5,8 @@
 //! kill it again before they have made a checkpoint. So each activation stands here from its start
 //! until it has made progress or has left, and a suspect, which has several deaths, waits for those
 //! with fewer. The wait has a limit, as a healthy step may take long. Suspects are entered one at a
-//! time: of those that wait the one with the fewest deaths, and the oldest of these. The others wait
-//! for nobody: after a crash, fibers that were running have a death and resume at once.
+//! time: of those that wait the one with the fewest deaths, and the oldest of these. All other
+//! fibers resume at once, as after a crash each that was running has a death.
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::store::{Runnable, Seq};
 /// those of the others.
 const SUSPECT: u32 = 3;
 
-/// The longest wait for fibers with fewer deaths. Of the machine's time, as it is no business of the
-/// fibers'.
+/// The longest wait for fibers with fewer deaths. It is of the machine's time, as it does not
+/// concern the fibers.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 /// Deaths of a fiber, and its number.
