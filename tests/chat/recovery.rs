@@ -503,29 +503,33 @@ fn hands_over() -> Hooks {
             return Ok(());
         }
         assert_eq!(turn.stashed::<Value>()?, Some(json!({ "cursor": 1 })));
-        assert_eq!(turn.recovery().unwrap().deaths(), 0, "nobody died");
+        assert_eq!(turn.recovery().unwrap().deaths(), 0, "no process died");
         says(&turn, &["an answer"]).await
     })
 }
 
-#[tokio::test]
-async fn hook_that_hands_over_when_its_process_ends_has_given_no_answer() {
-    let (place, hooks) = (Place::new(), hands_over());
-    let (forever, agent) = place.open(&hooks).await;
+/// Closes the process in which a turn has shown something; gives the answer of the next one.
+async fn answer_after_a_close(hooks: &Hooks) -> String {
+    let place = Place::new();
+    let (forever, agent) = place.open(hooks).await;
     let turn = ask(&agent, json!({})).await;
     shown(&turn, 3).await;
     forever.close().await.unwrap();
     drop((turn, agent, forever));
-    let (_forever, agent) = place.open(&hooks).await;
+    let (_forever, agent) = place.open(hooks).await;
     let turn = agent.turn("r").await.unwrap().unwrap();
     assert!(place.ended(&turn).await.is_completed());
-    assert_eq!(last(&agent).await.text(), "half an answer");
+    last(&agent).await.text()
+}
+
+#[tokio::test]
+async fn hook_that_hands_over_when_its_process_ends_has_given_no_answer() {
+    assert_eq!(answer_after_a_close(&hands_over()).await, "half an answer");
 }
 
 /// A hook that does not listen is not waited for: the deadline of a close is by a clock that stands here.
 #[tokio::test]
 async fn hook_that_does_not_listen_is_dropped_when_its_process_ends() {
-    let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
         says(&turn, &["word "]).await?;
         if before == 0 {
@@ -533,13 +537,5 @@ async fn hook_that_does_not_listen_is_dropped_when_its_process_ends() {
         }
         Ok(())
     });
-    let (forever, agent) = place.open(&hooks).await;
-    let turn = ask(&agent, json!({})).await;
-    shown(&turn, 3).await;
-    forever.close().await.unwrap();
-    drop((turn, agent, forever));
-    let (_forever, agent) = place.open(&hooks).await;
-    let turn = agent.turn("r").await.unwrap().unwrap();
-    assert!(place.ended(&turn).await.is_completed());
-    assert_eq!(last(&agent).await.text(), "word word ");
+    assert_eq!(answer_after_a_close(&hooks).await, "word word ");
 }

@@ -424,7 +424,7 @@ async fn a_message_of_a_type_that_was_not_known_yet_is_discarded_and_the_fiber_g
     assert!(error.is_conflict());
     assert_eq!(error.to_string(), "failed to send to fiber `c` on topic `name`: another message was sent to it with this message id");
     let unread = handle.messages().await.unwrap();
-    assert_eq!(unread.iter().map(|message| message.value.clone()).collect::<Vec<_>>(), ["bob"], "nobody has received it");
+    assert_eq!(unread.iter().map(|message| message.value.clone()).collect::<Vec<_>>(), ["bob"], "it was not received");
 }
 
 /// What a child does.

@@ -25,9 +25,10 @@ impl Run {
         self.backend.is_closing() && !self.ops.is_cancelled()
     }
 
-    /// Ready if an error of the code is an outcome. Otherwise the fiber is interrupted.
+    /// Ready if an error of the code is an outcome. Otherwise the fiber is interrupted. A hook gets
+    /// the error in any case: it is called again.
     pub(crate) async fn error_counts(&self) {
-        if self.is_interrupted() {
+        if self.is_interrupted() && self.backend.parks() {
             self.interrupt::<()>().await;
         }
     }

@@ -279,7 +279,6 @@ impl<E> Effect<E> {
                         Err(why) => run.halt(Exit::failed(why)).await,
                     },
                     Ok(None) => self.again(trouble, OpState::NotExecuted).await,
-                    Err(_) if run.is_interrupted() => run.interrupt().await,
                     Err(cause) => self.park(may_have_executed(&record, &format!("{why}, {cause}"))).await,
                 }
             }

@@ -147,10 +147,14 @@ where
                 Ok(value)
             }
             // The record stays as it is stored: started, outcome unknown.
-            Err(error) if op.take_unknown() => unless_interrupted(&run, error).await,
+            Err(error) if op.take_unknown() => {
+                run.error_counts().await;
+                Err(error)
+            }
             Err(error) if run.is_interrupted() => {
                 save(&run, OpRecord { state: OpState::NotExecuted, ..op.record() }).await?;
-                unless_interrupted(&run, error).await
+                run.error_counts().await;
+                Err(error)
             }
             Err(error) => {
                 let record = op.record();
@@ -161,14 +165,6 @@ where
             }
         }
     }
-}
-
-/// The error of a body, unless it is no outcome. A hook gets it all the same: it is called again.
-async fn unless_interrupted<T, E>(run: &Run, error: E) -> Result<T, E> {
-    if run.backend.parks() {
-        run.error_counts().await;
-    }
-    Err(error)
 }
 
 enum Decided<T> {
@@ -192,7 +188,6 @@ async fn decide<T: Value, E: Failure + From<Error>>(
                 return Ok(Decided::Value(value));
             }
             Ok(None) => return Ok(Decided::Run(Box::new(record))),
-            Err(_) if run.is_interrupted() && run.backend.parks() => return run.interrupt().await,
             Err(trouble) => format!("was interrupted, {trouble}"),
         },
     };

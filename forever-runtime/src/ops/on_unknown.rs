@@ -9,7 +9,7 @@ use crate::frame::run::Run;
 use crate::frame::step_error::FromLibraryError;
 use crate::future::BoxFuture;
 use crate::guard::{guarded_future, guarded_text};
-use crate::ops::op::{Op, interrupt};
+use crate::ops::op::Op;
 use crate::runtime::race::race;
 
 /// Policy for an operation whose outcome is unknown:
@@ -52,9 +52,17 @@ pub(super) type Check<'a, T, E> = Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Opti
 /// `Err` continues the sentence of why the outcome is unknown. A panic is one, too: what a check
 /// does says nothing of the operation.
 pub(super) async fn ask<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run: &Run) -> Result<Option<T>, String> {
-    if let Err(closed) = run.backend.earlier_lease_over().await {
-        return if run.backend.parks() { interrupt(run, closed).await } else { Err(format!("and cannot be asked about: {closed}")) };
+    let asked = match run.backend.earlier_lease_over().await {
+        Ok(()) => answer_of(check, op, run).await,
+        Err(closed) => Err(format!("and cannot be asked about: {closed}")),
+    };
+    if asked.is_err() {
+        run.error_counts().await;
     }
+    asked
+}
+
+async fn answer_of<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run: &Run) -> Result<Option<T>, String> {
     let limit = run.backend.check_timeout();
     match race(guarded_future(|| check(op)), run.backend.sleep(limit)).await {
         Some(Ok(answer)) => answer.map_err(|error| format!("and its check failed: {}", guarded_text(|| chain(&*error.into())))),

@@ -205,16 +205,16 @@ where
         if let Some(runtime) = left_behind.and_then(|runtime| runtime.upgrade()) {
             runtime.died().await;
         }
-        if let Err(why) = closed {
-            return (Some(Err(why)), Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, Vec::new());
-        }
-        if ended.is_none()
-            && let Err(why) = stored.died(death.and_then(|death| death.torn), &fuse).await
-        {
-            return (Some(Err(why)), Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, Vec::new());
-        }
+        let gone = match closed {
+            Ok(()) if ended.is_none() => stored.died(death.and_then(|death| death.torn), &fuse).await,
+            closed => closed,
+        };
         let death = death.filter(|_| ended.is_none());
-        (ended, Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() }, told(events))
+        let process = Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() };
+        match gone {
+            Ok(()) => (ended, process, told(events)),
+            Err(why) => (Some(Err(why)), process, Vec::new()),
+        }
     }
 
     /// Closes the runtime of a process. Its `caller` may fail meanwhile.
