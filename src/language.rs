@@ -181,7 +181,8 @@ pub use forever_macros::fiber;
 /// - `"name"`: the step's name in snapshots. Defaults to the name of the variable that it
 ///   initialises, or of the function that it calls.
 /// - `retry =` [`Retry`](crate::fiber::Retry): retries after an error of the body (through `?`). The body
-///   must not change the variables around it.
+///   must not change the variables around it. In a pause of more than 5 seconds the fiber leaves
+///   memory, so the variables that the body uses must be savable: serde, `#[fresh]`, or a resource.
 /// - `timeout =` [`Duration`](std::time::Duration): maximum time of one attempt.
 /// - `catch`: the value is a `Result<T, StepError>`, after all attempts. See
 ///   [`StepError`](crate::fiber::StepError) and below.

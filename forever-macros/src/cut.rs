@@ -237,6 +237,8 @@ pub(crate) enum Pending {
     Items(Expr),
     /// The topic of a `close!`, which is closed with it.
     Closing(Topics),
+    /// Nothing, and only if the step leaves memory between two attempts.
+    Attempts,
 }
 
 /// The concurrent branches of a `steps!`.

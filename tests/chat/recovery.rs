@@ -539,3 +539,26 @@ async fn hook_that_does_not_listen_is_dropped_when_its_process_ends() {
     });
     assert_eq!(answer_after_a_close(&hooks).await, "word word ");
 }
+
+/// Nor is the time between two attempts of a turn: the next one is made by the next process.
+#[tokio::test]
+async fn close_does_not_wait_for_the_next_attempt_of_a_turn() {
+    let hooks = Hooks::new(|turn, before| async move { if before == 0 { Err(Passing.into()) } else { says(&turn, &["an answer"]).await } });
+    let place = Place::new();
+    let (forever, agent) = place.open(&hooks).await;
+    let turn = ask(&agent, json!({})).await;
+    asked(&hooks, 1).await;
+    let slept = async {
+        while place.clock.next_sleeper().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    slept.await;
+    forever.close().await.unwrap();
+    assert_eq!(hooks.seen.count("asked"), 1);
+    drop((turn, agent, forever));
+    let (_forever, agent) = place.open(&hooks).await;
+    let turn = agent.turn("r").await.unwrap().unwrap();
+    assert!(place.ended(&turn).await.is_completed());
+    assert_eq!((last(&agent).await.text(), hooks.seen.count("asked")), ("an answer".to_owned(), 2));
+}

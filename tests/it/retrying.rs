@@ -7,10 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use forever::Clock;
 use forever::fiber::{EventItem, EventKind, Events, Fiber, FiberState};
-use forever::ops::OnUnknown;
+use forever::ops::{OnUnknown, Op};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever_testkit::database;
 
 use crate::support::{soon, until};
 
@@ -77,9 +76,9 @@ async fn shows_its_retries<F: Fiber<Output = u32>>(call: F, step: &str) {
     let handle = forever.spawn(call).id("f").await.unwrap();
     let shown = async |forever: &Forever| {
         let status = forever.fiber::<F>("f").status().await.unwrap();
-        // Interrupted until another process has claimed it; over Postgres ready for any.
-        let left = if database::is_in_postgres() { FiberState::Pending } else { FiberState::Interrupted };
-        assert!(status.state == FiberState::Running || status.state == left, "{status:?}");
+        // On its way out of memory, or into it.
+        let states = [FiberState::Running, FiberState::Waiting, FiberState::Pending, FiberState::Interrupted];
+        assert!(states.contains(&status.state), "{status:?}");
         status.retry.unwrap()
     };
     assert_eq!(failed(&mut events, 1).await, "3 to go: connection refused");
@@ -260,4 +259,237 @@ async fn error_says_how_long_the_next_attempt_waits() {
     assert_eq!(ended.unwrap(), 1);
     let at = &calls.0.lock().unwrap()[&1];
     assert!(at.windows(2).all(|pair| pair[1].duration_since(pair[0]).unwrap() >= MINUTE * 7), "{at:?}");
+}
+
+/// What the code of a fiber has done, in order.
+#[derive(Clone, Default)]
+struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Diary {
+    fn note(&self, entry: impl Into<String>) {
+        self.0.lock().unwrap().push(entry.into());
+    }
+
+    /// Fails until the third attempt, and notes what it has found.
+    async fn ask(&self, op: &Op, question: &str) -> anyhow::Result<u32> {
+        self.note(format!("{question} {} of {}, {:?} there", op.attempt(), op.id(), op.stashed::<u32>()?));
+        op.stash(&op.attempt()).await?;
+        anyhow::ensure!(op.attempt() == 3, "busy");
+        Ok(op.attempt())
+    }
+
+    /// What was done, with each id as its place among the ids.
+    fn read(&self) -> Vec<String> {
+        let mut ids: Vec<String> = Vec::new();
+        let entries = self.0.lock().unwrap().clone();
+        let read = |entry: String| match entry.split_once(" of ") {
+            None => entry,
+            Some((before, rest)) => {
+                let (id, after) = rest.split_once(',').unwrap();
+                let place = ids.iter().position(|known| known == id).unwrap_or_else(|| {
+                    ids.push(id.to_owned());
+                    ids.len() - 1
+                });
+                format!("{before} of op {place},{after}")
+            }
+        };
+        entries.into_iter().map(read).collect()
+    }
+}
+
+/// What the question is made of is not needed after the step, and the code before it must not run again.
+#[fiber]
+async fn prepares_and_asks(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
+    diary.note("prepares");
+    let question = format!("what of {topic}?");
+    let answer = step!("ask", retry = patient(), |op| diary.ask(op, &question).await?);
+    diary.note("goes on");
+    Ok(answer + step!("more", 1))
+}
+
+#[fiber]
+async fn prepares_and_catches(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
+    let before = step!("before", 1u32);
+    diary.note("prepares");
+    let question = format!("what of {topic}?");
+    match step!("ask", retry = patient(), timeout = MINUTE, catch, |op| diary.ask(op, &question).await?) {
+        Ok(answer) => Ok(answer + before),
+        Err(error) => anyhow::bail!("{error}"),
+    }
+}
+
+#[fiber]
+async fn prepares_and_pays(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
+    diary.note("prepares");
+    let question = format!("what of {topic}?");
+    let paid = step!("pay", effect, key = &topic, retry = patient(), |op| diary.ask(op, &question).await?);
+    Ok(paid + 1)
+}
+
+/// Whose outcome is unknown at each failure.
+#[fiber]
+async fn prepares_and_pays_in_doubt(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
+    diary.note("prepares");
+    let question = format!("what of {topic}?");
+    let paid = step!("pay", effect, on_unknown = OnUnknown::Retry, retry = patient(), |op| {
+        diary.ask(op, &question).await.map_err(|error| op.unknown(error))?
+    });
+    Ok(paid + 1)
+}
+
+/// In a loop and a condition, and in a function that is called.
+#[fiber]
+async fn calls_what_prepares(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
+    let mut answers = 0;
+    for part in ["a", "b"] {
+        let question = format!("{topic} {part}");
+        diary.note("calls");
+        if answers > 0 && step!("ask", retry = patient(), |op| diary.ask(op, &question).await?) > 2 {
+            answers += 10;
+        }
+        answers += call!(prepares_and_asks(question))?;
+    }
+    Ok(answers - 14)
+}
+
+#[fiber]
+async fn prepares_and_asks_side_by_side(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
+    diary.note("prepares");
+    let question = format!("what of {topic}?");
+    let (asked, ()) = steps!(step!("ask", retry = patient(), |op| diary.ask(op, &question).await?), step!("note", diary.note("beside it")));
+    Ok(asked + 1)
+}
+
+#[fiber]
+async fn prepares_and_asks_for_each(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
+    diary.note("prepares");
+    let asked = steps!(for part in [1, 2], limit = 1, retry = patient(), |op| diary.ask(op, &format!("{topic} {part}?")).await?);
+    Ok(asked.iter().sum::<u32>() - 2)
+}
+
+/// In each pause the fiber waits as in a `sleep!`, with nothing of it in memory, in one process and over deploys.
+async fn waits_out_of_memory<F: Fiber<Output = u32>>(call: impl Fn() -> F) -> Vec<String> {
+    let mut read = Vec::new();
+    for deploys in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (clock, diary) = (VirtualClock::new(), Diary::default());
+        let open = || {
+            let builder = Forever::builder().sqlite(folder.path().join("fibers.db")).clock(clock.clone()).resource(diary.clone());
+            builder.fiber::<prepares_and_asks>().fiber::<F>().open()
+        };
+        let mut forever = open().await.unwrap();
+        forever.spawn(call()).id("f").await.unwrap();
+        loop {
+            let status = forever.fiber::<F>("f").status().await.unwrap();
+            match status.state {
+                FiberState::Completed => break,
+                FiberState::Waiting => {
+                    let retry = status.retry.unwrap();
+                    assert_eq!((retry.error.as_str(), retry.next_attempt), ("busy", clock.now() + MINUTE * 10));
+                    if deploys {
+                        soon("a close", forever.close()).await.unwrap();
+                        forever = open().await.unwrap();
+                    }
+                    let asked = diary.read().len();
+                    clock.advance(MINUTE * 10);
+                    until("the next attempt", || diary.read().len() > asked).await;
+                }
+                FiberState::Pending | FiberState::Running | FiberState::Interrupted => tokio::task::yield_now().await,
+                other => panic!("{other:?}: {status:?}"),
+            }
+        }
+        assert_eq!(forever.fiber::<F>("f").wait().await.unwrap(), 4);
+        assert_eq!(forever.fiber::<F>("f").status().await.unwrap().retry, None);
+        forever.close().await.unwrap();
+        read.push(diary.read());
+    }
+    assert_eq!(read[0], read[1]);
+    read.remove(0)
+}
+
+const ASKED: [&str; 3] =
+    ["what of tea? 1 of op 0, None there", "what of tea? 2 of op 0, Some(1) there", "what of tea? 3 of op 0, Some(2) there"];
+
+#[tokio::test]
+async fn fiber_leaves_memory_before_an_attempt_and_its_code_does_not_run_again() {
+    let topic = || "tea".to_owned();
+    let asked = |before: &[&'static str], after: &[&'static str]| [before, &ASKED, after].concat();
+    assert_eq!(waits_out_of_memory(|| prepares_and_asks(topic())).await, asked(&["prepares"], &["goes on"]));
+    assert_eq!(waits_out_of_memory(|| prepares_and_catches(topic())).await, asked(&["prepares"], &[]));
+    assert_eq!(waits_out_of_memory(|| prepares_and_pays(topic())).await, asked(&["prepares"], &[]));
+    assert_eq!(waits_out_of_memory(|| prepares_and_pays_in_doubt(topic())).await, asked(&["prepares"], &[]));
+}
+
+#[tokio::test]
+async fn fiber_leaves_memory_in_a_called_function_as_well() {
+    let of = |question: &str, op: u32| {
+        [(1, "None"), (2, "Some(1)"), (3, "Some(2)")].map(|(n, stashed)| format!("{question} {n} of op {op}, {stashed} there")).to_vec()
+    };
+    let note = |text: &str| vec![text.to_owned()];
+    let expected = [
+        note("calls"),
+        note("prepares"),
+        of("what of tea a?", 0),
+        note("goes on"),
+        note("calls"),
+        of("tea b", 1),
+        note("prepares"),
+        of("what of tea b?", 2),
+        note("goes on"),
+    ];
+    assert_eq!(waits_out_of_memory(|| calls_what_prepares("tea".to_owned())).await, expected.concat());
+}
+
+#[tokio::test]
+async fn fiber_leaves_memory_when_each_branch_that_runs_waits_for_its_next_attempt() {
+    let asked = waits_out_of_memory(|| prepares_and_asks_side_by_side("tea".to_owned())).await;
+    let asks: Vec<&String> = asked.iter().filter(|entry| entry.starts_with("what")).collect();
+    assert_eq!((asks.len(), asked.len(), asked[0].as_str()), (3, 5, "prepares"), "{asked:?}");
+    let asked = waits_out_of_memory(|| prepares_and_asks_for_each("tea".to_owned())).await;
+    assert_eq!(asked.len(), 7, "{asked:?}");
+}
+
+/// A branch that works keeps the fiber in memory.
+#[fiber]
+async fn asks_beside_work(work: Res<Work>, diary: Res<Diary>) -> anyhow::Result<u32> {
+    let (asked, ()) = steps!(step!("ask", retry = patient(), |op| diary.ask(op, "what?").await?), step!("work", work.done().await));
+    Ok(asked)
+}
+
+/// Work that ends when the test says so.
+#[derive(Clone, Default)]
+struct Work(Arc<tokio::sync::Notify>);
+
+impl Work {
+    async fn done(&self) {
+        self.0.notified().await;
+    }
+}
+
+#[tokio::test]
+async fn fiber_stays_in_memory_while_another_branch_works() {
+    let (clock, diary, work) = (VirtualClock::new(), Diary::default(), Work::default());
+    let builder = Forever::builder().in_memory().clock(clock.clone()).resource(diary.clone()).resource(work.clone());
+    let forever = builder.fiber::<asks_beside_work>().open().await.unwrap();
+    let mut events = forever.events();
+    let handle = forever.spawn(asks_beside_work()).await.unwrap();
+    failed(&mut events, 1).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(handle.status().await.unwrap().state, FiberState::Running);
+    work.0.notify_one();
+    until("it leaves memory when the work is done", || clock.next_sleeper().is_some()).await;
+    while handle.status().await.unwrap().state != FiberState::Waiting {
+        tokio::task::yield_now().await;
+    }
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = handle.wait() => break ended,
+            () = tokio::time::sleep(Duration::from_millis(1)) => clock.advance(MINUTE),
+        }
+    };
+    assert_eq!(ended.unwrap(), 3);
+    assert_eq!(diary.read().len(), 3);
 }

@@ -100,9 +100,23 @@ impl Queue {
     /// Whether a checkpoint can share a statement.
     pub(crate) fn takes_checkpoint(new: &NewSnapshot) -> bool {
         // Every field is named: the shared statement stores it, or it is empty here.
-        let NewSnapshot { number: _, at: _, data: _, now_ms: _, layouts: _, ops, delta, streams, received, closed, joined, children } = new;
+        let NewSnapshot {
+            number: _,
+            replaces,
+            at: _,
+            data: _,
+            now_ms: _,
+            layouts: _,
+            ops,
+            delta,
+            streams,
+            received,
+            closed,
+            joined,
+            children,
+        } = new;
         let (OpsDelta { settled: _, temporary: _ }, StreamsDelta { removed, appended: _ }) = (ops, streams);
-        delta.is_empty() && removed.is_empty() && received.is_empty() && closed.is_none() && !joined && children.is_empty()
+        !replaces && delta.is_empty() && removed.is_empty() && received.is_empty() && closed.is_none() && !joined && children.is_empty()
     }
 
     /// Whether the record of an operation can share a statement.

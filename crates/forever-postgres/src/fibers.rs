@@ -195,9 +195,8 @@ pub(crate) async fn unfinished(tx: &Tx, after: Seq, limit: u32, worker: WorkerId
 }
 
 /// Condition: an operation or a branch result after a snapshot was stored under another layout than
-/// the snapshot. A fiber suspends right after a checkpoint, so a waiting one has nothing stored
-/// after its snapshot.
-fn mixed() -> String {
+/// the snapshot.
+pub(crate) fn mixed() -> String {
     let any = |table: &str| {
         format!(
             "EXISTS (SELECT 1 FROM {table} b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
@@ -219,13 +218,14 @@ const WITHOUT_PLACE: &str = "FROM @waits w JOIN @fibers f ON f.seq = w.fiber LEF
 pub(crate) fn groups() -> String {
     format!(
         "SELECT name, waiting, at, layout, callees, mixed, sum(fibers)::bigint AS fibers FROM (
-             SELECT f.name, TRUE AS waiting, s.at, s.layout, s.callees, FALSE AS mixed, w.fibers
+             SELECT f.name, TRUE AS waiting, s.at, s.layout, s.callees, {} AS mixed, w.fibers
              FROM (SELECT min(fiber) AS fiber, count(*) AS fibers FROM @waits WHERE place IS NOT NULL GROUP BY place) w
              JOIN @fibers f ON f.seq = w.fiber LEFT JOIN @snapshots s ON s.fiber = w.fiber
              UNION ALL SELECT f.name, TRUE, s.at, s.layout, s.callees, FALSE, 1 {WITHOUT_PLACE}
              UNION ALL SELECT f.name, FALSE, s.at, s.layout, s.callees, {}, 1
              FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE {READY_OR_STOPPED}) each_place
          GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6",
+        mixed(),
         mixed()
     )
 }
@@ -256,10 +256,10 @@ pub(crate) fn of_group(waiting: bool) -> String {
     let stands = "f.name = $3 AND s.at IS NOT DISTINCT FROM $4 AND s.layout IS NOT DISTINCT FROM $5 AND s.callees IS NOT DISTINCT FROM $6";
     if waiting {
         format!(
-            "(SELECT fiber AS seq FROM @waits WHERE place = {} AND fiber > $1 AND NOT $7 ORDER BY fiber LIMIT $2)
+            "(SELECT fiber AS seq FROM @waits WHERE place = {} AND fiber > $1 ORDER BY fiber LIMIT $2)
              UNION ALL (SELECT f.seq {WITHOUT_PLACE} AND w.fiber > $1 AND {stands} AND NOT $7 ORDER BY w.fiber LIMIT $2)
              ORDER BY 1 LIMIT $2",
-            waits::digest_of_place(["$3", "$4", "$5", "$6"])
+            waits::digest_of_place(["$3", "$4", "$5", "$6"], "$7")
         )
     } else {
         format!(
@@ -320,7 +320,7 @@ async fn branches(tx: &Tx, seq: Seq, number: u64) -> Done<Vec<BranchResult>> {
 
 pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done<Vec<Claim>> {
     // A field that is not stored does not compile.
-    let NewSnapshot { number, at, data, now_ms, layouts, ops, delta, streams, received, closed, joined, children } = new;
+    let NewSnapshot { number, replaces, at, data, now_ms, layouts, ops, delta, streams, received, closed, joined, children } = new;
     let seq = claim.fiber;
     // A concurrent cancel waits until the children are stored, and then cancels them too.
     let cancelled = !children.is_empty()
@@ -343,15 +343,16 @@ pub(crate) async fn checkpoint(tx: &Tx, claim: Claim, new: &NewSnapshot) -> Done
         .run(
             "UPDATE @snapshots SET number = $2, deaths = 0, saved_ms = $3, at = $4, data = $5,
                     layout = CASE WHEN $7 THEN $8 ELSE layout END, callees = CASE WHEN $7 THEN $9 ELSE callees END
-             WHERE fiber = $1 AND number = $2 - 1 AND epoch = $6",
-            args![seq, *number, *now_ms, *at, data, claim.epoch, layouts.is_some(), layout, &callees],
+             WHERE fiber = $1 AND number = $10 AND epoch = $6",
+            args![seq, *number, *now_ms, *at, data, claim.epoch, layouts.is_some(), layout, &callees, new.follows()],
         )
         .await?;
     if replaced == 0 {
         claims::check(tx, claim).await?;
-        return refused(format!("checkpoint {number} does not follow the stored one"));
+        let stored = if *replaces { "replace" } else { "follow" };
+        return refused(format!("checkpoint {number} does not {stored} the stored one"));
     }
-    ops::pass(tx, seq, number - 1, ops, *now_ms).await?;
+    ops::pass(tx, seq, new.follows(), ops, *now_ms).await?;
     snapshot_rows::change(tx, seq, delta).await?;
     streams::change(tx, seq, streams, *now_ms).await?;
     if !received.is_empty() {

@@ -81,7 +81,7 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
     let insert = format!(
         "INSERT INTO @waits (fiber, due_ms, any_join, place)
          SELECT $1, $2, $3, CASE WHEN NOT f.closure THEN {} END FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE f.seq = $1",
-        digest_of_place(["f.name", "s.at", "s.layout", "s.callees"])
+        digest_of_place(["f.name", "s.at", "s.layout", "s.callees"], &fibers::mixed())
     );
     tx.run(&insert, args![seq, wait.due_ms, wait.any_fiber]).await?;
     if !wait.topics.is_empty() {
@@ -106,10 +106,12 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
     Ok(WaitResult::Waiting)
 }
 
-/// Digest of a function, a cut point, a layout and the layouts of called functions, as SQL. Fibers
-/// that wait are counted by it: the texts themselves would not fit into an index.
-pub(crate) fn digest_of_place(parts: [&str; 4]) -> String {
-    format!("substr(sha256(convert_to(json_build_array({})::text, 'UTF8')), 1, 16)", parts.join(", "))
+/// Digest of a function, a cut point, a layout and the layouts of called functions, and whether
+/// other layouts are mixed in, as SQL. Fibers that wait are counted by it: the texts themselves
+/// would not fit into an index.
+pub(crate) fn digest_of_place(parts: [&str; 4], mixed: &str) -> String {
+    let parts = parts.join(", ");
+    format!("substr(sha256(convert_to(json_build_array({parts})::text || CASE WHEN {mixed} THEN 'mixed' ELSE '' END, 'UTF8')), 1, 16)")
 }
 
 pub(crate) async fn take_due(tx: &Tx, now_ms: i64, limit: u32) -> Done<Vec<Runnable>> {

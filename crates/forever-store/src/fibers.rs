@@ -339,6 +339,9 @@ pub struct UnfinishedGroup {
 pub struct NewSnapshot {
     /// Number of this checkpoint: the stored number plus one, or the operation fails.
     pub number: u64,
+    /// Whether it replaces the stored snapshot under its number, which is then the stored one. What
+    /// is stored of operations and branches under this number stays.
+    pub replaces: bool,
     /// Name of the cut point.
     pub at: &'static str,
     /// Main text, JSON.
@@ -362,6 +365,13 @@ pub struct NewSnapshot {
     pub joined: bool,
     /// Fibers that it spawns. An id or key that is taken makes the whole operation fail.
     pub children: Vec<NewFiber>,
+}
+
+impl NewSnapshot {
+    /// Number of the stored snapshot that it follows or replaces.
+    pub fn follows(&self) -> u64 {
+        if self.replaces { self.number } else { self.number.saturating_sub(1) }
+    }
 }
 
 /// Condition that wakes a waiting fiber. Of several, the first that is met.

@@ -6,7 +6,7 @@ use syn::Expr;
 use super::sealed::Seal;
 use super::step::{On, is_repeated};
 use super::{Emit, Start, number};
-use crate::cut::{CutBody, Step};
+use crate::cut::{CutBody, Pending, Step};
 use crate::hir::{Bind, Stmt};
 use crate::ids::{CutId, VarId};
 use crate::names::is_ours;
@@ -47,7 +47,10 @@ impl Emit<'_> {
         let left = stmt.remainders.iter().map(|r| &r.code);
         let (left_aliases, left_witness) = (self.alias_declared(&remainders), self.witness_of(&remainders));
         let left = emit!(#(#left)* #left_aliases #left_witness);
-        let checkpoint = self.checkpoint(cut);
+        let checkpoint = match body {
+            CutBody::Pending(Pending::Attempts) => TokenStream::new(),
+            _ => self.checkpoint(cut),
+        };
         let put_back = self.put_back_stretch(&live);
         let run = emit!(#code #begin #bound #once_set #left #checkpoint #put_back);
         if exports.is_empty() {
@@ -70,12 +73,25 @@ impl Emit<'_> {
         let number = number(cut);
         let seal = step.sealed().map(|_| self.seal(plain, stmt, cut, &[(&step.body, is_repeated(step))], &[]));
         let Seal { before, after } = seal.unwrap_or_default();
-        let value = self.step_of(cut, step, On::Frame(&self.fiber, &number));
+        let pause = self.pause(cut, step);
+        let value = self.step_of(cut, step, On::Frame { fiber: &self.fiber, cut: &number, pause: &pause });
         match (before.is_empty(), after.is_empty()) {
             (true, _) => value,
             (false, true) => emit!({ #before #value }),
             (false, false) => emit!({ #before let value = #value; #after value }),
         }
+    }
+
+    /// Call that leaves memory before an attempt of a step that is due later. What the step needs is
+    /// stored then, at the cut point before it.
+    fn pause(&mut self, cut: CutId, step: &Step) -> TokenStream {
+        if step.retry.is_none() {
+            return TokenStream::new();
+        }
+        let before = cut - 1;
+        let (save, span) = (self.save(before, false), self.cut_span(cut));
+        let (fiber, before) = (&self.fiber, number(before));
+        quote_spanned!(span=> #fiber.pause(#before, it, #save).await)
     }
 
     /// The checkpoint at a cut point.

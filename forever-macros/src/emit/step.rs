@@ -38,8 +38,8 @@ fn mode(step: &Step) -> TokenStream {
 /// Source of a step's op.
 #[derive(Clone, Copy)]
 pub(super) enum On<'a> {
-    /// The frame, with the number of the cut point.
-    Frame(&'a Ident, &'a TokenStream),
+    /// The frame, with the number of the cut point, and how it leaves memory until the time `it`.
+    Frame { fiber: &'a Ident, cut: &'a TokenStream, pause: &'a TokenStream },
     /// The variable `branch`, in a branch of `steps!`.
     Branch,
 }
@@ -48,15 +48,24 @@ impl On<'_> {
     /// Calls `method`, with further `arguments`.
     fn call(self, method: &TokenStream, arguments: &TokenStream) -> TokenStream {
         match self {
-            On::Frame(fiber, number) => emit!(#fiber.#method(#number, #arguments)),
+            On::Frame { fiber, cut, .. } => emit!(#fiber.#method(#cut, #arguments)),
             On::Branch => emit!(branch.#method(#arguments)),
+        }
+    }
+
+    /// How the step leaves memory, as an argument of the macro that loops over its attempts. A branch
+    /// leaves it to its `steps!`.
+    fn pause(self, step: &Step) -> Option<TokenStream> {
+        match self {
+            On::Frame { pause, .. } if step.retry.is_some() => Some(emit!(, |it| #pause)),
+            _ => None,
         }
     }
 
     /// The value of the option `retry`.
     fn retry(self, step: &Step) -> TokenStream {
         let retry = step.retry.as_ref().map(|retry| match self {
-            On::Frame(..) => retry.to_token_stream(),
+            On::Frame { .. } => retry.to_token_stream(),
             // Many branches may share it.
             On::Branch => emit!(::core::clone::Clone::clone(&(#retry))),
         });
@@ -100,7 +109,8 @@ impl Emit<'_> {
         };
         let begun = on.call(&emit!(attempts::<#error>), &emit!(#retry, #timeout));
         let form = mode(step);
-        emit!(#private::attempts!(#form, #begun, |attempts| { #attempt }))
+        let pause = on.pause(step);
+        emit!(#private::attempts!(#form, #begun, |attempts| { #attempt } #pause))
     }
 
     /// A step that is stored as started before its body, and may have a stored value.
@@ -139,8 +149,8 @@ impl Emit<'_> {
             Some(_) => emit!({ #let_key #begun.await #within }),
             None => emit!(#begun.await #within),
         };
-        let form = mode(step);
-        emit!(#private::effect!([#form] #error, |effect, on_unknown| #begun, #on_unknown, #next, |value| #known, { #op } #run))
+        let (form, pause) = (mode(step), on.pause(step));
+        emit!(#private::effect!([#form] #error, |effect, on_unknown| #begun, #on_unknown, #next, |value| #known, { #op } #run #pause))
     }
 
     /// The conversion of an error of the library to one of the fiber's type, if there is one.

@@ -17,7 +17,7 @@ impl Emit<'_> {
         let fiber = self.fiber_at(span);
         self.check_hidden_jump(stmt);
         match body {
-            CutBody::Step(_) | CutBody::Call { .. } | CutBody::Pending(Pending::Nothing) => TokenStream::new(),
+            CutBody::Step(_) | CutBody::Call { .. } | CutBody::Pending(Pending::Nothing | Pending::Attempts) => TokenStream::new(),
             CutBody::Spawn(invocation) => {
                 let invocation = self.rewrite_expr(invocation);
                 let it = Ident::new("invocation", Span::mixed_site().located_at(invocation.span()));

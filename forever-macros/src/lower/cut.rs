@@ -49,7 +49,12 @@ impl Lower<'_> {
         let base = names.name.as_ref().map_or_else(|| derived_name(&written, hint), syn::LitStr::value);
         let site = Site { kind, base, names, text: text(&written, mac), span, end: mac.delimiter.span().close() };
         match written {
-            MacroCall::Step(step) => self.point(&site, CutBody::Step(step), bind, out),
+            MacroCall::Step(step) => {
+                if step.retry.is_some() {
+                    self.point(&site, CutBody::Pending(Pending::Attempts), Bind::Discard, out);
+                }
+                self.point(&site, CutBody::Step(step), bind, out);
+            }
             MacroCall::Call(invocation) => {
                 let invocation = self.operand(invocation, out);
                 self.point(&site, CutBody::Call { invocation, question }, bind, out);

@@ -40,7 +40,7 @@ impl Names<'_> {
             | CutBody::Pending(Pending::Until(value) | Pending::Handle(value) | Pending::Handles(value) | Pending::Items(value))
             | CutBody::Wait { awaited: value, .. }
             | CutBody::WaitAll { awaited: value } => self.expr(value),
-            CutBody::Pending(Pending::Nothing) => Flow::Nothing,
+            CutBody::Pending(Pending::Nothing | Pending::Attempts) => Flow::Nothing,
             CutBody::Pending(Pending::Closing(topics)) | CutBody::TryRecv(topics) | CutBody::Close(topics) => self.message(topics, None),
             CutBody::Recv { topics, until } => self.message(topics, until.as_ref()),
             CutBody::Select(arms) => {

@@ -176,7 +176,7 @@ impl StoreBackend {
         self.ledger.fence().guard(stored).await?;
         #[cfg(feature = "metrics")]
         metrics::stored(self.exec.runtime.clock.now().duration_since(begun).unwrap_or_default());
-        let Passed { at, number, bytes, stack, has_sent } = passed;
+        let Passed { at, number, is_step, bytes, stack, has_sent } = passed;
         if stack.is_some() {
             *self.layouts_stored.lock().unwrap_or_else(PoisonError::into_inner) = stack;
         }
@@ -185,7 +185,9 @@ impl StoreBackend {
         }
         self.progressed();
         debug!(at, number, bytes, "checkpoint");
-        self.tell(EventKind::StepFinished { step: at.into(), checkpoint: number });
+        if is_step {
+            self.tell(EventKind::StepFinished { step: at.into(), checkpoint: number });
+        }
         if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
     }
 }
@@ -194,6 +196,8 @@ impl StoreBackend {
 struct Passed {
     at: &'static str,
     number: u64,
+    /// Whether a cut point is passed, or what it needs is stored.
+    is_step: bool,
     bytes: usize,
     /// The layouts that are stored with it.
     stack: Option<Vec<Arc<LayoutRow>>>,
@@ -240,8 +244,12 @@ impl RunBackend for StoreBackend {
         self.stays_in_memory.store(true, Ordering::Relaxed);
     }
 
+    fn stays_in_memory(&self) -> bool {
+        self.stays_in_memory.load(Ordering::Relaxed)
+    }
+
     fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
-        if !self.stays_in_memory.load(Ordering::Relaxed) {
+        if !self.stays_in_memory() {
             return None;
         }
         let message = self.control.upgrade()?.message();
@@ -292,7 +300,7 @@ impl RunBackend for StoreBackend {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
         let layouts = self.layouts_to_store(&checkpoint.callees);
         let stack = layouts.clone();
-        let (at, number) = (checkpoint.at, checkpoint.number);
+        let (at, number, replaces) = (checkpoint.at, checkpoint.number, checkpoint.replaces);
         let bytes = checkpoint.snapshot.len() + checkpoint.delta.bytes() + checkpoint.streams.bytes();
         let mut outbox = checkpoint.outbox;
         let mut children = Vec::new();
@@ -306,12 +314,14 @@ impl RunBackend for StoreBackend {
         let now_ms = self.exec.runtime.now_ms();
         let recorded = self
             .history()
+            .filter(|_| !replaces)
             .map(|mut history| history.record(number, at, &checkpoint.snapshot, &checkpoint.delta, self.claim().epoch, now_ms));
         let mut streams = checkpoint.streams;
         let has_sent = !streams.appended.is_empty();
         streams.appended.extend(recorded);
         let new = NewSnapshot {
             number,
+            replaces,
             at,
             data: checkpoint.snapshot,
             now_ms,
@@ -324,7 +334,7 @@ impl RunBackend for StoreBackend {
             joined: outbox.joined,
             children,
         };
-        let passed = Passed { at, number, bytes, stack, has_sent };
+        let passed = Passed { at, number, is_step: !replaces, bytes, stack, has_sent };
         if to_start.is_empty() {
             // The store's future is made here, so that the snapshot is not moved into this one.
             Box::pin(self.pass(self.exec.runtime.store.checkpoint(self.claim(), new), passed))

@@ -40,6 +40,11 @@ pub(crate) trait RunBackend: Send + Sync {
     /// Makes cut points wait in memory from now on.
     fn stay_in_memory(&self) {}
 
+    /// Whether cut points wait in memory.
+    fn stays_in_memory(&self) -> bool {
+        false
+    }
+
     /// A future for a cut point that waits in memory: ready after a message to the fiber, or the
     /// end of one of `fibers`. `None` where the fiber leaves memory while it waits.
     fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
@@ -186,6 +191,8 @@ pub(crate) struct Checkpoint {
     pub(crate) callees: Vec<Arc<LayoutRow>>,
     /// Number of checkpoints of the fiber, including this one.
     pub(crate) number: u64,
+    /// Whether it replaces the stored snapshot under its number.
+    pub(crate) replaces: bool,
     /// Changes of the operations since the last checkpoint, in the same transaction.
     pub(crate) ops: OpsDelta,
     /// Changes of the parts beside `snapshot`, in the same transaction.

@@ -24,6 +24,7 @@ use crate::frame::activation::Frame;
 use crate::frame::branch_names::{BY_PLACE, StoredBranch};
 use crate::frame::codec::Codec;
 use crate::frame::machine::{Cut, Machine};
+use crate::frame::pause::Pauses;
 use crate::frame::retry::Retry;
 use crate::frame::run::Run;
 use crate::frame::saved::unreadable;
@@ -46,6 +47,7 @@ pub struct Side {
     number: u64,
     /// Results of an earlier run, by branch.
     stored: BTreeMap<String, String>,
+    pauses: Pauses,
 }
 
 impl std::fmt::Debug for Side {
@@ -62,7 +64,7 @@ impl Frame {
             let number = run.checkpoints.load(Ordering::Relaxed);
             let stored = if run.ops.may_be_left(number) { run.left().take_results() } else { BTreeMap::new() };
             run.outbox().joined = true;
-            Side { run, machine, cut, number, stored }
+            Side { run, machine, cut, number, stored, pauses: Pauses::default() }
         }
     }
 }
@@ -70,8 +72,8 @@ impl Frame {
 impl Side {
     /// The branches as operations.
     pub fn operations(&self) -> Branches {
-        let Side { run, machine, cut, number, .. } = self;
-        Branches { run: Arc::clone(run), machine, cut, number: *number }
+        let Side { run, machine, cut, number, stored: _, pauses } = self;
+        Branches { run: Arc::clone(run), machine, cut, number: *number, pauses: pauses.clone() }
     }
 
     /// `steps!(for x in items, limit = 8, body)`: a list to be filled, of which `limit` run at a
@@ -192,7 +194,9 @@ macro_rules! all {
                             }
                         }
                     )+
-                    if $($value.is_none())||+ {
+                    let running = [$($value.is_none()),+].into_iter().filter(|runs| *runs).count();
+                    if running > 0 {
+                        self.pauses.suspend(&self.run, running);
                         return Poll::Pending;
                     }
                     $(let Some($value) = $value.take() else { return Poll::Pending };)+
@@ -253,7 +257,14 @@ impl<T: Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> {
                 let side = &side;
                 running.push(Box::pin(async move { (n, side.branch(begun, body, codec).await) }));
             }
-            let Some((n, result)) = running.next().await else { break };
+            let next = poll_fn(|cx| {
+                let next = running.poll_next_unpin(cx);
+                if next.is_pending() {
+                    side.pauses.suspend(&side.run, running.len());
+                }
+                next
+            });
+            let Some((n, result)) = next.await else { break };
             values[n] = Some(result?);
         }
         Ok(values.into_iter().flatten().collect())
@@ -347,6 +358,7 @@ pub struct Branches {
     cut: &'static Cut,
     /// Number of checkpoints of the fiber when they began.
     number: u64,
+    pauses: Pauses,
 }
 
 /// One branch as an operation.
@@ -394,12 +406,12 @@ impl Branch<'_> {
 
     /// Begins a branch with `retry`, `timeout` or `catch`, counting the attempts of earlier runs.
     pub fn attempts<E>(&self, retry: Option<Retry<E>>, timeout: Option<Duration>) -> Attempts<E> {
-        Attempts::new(self.op(), retry).within(timeout)
+        Attempts::new(self.op(), retry).within(timeout).in_branch(self.of.pauses.clone())
     }
 
     /// Begins a branch that is an effect, or resumes it.
     pub async fn effect<E>(&self, key: Option<Result<String, String>>, retry: Option<Retry<E>>, make: Option<Make<E>>) -> Effect<E> {
         let run = &self.of.run;
-        Effect::begun(run, self.step, |key| self.place(OpKind::Effect, key), key, retry, make).await.in_branch()
+        Effect::begun(run, self.step, |key| self.place(OpKind::Effect, key), key, retry, make).await.in_branch(self.of.pauses.clone())
     }
 }

@@ -208,7 +208,7 @@ macro_rules! __forever_end {
 }
 
 /// The value of a step with attempts: `once` if its body may move what it uses, `again` if it may
-/// run more than once.
+/// run more than once. `$pause` leaves memory until the time `$until`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_attempts {
@@ -220,9 +220,10 @@ macro_rules! __forever_attempts {
             $crate::__private::Attempt::Again => ::core::unreachable!(),
         }
     }};
-    (again $($caught:ident)?, $attempts:expr, |$it:ident| $attempt:expr) => {{
+    (again $($caught:ident)?, $attempts:expr, |$it:ident| $attempt:expr $(, |$until:ident| $pause:expr)?) => {{
         let mut $it = $attempts;
         loop {
+            $(if let ::core::option::Option::Some($until) = $it.pauses_until() { $pause; })?
             match $attempt {
                 $crate::__private::Attempt::Done(value) => $crate::__forever_end!(again $($caught)?, value),
                 $crate::__private::Attempt::Failed(error) => $crate::__forever_end!(again $($caught)? error, error),
@@ -244,7 +245,8 @@ macro_rules! __forever_unsure {
     };
 }
 
-/// The value of an effect. First its `on_unknown` is evaluated, then its body runs if it has to.
+/// The value of an effect. First its `on_unknown` is evaluated, then its body runs if it has to;
+/// before that, `$pause` leaves memory until the time `$until`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forever_effect {
@@ -267,7 +269,7 @@ macro_rules! __forever_effect {
             }
         }
     }};
-    ([again $($caught:ident)?] $error:ty, |$it:ident, $asked:ident| $begin:expr, $on_unknown:expr, $next:expr, |$value:ident| $known:expr, { $($op:tt)* } $run:expr) => {{
+    ([again $($caught:ident)?] $error:ty, |$it:ident, $asked:ident| $begin:expr, $on_unknown:expr, $next:expr, |$value:ident| $known:expr, { $($op:tt)* } $run:expr $(, |$until:ident| $pause:expr)?) => {{
         let mut $it = $begin;
         let mut $asked: $crate::__private::OnUnknown<'_, _, $error> = $on_unknown;
         loop {
@@ -276,6 +278,10 @@ macro_rules! __forever_effect {
                 $crate::__private::Next::Error(error) => $crate::__forever_end!(again $($caught)? error, error),
                 $crate::__private::Next::Run => {}
             }
+            $(if let ::core::option::Option::Some($until) = $it.pauses_until() {
+                $pause;
+                continue;
+            })?
             $($op)*
             match $run {
                 $crate::__private::Attempt::Done(value) => $crate::__forever_end!(again $($caught)?, value),

@@ -21,6 +21,7 @@ pub(crate) mod locals;
 pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod outputs;
+pub(crate) mod pause;
 pub(crate) mod poll;
 pub(crate) mod position;
 pub(crate) mod remains;

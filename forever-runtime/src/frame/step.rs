@@ -3,7 +3,8 @@
 //! Generated code loops; [`Attempts`] counts, waits and decides whether to loop again. The body is
 //! a new future each time, because it borrows the locals of the function. The number of failed
 //! attempts and the time of the next one are stored before the wait for it, and only then: an
-//! attempt begins at its time, in whichever process.
+//! attempt begins at its time, in whichever process. During a long pause the fiber leaves memory:
+//! [`Frame::pause`], or for branches their `steps!`.
 use std::future::Future;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tracing::warn;
 use crate::error::{Error, ErrorKind, chain};
 use crate::frame::activation::Frame;
 use crate::frame::fiber::Failure;
+use crate::frame::pause::Pauses;
 use crate::frame::poll::text_of_failure;
 use crate::frame::retry::Retry;
 use crate::frame::step_error::{FromLibraryError, Make, StepError, Trouble};
@@ -27,6 +29,8 @@ pub struct Attempts<E> {
     op: Op,
     retry: Option<Retry<E>>,
     timeout: Option<Duration>,
+    /// The pauses of the `steps!` that has the step as a branch.
+    pauses: Option<Pauses>,
 }
 
 /// Result of one attempt.
@@ -50,7 +54,12 @@ impl Frame {
 
 impl<E> Attempts<E> {
     pub(crate) fn new(op: Op, retry: Option<Retry<E>>) -> Self {
-        Attempts { op, retry, timeout: None }
+        Attempts { op, retry, timeout: None, pauses: None }
+    }
+
+    /// Of a branch of a `steps!`.
+    pub(crate) fn in_branch(self, pauses: Pauses) -> Self {
+        Attempts { pauses: Some(pauses), ..self }
     }
 
     /// Gives each attempt a time limit.
@@ -135,11 +144,17 @@ impl<E> Attempts<E> {
         self.op.begin_attempt();
     }
 
-    /// Waits until the next attempt is due.
+    /// Waits in memory until the next attempt is due.
     pub(crate) async fn is_due(&self) {
         if let Some(next_ms) = self.op.next_ms() {
+            let _paused = self.pauses.as_ref().map(|pauses| pauses.begin(next_ms));
             self.op.run().wait_until(next_ms).await;
         }
+    }
+
+    /// When the next attempt is due, if the fiber leaves memory until then.
+    pub fn pauses_until(&self) -> Option<i64> {
+        self.op.next_ms().filter(|next_ms| self.op.run().is_long_until(*next_ms))
     }
 
     /// Stores that another attempt is to come, or returns the error if there is none. A step that

@@ -249,6 +249,10 @@ impl Layout {
             claims.truncate(1);
         }
         let step = match claims[..] {
+            [] if self.lacks_retry(old, at) => {
+                found.add(Problem::RetryGone { step: at.replacen(PENDING, "", 1) });
+                return None;
+            }
             [] => {
                 let perhaps = old.and_then(|old| self.likely(old, at)).map(|step| step.name.clone());
                 found.add(Problem::StepGone { step: at.to_owned(), perhaps });
@@ -325,18 +329,34 @@ impl Layout {
 
     /// The steps that come right before a step, by their names in `old`; `None` is the beginning.
     fn before(&self, name: &str, old: Option<&Layout>) -> BTreeSet<Option<&str>> {
-        let leads = |next: &[Option<String>]| next.iter().any(|next| next.as_deref() == Some(name));
-        let steps = self.steps.iter().filter(|step| leads(&step.next)).map(|step| Some(old_name(step, old)));
+        let leads = |next: &[Option<String>]| next.iter().flatten().any(|next| self.past_pause(next) == name);
+        let steps = self.steps.iter().filter(|step| leads(&step.next) && self.past_pause(&step.name) == step.name);
+        let steps = steps.map(|step| Some(old_name(step, old)));
         steps.chain(leads(&self.first).then_some(None)).collect()
     }
 
     /// The steps that come right after a step, by their names in `old`; `None` is the end.
     fn behind<'a>(&'a self, step: &'a Step, old: Option<&Layout>) -> BTreeSet<Option<&'a str>> {
-        let name = |next: &'a Option<String>| next.as_deref().map(|next| self.step(next).map_or(next, |step| old_name(step, old)));
+        let name = |next: &'a Option<String>| {
+            next.as_deref().map(|next| self.past_pause(next)).map(|next| self.step(next).map_or(next, |step| old_name(step, old)))
+        };
         step.next.iter().map(name).collect()
     }
 
-    /// The wait that follows a step which stores the locals of a wait.
+    /// Whether a fiber at `at` waits for the next attempt of a step that has no `retry` in this code.
+    fn lacks_retry(&self, old: Option<&Layout>, at: &str) -> bool {
+        let step = old.map(|old| old.past_pause(at)).filter(|step| *step != at);
+        step.is_some_and(|step| self.step(step).is_some_and(|now| now.kind == CutKind::Step))
+    }
+
+    /// The step that stands behind its cut point for pauses between its attempts; any other name as
+    /// it is. Only a step with `retry` has such a cut point, so an edit may add it.
+    fn past_pause<'a>(&'a self, name: &'a str) -> &'a str {
+        let step = self.step(name).and_then(|pause| self.wait_of(pause)).filter(|step| step.kind == CutKind::Step);
+        step.map_or(name, |step| &step.name)
+    }
+
+    /// The wait, or the step with attempts, that follows a step which stores its locals.
     fn wait_of(&self, pending: &Step) -> Option<&Step> {
         (pending.kind == CutKind::Pending).then(|| self.step(&pending.name.replacen(PENDING, "", 1))).flatten()
     }

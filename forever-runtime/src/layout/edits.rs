@@ -444,6 +444,13 @@ const EDITS: &[Edit] = &[
              that is new",
         ],
     ),
+    resumes("`retry` added", "ask: b", "ask pending: a\nask: b"),
+    parks(
+        "`retry` taken away",
+        "ask pending: a\nask: b",
+        "ask: b",
+        &["`ask` waits for its next attempt, and has no `retry` now: give it back until no fiber waits there"],
+    ),
     resumes("a topic added", "answer pending:\nrecv answer: a | yes", "answer pending:\nrecv answer: a | yes no"),
     parks(
         "a topic changed",

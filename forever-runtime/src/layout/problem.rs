@@ -33,6 +33,11 @@ pub enum Problem {
         /// The new step that it was most likely renamed to, if there is one.
         perhaps: Option<String>,
     },
+    /// The fiber waits for the next attempt of a step that has no `retry` any more.
+    RetryGone {
+        /// Name of the step.
+        step: String,
+    },
     /// A different number of steps share the step's name, or one of them has it written in the
     /// source now.
     StepAmbiguous {
@@ -188,6 +193,9 @@ impl fmt::Display for Problem {
                     None => format!("if it was renamed, write `was = \"{step}\"` at the {kind} that it is now"),
                 };
                 write!(f, "{what} is gone: {now}")
+            }
+            Problem::RetryGone { step } => {
+                write!(f, "`{step}` waits for its next attempt, and has no `retry` now: give it back until no fiber waits there")
             }
             Problem::StepRewritten { step } => write!(
                 f,

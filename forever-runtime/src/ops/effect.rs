@@ -19,6 +19,7 @@ use crate::exact;
 use crate::frame::activation::Frame;
 use crate::frame::codec::Codec;
 use crate::frame::fiber::Failure;
+use crate::frame::pause::Pauses;
 use crate::frame::retry::Retry;
 use crate::frame::run::Run;
 use crate::frame::saved::unreadable;
@@ -44,6 +45,10 @@ pub struct Effect<E> {
     function: &'static str,
     policy: Policy<(), E>,
     in_branch: bool,
+    /// Time at which the next attempt is due, if the fiber is to leave memory until then.
+    pause: Option<i64>,
+    /// Whether it has not left memory, and waits there.
+    stays: bool,
     /// Number of the last attempt that this run has made, from 1.
     tried: Option<u32>,
 }
@@ -184,14 +189,24 @@ impl<E> Effect<E> {
             function,
             policy: Policy::Park,
             in_branch: false,
+            pause: None,
+            stays: false,
             tried: None,
         }
     }
 
     /// Marks a branch of a `steps!`. Its outcome is stored at once, because the next checkpoint
     /// comes only after all branches.
-    pub(crate) fn in_branch(self) -> Self {
-        Effect { in_branch: true, ..self }
+    pub(crate) fn in_branch(self, pauses: Pauses) -> Self {
+        Effect { in_branch: true, attempts: self.attempts.in_branch(pauses), ..self }
+    }
+
+    /// When the next attempt is due, if the fiber leaves memory until then. The body does not run
+    /// then, and [`next`](Effect::next) is asked again.
+    pub fn pauses_until(&mut self) -> Option<i64> {
+        let until = self.pause.take();
+        self.stays |= until.is_some();
+        until
     }
 
     /// Sets the timeout of each attempt.
@@ -254,6 +269,10 @@ impl<E> Effect<E> {
         }
         let (why, trouble) = match std::mem::replace(&mut self.standing, Standing::Ready) {
             Standing::Ready => return Next::Run,
+            standing @ (Standing::Failed | Standing::New) if self.pauses() => {
+                self.standing = standing;
+                return Next::Run;
+            }
             Standing::Failed => {
                 self.start().await;
                 return Next::Run;
@@ -268,7 +287,7 @@ impl<E> Effect<E> {
         let record = self.op().record();
         self.run_of().backend.gives(self.function, self.op().step(), codec.check());
         match &mut on_unknown.0 {
-            Policy::Retry => self.again(trouble, OpState::Started).await,
+            Policy::Retry => self.again(why, trouble, OpState::Started).await,
             Policy::Park => self.park(may_have_executed(&record, &why)).await,
             Policy::Fail(_) => Next::Error(self.fail(&record, &why)),
             Policy::Check(check) => {
@@ -278,7 +297,7 @@ impl<E> Effect<E> {
                         Ok(()) => Next::Value(value),
                         Err(why) => run.halt(Exit::failed(why)).await,
                     },
-                    Ok(None) => self.again(trouble, OpState::NotExecuted).await,
+                    Ok(None) => self.again(why, trouble, OpState::NotExecuted).await,
                     Err(cause) => self.park(may_have_executed(&record, &format!("{why}, {cause}"))).await,
                 }
             }
@@ -443,19 +462,36 @@ impl<E> Effect<E> {
     /// Runs the body again under the same id: it was not executed, or the other side recognizes the
     /// id. If an attempt of this run has failed, that uses up a retry; after an attempt of an
     /// earlier run the body runs as soon as it is due.
-    async fn again<T>(&mut self, trouble: Option<Trouble<E>>, known: OpState) -> Next<T, Trouble<E>>
+    async fn again<T>(&mut self, why: String, trouble: Option<Trouble<E>>, known: OpState) -> Next<T, Trouble<E>>
     where
         E: fmt::Display,
     {
         let Some(trouble) = trouble else {
+            if self.pauses() {
+                self.standing = Standing::Unknown(why, None);
+                return Next::Run;
+            }
             self.due().await;
             return self.begin();
         };
         if let Some(trouble) = self.failed(trouble, known).await {
             return Next::Error(trouble);
         }
+        if self.pauses() {
+            self.standing = Standing::Failed;
+            return Next::Run;
+        }
         self.start().await;
         Next::Run
+    }
+
+    /// Whether the fiber leaves memory before the next attempt. A branch waits, and its `steps!`
+    /// leaves memory.
+    fn pauses(&mut self) -> bool {
+        if !self.stays && !self.in_branch {
+            self.pause = self.attempts.pauses_until();
+        }
+        self.pause.is_some()
     }
 
     /// Begins an attempt.

@@ -19,6 +19,7 @@ pub(crate) fn fiber(id: &str, worker: Option<WorkerId>) -> NewFiber {
 
 pub(crate) fn snapshot(number: u64) -> NewSnapshot {
     NewSnapshot {
+        replaces: false,
         number,
         at: "step",
         data: format!("{{\"n\":{number}}}"),

@@ -104,6 +104,7 @@ async fn claim(at: usize, worker: Worker, fiber: Seq) -> Outcome {
 
 fn snapshot() -> NewSnapshot {
     NewSnapshot {
+        replaces: false,
         number: 0,
         at: "step",
         data: String::new(),

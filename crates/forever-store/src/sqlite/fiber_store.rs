@@ -17,7 +17,8 @@ use crate::{
 /// items that it appends go to that row, too.
 fn replaces_its_row_alone(new: &NewSnapshot, items_in_row: usize) -> bool {
     // Every field is named: the statement stores it, or it is empty here.
-    let NewSnapshot { number: _, at: _, data: _, now_ms: _, layouts, ops, delta, streams, received, closed, joined, children } = new;
+    let NewSnapshot { number: _, replaces: _, at: _, data: _, now_ms: _, layouts, ops, delta, streams, received, closed, joined, children } =
+        new;
     let StreamsDelta { removed, appended } = streams;
     appended.len() == items_in_row
         && removed.is_empty()

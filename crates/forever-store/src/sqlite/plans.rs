@@ -219,7 +219,7 @@ fn cost<T>(conn: &mut Connection, read: impl FnOnce(&Connection) -> rusqlite::Re
 #[test]
 fn two_hundred_thousand_waiting_fibers_are_counted_and_listed_from_indexes() {
     let mut conn = open::in_memory(None).unwrap();
-    let place = places::digest([Some(b"work"), Some(b"answer pending"), Some(b"hash"), None]);
+    let place = places::digest([Some(b"work"), Some(b"answer pending"), Some(b"hash"), None], false);
     conn.execute_batch(
         "INSERT INTO layouts (hash, fiber, layout) VALUES ('hash', 'work', '{}');
          INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) VALUES ('f-1', 'work', 'failed', '{}', 0, 0);",

@@ -156,6 +156,7 @@ mod tests {
     async fn checkpoint(store: &Sqlite, claim: Claim, n: u64, data: &str) {
         let append = StreamAppend { name: HISTORY.into(), first: None, count: 1, data: item(n), keep: None };
         let new = NewSnapshot {
+            replaces: false,
             data: format!("{{\"text\":\"{data}\"}}"),
             streams: StreamsDelta { appended: vec![append], ..StreamsDelta::default() },
             ..snapshot(n)

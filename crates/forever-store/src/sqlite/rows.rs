@@ -382,9 +382,11 @@ pub(super) fn unfinished(conn: &Connection, after: Seq, limit: u32) -> rusqlite:
 /// here, because SQLite would sort all of them.
 pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<UnfinishedGroup>> {
     // Those that wait may be many. They are counted from an index, and one of each place is read.
-    let waiting = "SELECT f.name, 1, s.at, s.layout, s.callees, 0, w.fibers
+    let waiting = format!(
+        "SELECT f.name, 1, s.at, s.layout, s.callees, {MIXED}, w.fibers
          FROM (SELECT min(fiber) AS fiber, count(*) AS fibers FROM waits WHERE place IS NOT NULL GROUP BY place) w
-         JOIN fibers f ON f.seq = w.fiber LEFT JOIN snapshots s ON s.fiber = w.fiber";
+         JOIN fibers f ON f.seq = w.fiber LEFT JOIN snapshots s ON s.fiber = w.fiber"
+    );
     let of = |state: FiberState| {
         format!(
             "SELECT f.name, 0, s.at, s.layout, s.callees, {MIXED}, 1 FROM fibers f LEFT JOIN snapshots s ON s.fiber = f.seq
@@ -405,9 +407,10 @@ pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<Unfin
     Ok(groups.into_iter().map(group).collect())
 }
 
-/// Whether rows that came after a snapshot `s` were stored under a layout that is none of the
-/// snapshot's. A fiber waits right after a checkpoint of its own, so nothing comes after that.
-const MIXED: &str = "(EXISTS (SELECT 1 FROM branch_results b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
+/// Whether rows that came after a snapshot `s` of a fiber `f` were stored under a layout that is none
+/// of the snapshot's.
+pub(super) const MIXED: &str =
+    "(EXISTS (SELECT 1 FROM branch_results b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
                               AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0)
                       OR EXISTS (SELECT 1 FROM ops b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
                                  AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0))";
@@ -419,8 +422,8 @@ const READY_OR_STOPPED: [FiberState; 4] = [FiberState::Pending, FiberState::Runn
 pub(super) fn unfinished_of(conn: &Connection, group: &UnfinishedGroup, after: Seq, limit: u32) -> rusqlite::Result<Vec<Seq>> {
     let UnfinishedGroup { name, waiting, at, layout, callees, mixed, fibers: _ } = group;
     if *waiting {
-        let place = (!mixed)
-            .then(|| places::digest([Some(name), at.as_ref(), layout.as_ref(), callees.as_ref()].map(|text| text.map(String::as_bytes))));
+        let parts = [Some(name), at.as_ref(), layout.as_ref(), callees.as_ref()].map(|text| text.map(String::as_bytes));
+        let place = places::digest(parts, *mixed);
         return conn
             .prepare_cached("SELECT fiber FROM waits WHERE place = ?1 AND fiber > ?2 ORDER BY fiber LIMIT ?3")?
             .query_map(params![place, after, limit], |row| row.get(0))?
@@ -578,7 +581,7 @@ pub(super) fn history_of(new: &NewSnapshot) -> Option<&StreamAppend> {
 /// The item of the history goes to `item_to`.
 pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: Destination) -> rusqlite::Result<Vec<Claim>> {
     // A field that is not stored does not compile.
-    let NewSnapshot { number, at: _, data, now_ms, layouts, ops, delta, streams, received, closed, joined, children } = new;
+    let NewSnapshot { number, replaces: _, at: _, data, now_ms, layouts, ops, delta, streams, received, closed, joined, children } = new;
     let seq = claim.fiber;
     if let Some(layouts) = layouts {
         layouts::save(conn, layouts.iter().map(|layout| &**layout))?;
@@ -594,10 +597,11 @@ pub(super) fn checkpoint(conn: &Conn, claim: Claim, new: &NewSnapshot, item_to: 
     let replaced = replace_snapshot(conn, claim, new, column, history_of(new).filter(|_| item_to != Destination::Stream))?;
     if !replaced {
         claims::check(conn, claim)?;
-        return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {number} does not follow the stored one").into()));
+        let stored = if new.replaces { "replace" } else { "follow" };
+        return Err(rusqlite::Error::ToSqlConversionFailure(format!("checkpoint {number} does not {stored} the stored one").into()));
     }
     if ops.temporary {
-        ops::forget_temporary(conn, seq, number - 1)?;
+        ops::forget_temporary(conn, seq, new.follows())?;
     }
     snapshot_rows::change(conn, seq, delta)?;
     streams::remove_of_fiber(conn, seq, streams)?;
@@ -645,20 +649,20 @@ fn replace_snapshot(
             concat!(
                 "UPDATE snapshots SET number = ?2, deaths = 0, saved_ms = ?3, at = ?4, data = ?5",
                 $columns,
-                " WHERE fiber = ?1 AND number = ?2 - 1 AND epoch = ?6"
+                " WHERE fiber = ?1 AND number = ?7 AND epoch = ?6"
             )
         };
     }
-    let number = i64::try_from(new.number).unwrap_or(i64::MAX);
-    let snapshot = params![claim.fiber, number, new.now_ms, new.at, new.data, claim.epoch];
+    let [number, follows] = [new.number, new.follows()].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    let snapshot = params![claim.fiber, number, new.now_ms, new.at, new.data, claim.epoch, follows];
     let replaced = match (ops, history) {
         (Column::Same, None) => conn.prepare_cached(replace!(""))?.execute(snapshot)?,
-        (Column::New(ops), None) => conn.prepare_cached(replace!(", ops = ?7"))?.execute(&*[snapshot, params![ops]].concat())?,
+        (Column::New(ops), None) => conn.prepare_cached(replace!(", ops = ?8"))?.execute(&*[snapshot, params![ops]].concat())?,
         (Column::Same, Some(items)) => conn
-            .prepare_cached(replace!(", history = coalesce(history || char(10), '') || ?7"))?
+            .prepare_cached(replace!(", history = coalesce(history || char(10), '') || ?8"))?
             .execute(&*[snapshot, params![items.data]].concat())?,
         (Column::New(ops), Some(items)) => conn
-            .prepare_cached(replace!(", history = coalesce(history || char(10), '') || ?7, ops = ?8"))?
+            .prepare_cached(replace!(", history = coalesce(history || char(10), '') || ?8, ops = ?9"))?
             .execute(&*[snapshot, params![items.data, ops]].concat())?,
     };
     Ok(replaced > 0)

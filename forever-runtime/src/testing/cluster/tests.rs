@@ -80,6 +80,7 @@ fn fiber(id: &str, worker: Option<WorkerId>) -> NewFiber {
 
 fn snapshot(number: u64) -> NewSnapshot {
     NewSnapshot {
+        replaces: false,
         number,
         at: "step",
         data: format!("{{\"n\":{number}}}"),
