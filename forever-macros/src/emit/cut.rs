@@ -25,6 +25,7 @@ impl Emit<'_> {
             CutBody::Step(_) | CutBody::Steps(_) => Some(emit!(#fiber.begin(#place).await;)),
             _ => None,
         };
+        let is_made_later = matches!(body, CutBody::Pending(Pending::Attempts));
         let body = match body {
             CutBody::Step(step) => self.step_body(plain, stmt, cut, step),
             other => self.body(plain, stmt, cut, other),
@@ -47,10 +48,7 @@ impl Emit<'_> {
         let left = stmt.remainders.iter().map(|r| &r.code);
         let (left_aliases, left_witness) = (self.alias_declared(&remainders), self.witness_of(&remainders));
         let left = emit!(#(#left)* #left_aliases #left_witness);
-        let checkpoint = match body {
-            CutBody::Pending(Pending::Attempts) => TokenStream::new(),
-            _ => self.checkpoint(cut),
-        };
+        let checkpoint = if is_made_later { TokenStream::new() } else { self.checkpoint(cut) };
         let put_back = self.put_back_stretch(&live);
         let run = emit!(#code #begin #bound #once_set #left #checkpoint #put_back);
         if exports.is_empty() {

@@ -4,7 +4,6 @@
 //! further checkpoint: it replaces the snapshot under its number, so the operations and results that
 //! are stored under that number stay those of the step. A `steps!` has such a cut point anyway, and
 //! leaves memory when each of its branches that run is in a pause.
-use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use crate::frame::backend::{Checkpoint, Outbox};
 use crate::frame::locals::Save;
 use crate::frame::run::Run;
 use crate::frame::writer::Written;
+use crate::future::BoxFuture;
 use crate::runtime::exit::Exit;
 use crate::store::{OpsDelta, Wait};
 
@@ -35,14 +35,13 @@ impl Run {
 impl Frame {
     /// Leaves memory until the next attempt of a step is due, with what the step needs stored at the
     /// cut point before it. A fiber that stays in memory goes on at once.
-    pub fn pause(&mut self, before: u32, until: i64, save: impl FnOnce(&mut Save<'_>)) -> impl Future<Output = ()> + Send + use<> {
-        let stored = (!self.run.backend.stays_in_memory()).then(|| {
-            let written = self.write(before, save, "null}");
-            (written, self.callees.clone())
-        });
-        let (run, cut) = (Arc::clone(&self.run), &self.machine.cuts[before as usize]);
-        async move {
-            let Some((written, callees)) = stored else { return };
+    pub fn pause(&mut self, before: u32, until: i64, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
+        if self.run.backend.stays_in_memory() {
+            return Box::pin(async {});
+        }
+        let written = self.write(before, save, "null}");
+        let (run, cut, callees) = (Arc::clone(&self.run), &self.machine.cuts[before as usize], self.callees.clone());
+        Box::pin(async move {
             let Written { text: snapshot, named } = match written {
                 Ok(written) => written,
                 Err(why) => return run.halt(Exit::failed(why)).await,
@@ -59,7 +58,7 @@ impl Frame {
             }
             run.suspend_until(until);
             std::future::pending().await
-        }
+        })
     }
 }
 
