@@ -191,7 +191,7 @@ impl<'e> Policy<'e> {
     fn is_whole(&mut self, expr: &'e Expr) -> bool {
         match expr {
             Expr::MethodCall(e) => {
-                let known = ["backoff", "no_jitter", "when"].iter().any(|name| e.method == name);
+                let known = ["backoff", "no_jitter", "when", "when_after"].iter().any(|name| e.method == name);
                 known && self.is_whole(&e.receiver) && e.args.iter().all(|part| self.is_part(part))
             }
             Expr::Call(e) => is_constructor(&e.func) && e.args.iter().all(|part| self.is_part(part)),
@@ -233,7 +233,7 @@ fn is_constructor(func: &Expr) -> bool {
 }
 
 /// `Type` and `function` of `path::Type::function`.
-fn last_two(func: &Expr) -> Option<(String, String)> {
+pub(crate) fn last_two(func: &Expr) -> Option<(String, String)> {
     let Expr::Path(path) = func else { return None };
     let mut segments = path.path.segments.iter().rev();
     let (name, of) = (segments.next()?, segments.next()?);

@@ -3,7 +3,7 @@
 use syn::Expr;
 use syn::visit::Visit;
 
-use crate::place::BORROWING;
+use crate::place::{self, BORROWING};
 
 /// Forms of values that cannot be saved and have a suggestion of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,21 +31,34 @@ pub(crate) fn made_by(expr: &Expr) -> MadeBy {
 const ITERATORS: &[&str] =
     &["into_iter", "peekable", "map", "filter", "filter_map", "flat_map", "enumerate", "zip", "chain", "rev", "drain"];
 
-/// The closure that an expression is.
+/// The closure that an expression is, or that a policy for effects in doubt consists of.
 pub(crate) fn closure(expr: &Expr) -> Option<&syn::ExprClosure> {
     match expr {
         Expr::Closure(e) => Some(e),
+        Expr::Call(e) if is_check(expr) => e.args.first().and_then(closure),
         Expr::Paren(e) => closure(&e.expr),
         Expr::Group(e) => closure(&e.expr),
         _ => None,
     }
 }
 
+/// Whether an expression is an `OnUnknown::check(..)`.
+pub(crate) fn is_check(expr: &Expr) -> bool {
+    match expr {
+        Expr::Call(e) => place::last_two(&e.func).is_some_and(|(of, name)| of == "OnUnknown" && name == "check"),
+        Expr::Paren(e) => is_check(&e.expr),
+        Expr::Group(e) => is_check(&e.expr),
+        _ => false,
+    }
+}
+
 /// Makes a closure borrow what it captures: also a `move` closure can then be made again, while the
 /// captured variables are kept.
 pub(crate) fn borrow_captures(expr: &mut Expr) {
+    let is_check = is_check(expr);
     match expr {
         Expr::Closure(e) => e.capture = None,
+        Expr::Call(e) if is_check => e.args.iter_mut().for_each(borrow_captures),
         Expr::Paren(e) => borrow_captures(&mut e.expr),
         Expr::Group(e) => borrow_captures(&mut e.expr),
         _ => {}

@@ -177,7 +177,7 @@ impl Names<'_> {
     /// `first` is the first use of a variable in `init`.
     fn local_bindings(&mut self, local: &syn::Local, init: &Expr, flow: &Flow, first: usize) -> Vec<VarId> {
         let policy = self.bases_of_policy(init);
-        let is_policy = policy.is_some();
+        let is_policy = policy.is_some() || values::is_check(init);
         let bases = policy.or_else(|| place::is_constant(init).then(Vec::new)).or_else(|| self.bases_of_closure(init, first));
         let is_plain_name = crate::scan::simple_name(&local.pat).is_some() && pattern::bindings(&local.pat).iter().all(|b| !b.mutable);
         let Some(bases) = bases.filter(|_| is_plain_name) else { return self.bindings_of(&local.pat, init) };

@@ -211,7 +211,7 @@ impl Default for Backoff {
 /// A policy with code in it (its condition), made again after a resume, for errors of type `E`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no `Retry` or `Backoff` of this library",
+    message = "`{Self}` is no `Retry`, `Backoff` or `OnUnknown` of this library",
     label = "taken for one by its name",
     note = "`let retry = Retry::..` is made again after a resume; name another type by another name (`use .. as ..`), or write the value in the step's options"
 )]

@@ -115,6 +115,8 @@ impl<'a, T, E> OnUnknown<'a, T, E> {
     }
 }
 
+impl<T, E> crate::frame::retry::Policy<E> for OnUnknown<'_, T, E> {}
+
 impl<T, E> Default for OnUnknown<'_, T, E> {
     fn default() -> Self {
         OnUnknown::Park
