@@ -8,7 +8,7 @@
 //!
 //! The parts are `throughput` and `latency`. Throughput, chunks stored and delivered in a second,
 //! is compared with the floor of the same disk in the same run. Prints one `key=value` a line, as
-//! `checkpoint` does; docs/guide/src/internals/performance.md explains each. A run fails when a
+//! `checkpoint` does; docs/guide/src/internals/performance.md has figures. A run fails when a
 //! chunk is lost, duplicated, out of order, or stored otherwise than it was delivered.
 #![forbid(unsafe_code)]
 

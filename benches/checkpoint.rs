@@ -8,7 +8,7 @@
 //!
 //! The cost is compared with the floor of the same disk in the same run. Prints one `key=value` a
 //! line; the figures are medians of `rounds`. It reports figures and judges none.
-//! docs/guide/src/internals/performance.md explains each line. The databases are in cargo's target
+//! docs/guide/src/internals/performance.md has figures. The databases are in cargo's target
 //! folder, so that disk is measured; `--dir PATH` names another. Every state that is written
 //! differs from the one before, because SQLite neither writes nor syncs a page that stays the same.
 #![forbid(unsafe_code)]

@@ -10,7 +10,7 @@
 //! checkpoints under that load, memory, sleeping and finished fibers, recovery of many fibers,
 //! bytes written, and effects. The parts are `steps`, `trivial`, `memory`, `sleeping`, `finished`,
 //! `recovery`, `bytes`, `effects` and `history`. Prints one `key=value` a line, as `checkpoint` does;
-//! docs/guide/src/internals/performance.md explains each.
+//! docs/guide/src/internals/performance.md has figures.
 #![forbid(unsafe_code)]
 
 #[path = "support/child.rs"]

@@ -10,7 +10,7 @@
 //! after the other. Live: fibers that only make checkpoints, with and without a client that does
 //! what an open page does, in turns: it follows the events, and asks for the overview and the
 //! running fibers half a second after each. Prints one `key=value` a line;
-//! docs/guide/src/internals/performance.md explains each.
+//! docs/guide/src/internals/performance.md has figures.
 #![forbid(unsafe_code)]
 
 #[path = "support/numbers.rs"]

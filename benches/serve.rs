@@ -10,7 +10,7 @@
 //! Measures the latency from the writer of a chunk to each client, and the memory and processor
 //! time of the server. The floor in the same run is a server that sends the same frames at the same
 //! pace and does nothing else. Server and clients are two processes on the same machine, over
-//! loopback. Prints one `key=value` a line; docs/guide/src/internals/performance.md explains each.
+//! loopback. Prints one `key=value` a line; docs/guide/src/internals/performance.md has figures.
 //! A run fails when a chunk is lost, duplicated, out of order, or differs from what was written.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What was reported against the closest system, each so that it would show here. See "Reported bugs of that system" in docs/guide/src/internals/guarantees.md.
+//! What was reported against the closest system, each so that it would show here. See "Cases of another system" in docs/guide/src/internals/guarantees.md.
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Databases of every version of the schema, as killed processes have left them: the code of now opens and finishes them.
 //!
-//! How one is added stands in docs/guide/src/reference/format.md. This crate and its folder keep their name, and
+//! To add one: write a program for what is new into `programs`, raise `VERSION`, and run
+//! `cargo test -p forever-tests --test old -- --ignored write_the_database_of_this_version`. This crate and its folder keep their name, and
 //! `programs/three.rs` its lines: a transaction that a database holds between two steps is found by where it is called, by file and line, and by
 //! the names of its types.
 mod after;

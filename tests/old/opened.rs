@@ -148,7 +148,7 @@ fn there_is_a_database_of_every_version() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { open.await.unwrap().close().await.unwrap() });
     let newest: u32 = rusqlite::Connection::open(&path).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(newest, VERSION, "write a database of the new version: see docs/guide/src/reference/format.md");
+    assert_eq!(newest, VERSION, "write a database of the new version: see tests/old/main.rs");
 }
 
 /// The tests of each version.

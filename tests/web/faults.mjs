@@ -1,5 +1,5 @@
-// The ten faults of `examples/inspect.rs`, repaired as the guide says: with its clicks alone, and with its commands alone. Both are read from the
-// guide (docs/guide/src/operations/inspector.md).
+// The ten faults of `examples/inspect.rs`, repaired with the clicks of the guide alone (docs/guide/src/operations/inspector.md), and with the
+// commands of `faults.sh` alone.
 //
 //   cargo build --example inspect --bin forever && npm ci && node faults.mjs
 import assert from "node:assert/strict";
@@ -23,7 +23,7 @@ const faults = section
     const [key, wanted] = then.replaceAll("`", "").split(" ");
     return { fault, clicks: clicks.replaceAll("`", "").split(" › "), key, wanted };
   });
-const script = section.split("```sh\n")[1].split("```")[0];
+const script = readFileSync(join(import.meta.dirname, "faults.sh"), "utf8");
 
 /** One click of the guide. */
 async function click(page, what) {

@@ -2,7 +2,7 @@
 //
 //   npm ci && node wire.mjs [part of a case's name]
 //
-// What is left out of the comparison stands in `comparable` and `plain`, each with its row in docs/guide/src/reference/wire.md.
+// What is left out of the comparison stands in `comparable` and `plain`, with the reasons in docs/guide/src/reference/wire.md.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -10,7 +10,7 @@
 //! `--only steps`, `together`, `recovery` or `postgres` runs one part; `--dir PATH` puts the SQLite
 //! databases on another disk. Prints one `key=value` a line, then tables, and draws
 //! docs/guide/src/images/recovery.svg (not with `--quick`). docs/guide/src/internals/performance.md
-//! explains the figures.
+//! has figures.
 //!
 //! `steps`, `together` and `recovery` are of SQLite. `postgres` does all three, the last one up to
 //! 1 000 steps, on one server of its own, which it starts with default settings in the system's

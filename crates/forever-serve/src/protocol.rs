@@ -1,5 +1,5 @@
 //! The frames of the WebSocket, in the JSON of the client packages.
-//! docs/guide/src/reference/wire.md lists them with their sources.
+//! docs/guide/src/reference/wire.md lists them.
 use std::borrow::Cow;
 
 use forever_chat::message::UiMessage;

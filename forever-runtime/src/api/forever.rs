@@ -389,8 +389,8 @@ impl Forever {
     /// complete and synced. A database in memory can be copied too; its writes wait meanwhile.
     ///
     /// The copy does not know what happened after that moment: a runtime that is opened over it
-    /// repeats the effects since then, and its keys start second fibers. "Backup and restoring" in
-    /// `docs/guide/src/internals/guarantees.md` explains what to do about it.
+    /// repeats the effects since then, and its keys start second fibers.
+    /// `docs/guide/src/operations/backup.md` explains what to do about it.
     ///
     /// ```
     /// # use forever_runtime as forever;

@@ -53,7 +53,7 @@
 //! # }
 //! ```
 //!
-//! The guide has an example of each, `docs/guide/src/testing.md`. The kit is for tests: with its
+//! The guide has examples, `docs/guide/src/testing.md`. The kit is for tests: with its
 //! feature a builder can be given a [`fuse`](crate::Builder::fuse), so leave it out of production
 //! builds.
 mod clock;

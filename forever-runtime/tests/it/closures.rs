@@ -1,5 +1,5 @@
 //! Closure fibers. The names of the first ones begin with the number of the case of the acceptance catalogue that they are the
-//! counterpart of; docs/guide/src/internals/guarantees.md has the whole list.
+//! counterpart of; docs/guide/src/internals/guarantees.md says whose they are.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Recovery hooks of agents. Names begin with the numbers of the cases of the acceptance catalogue; docs/guide/src/internals/guarantees.md has the whole list.
+//! Recovery hooks of agents. Names begin with the numbers of the cases of the acceptance catalogue; docs/guide/src/internals/guarantees.md says whose they are.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

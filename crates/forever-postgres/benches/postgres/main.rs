@@ -9,8 +9,8 @@
 //! The parts are `steps`, `spawns`, `takeover`, `pinned`, `sleeping` and `finished`. Each prints
 //! `key=value` lines, after the floors of the same server in the same run: one client that updates
 //! one row a transaction, and one that updates 100 or 1 000 rows of arrays in one statement. The
-//! server and the workers share the processors. docs/guide/src/internals/performance.md explains
-//! the figures.
+//! server and the workers share the processors. docs/guide/src/internals/performance.md has
+//! figures.
 //!
 //! The server is one of its own in a temporary folder, with `pg_stat_statements` where it is
 //! installed. `FOREVER_TEST_POSTGRES` names another one.
