@@ -80,8 +80,8 @@ impl Emit<'_> {
         }
     }
 
-    /// Call that leaves memory before an attempt of a step that is due later. What the step needs is
-    /// stored then, at the cut point before it.
+    /// Call that leaves memory before an attempt that is due later. What the step needs is stored
+    /// then, at the cut point before it.
     fn pause(&mut self, cut: CutId, step: &Step) -> TokenStream {
         if step.retry.is_none() {
             return TokenStream::new();

@@ -53,8 +53,8 @@ impl On<'_> {
         }
     }
 
-    /// How the step leaves memory, as an argument of the macro that loops over its attempts. A branch
-    /// leaves it to its `steps!`.
+    /// How the step leaves memory, as an argument of the macro that loops over its attempts. A
+    /// branch leaves it to its `steps!`.
     fn pause(self, step: &Step) -> Option<TokenStream> {
         match self {
             On::Frame { pause, .. } if step.retry.is_some() => Some(emit!(, |it| #pause)),

@@ -1,9 +1,9 @@
 //! Long pauses between two attempts of a step, in which the fiber leaves memory.
 //!
-//! Before its first long pause, what the step needs is stored at the cut point before it. This is no
-//! further checkpoint: it replaces the snapshot under its number, so the operations and results that
-//! are stored under that number stay those of the step. A `steps!` has such a cut point anyway, and
-//! leaves memory when each of its branches that run is in a pause.
+//! Before a long pause, what the step needs is stored at the cut point before it. This is no further
+//! checkpoint: it replaces the snapshot under its number, so the operations that are stored under
+//! that number stay those of the step. A `steps!` has a checkpoint before it anyway, and leaves
+//! memory when all of its branches that run are in pauses.
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,8 +33,8 @@ impl Run {
 }
 
 impl Frame {
-    /// Leaves memory until the next attempt of a step is due, with what the step needs stored at the
-    /// cut point before it. A fiber that stays in memory goes on at once.
+    /// Leaves memory until the next attempt of a step is due, with what the step needs stored at
+    /// the cut point before it. A fiber that stays in memory goes on at once.
     pub fn pause(&mut self, before: u32, until: i64, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
         if self.run.backend.stays_in_memory() {
             return Box::pin(async {});

@@ -343,7 +343,7 @@ impl Layout {
         step.next.iter().map(name).collect()
     }
 
-    /// Whether a fiber at `at` waits for the next attempt of a step that has no `retry` in this code.
+    /// Whether a fiber at `at` waits for the next attempt of a step that has no `retry` now.
     fn lacks_retry(&self, old: Option<&Layout>, at: &str) -> bool {
         let step = old.map(|old| old.past_pause(at)).filter(|step| *step != at);
         step.is_some_and(|step| self.step(step).is_some_and(|now| now.kind == CutKind::Step))

@@ -407,8 +407,8 @@ pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<Unfin
     Ok(groups.into_iter().map(group).collect())
 }
 
-/// Whether rows that came after a snapshot `s` of a fiber `f` were stored under a layout that is none
-/// of the snapshot's.
+/// Whether rows that came after a snapshot `s` of a fiber `f` were stored under a layout that is
+/// none of the snapshot's.
 pub(super) const MIXED: &str =
     "(EXISTS (SELECT 1 FROM branch_results b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
                               AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0)
