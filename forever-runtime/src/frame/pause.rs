@@ -1,7 +1,7 @@
 //! Long pauses between two attempts of a step, in which the fiber leaves memory.
 //!
-//! Before a long pause, what the step needs is stored at the cut point before it. This is no further
-//! checkpoint: it replaces the snapshot under its number, so the operations that are stored under
+//! Before a long pause, what the step needs is stored at the cut point before it. This is no
+//! further checkpoint: it replaces the snapshot under its number, so the operations that are stored under
 //! that number stay those of the step. A `steps!` has a checkpoint before it anyway, and leaves
 //! memory when all of its branches that run are in pauses.
 use std::sync::atomic::Ordering;

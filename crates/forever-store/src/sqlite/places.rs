@@ -2,8 +2,15 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use sha2::{Digest, Sha256};
 
-use super::rows::MIXED;
 use crate::Seq;
+
+/// Whether rows that came after a snapshot `s` of a fiber `f` were stored under a layout that is
+/// none of the snapshot's.
+pub(super) const MIXED: &str =
+    "(EXISTS (SELECT 1 FROM branch_results b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
+                              AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0)
+                      OR EXISTS (SELECT 1 FROM ops b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
+                                 AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0))";
 
 /// Digest of the place at which a fiber waits; `None` for a closure, which no code resumes.
 pub(super) fn of(conn: &Connection, seq: Seq) -> rusqlite::Result<Option<[u8; PLACE]>> {

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_it
 use super::conn::Conn;
 use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
+use super::places::MIXED;
 use super::{claims, histories, layouts, numbers, ops, past, places, snapshot_rows, streams, topics};
 use crate::AgentId;
 use crate::SnapshotRows;
@@ -406,14 +407,6 @@ pub(super) fn unfinished_groups(conn: &Connection) -> rusqlite::Result<Vec<Unfin
         |((name, waiting, at, layout, callees, mixed), fibers)| UnfinishedGroup { name, waiting, at, layout, callees, mixed, fibers };
     Ok(groups.into_iter().map(group).collect())
 }
-
-/// Whether rows that came after a snapshot `s` of a fiber `f` were stored under a layout that is
-/// none of the snapshot's.
-pub(super) const MIXED: &str =
-    "(EXISTS (SELECT 1 FROM branch_results b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
-                              AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0)
-                      OR EXISTS (SELECT 1 FROM ops b WHERE b.fiber = f.seq AND b.number = s.number AND b.layout IS NOT NULL
-                                 AND b.layout IS NOT s.layout AND instr(coalesce(s.callees, ''), b.layout) = 0))";
 
 /// The states of fibers that have not ended and do not wait.
 const READY_OR_STOPPED: [FiberState; 4] = [FiberState::Pending, FiberState::Running, FiberState::Interrupted, FiberState::Parked];
