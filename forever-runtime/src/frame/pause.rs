@@ -1,9 +1,9 @@
 //! Long pauses between two attempts of a step, in which the fiber leaves memory.
 //!
 //! Before a long pause, what the step needs is stored at the cut point before it. This is no
-//! further checkpoint: it replaces the snapshot under its number, so the operations that are stored under
-//! that number stay those of the step. A `steps!` has a checkpoint before it anyway, and leaves
-//! memory when all of its branches that run are in pauses.
+//! further checkpoint: it replaces the snapshot under its number, so the operations that are stored
+//! under that number stay those of the step. A `steps!` has a checkpoint before it anyway, and
+//! leaves memory when all of its branches that run are in pauses.
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -7,9 +7,9 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
 use super::conn::Conn;
+use super::places::MIXED;
 use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
-use super::places::MIXED;
 use super::{claims, histories, layouts, numbers, ops, past, places, snapshot_rows, streams, topics};
 use crate::AgentId;
 use crate::SnapshotRows;
