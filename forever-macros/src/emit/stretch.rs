@@ -11,6 +11,7 @@ use crate::hir::{Control, Stmt, StmtKind};
 use crate::ids::{PointId, VarId};
 use crate::names::{ReborrowId, VarKind};
 use crate::plan::Storage;
+use crate::values;
 
 impl Emit<'_> {
     /// Variables that the start of a statement mentions, and those that they are made from.
@@ -196,7 +197,7 @@ impl Emit<'_> {
             syn::Stmt::Local(local) if stmt.declares.iter().any(is_needed) => {
                 let mut local = local.clone();
                 if let Some(init) = &mut local.init {
-                    crate::values::borrow_captures(&mut init.expr);
+                    values::borrow_captures(&mut init.expr);
                 }
                 std::borrow::Cow::Owned(syn::Stmt::Local(local))
             }
@@ -236,9 +237,18 @@ impl Emit<'_> {
         Start { run: emit!(#code #put_back (#(#values,)*)), resume, pat: self.export_pattern(&exports, stmt.start) }
     }
 
-    /// Puts back everything that this stretch took.
+    /// Puts back everything that this stretch took, and drops what borrows from it and is made
+    /// again.
     pub(super) fn put_back_stretch(&self, live: &Live) -> TokenStream {
-        self.put_back(self.stretch, live)
+        let (borrowing, put_back) = (self.open_checks(live), self.put_back(self.stretch, live));
+        emit!(#(::core::mem::drop(#borrowing);)* #put_back)
+    }
+
+    /// The `OnUnknown::check(..)`s in scope that the function still needs. Nothing has used them
+    /// here, since their use moves them.
+    fn open_checks(&self, live: &Live) -> Vec<TokenStream> {
+        let is_check = |v: &&VarId| matches!(self.cx.table.var(**v).kind, VarKind::Reborrow(again) if values::is_check(&self.cx.table.reborrows[again.0].init));
+        self.open.iter().filter(|v| live.contains(v)).filter(is_check).map(|v| self.named(*v)).collect()
     }
 
     /// The stored variables among those that statements declare.
