@@ -17,6 +17,7 @@ use proptest::collection::vec;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use forever_testkit::database::is_in_postgres;
+use forever_testkit::sizes::size;
 use real::{Pair, Seen};
 
 fn number(name: &str, usually: u32) -> u32 {
@@ -25,7 +26,7 @@ fn number(name: &str, usually: u32) -> u32 {
 
 /// Runs sequences, and shows the shortest that goes wrong.
 fn sequences_agree(die: bool) -> Seen {
-    let cases = number("FOREVER_MODEL_CASES", if is_in_postgres() { 80 } else { 300 });
+    let cases = u32::try_from(size("FOREVER_MODEL_CASES", 30, if is_in_postgres() { 80 } else { 300 })).unwrap();
     let longest = number("FOREVER_MODEL_LENGTH", 40) as usize;
     let seed = number("FOREVER_MODEL_SEED", 1);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, max_shrink_time: 20_000, ..Config::default() };
