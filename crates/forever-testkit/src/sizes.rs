@@ -27,6 +27,27 @@ pub fn size(name: &str, gate: u64, night: u64) -> u64 {
     }
 }
 
+/// Whether to run a test that only the night runs; prints that `what` is left out if not.
+#[must_use]
+pub fn runs_at_night(what: &str) -> bool {
+    if !is_night() {
+        eprintln!("{what}: left out, `scripts/nightly` runs it");
+    }
+    is_night()
+}
+
+/// The distance of the places that a test tries which tries every place in the night, and one of `gate` else.
+#[must_use]
+pub fn stride(gate: usize) -> usize {
+    if is_night() { 1 } else { gate }
+}
+
+/// The limit of a test that has none in the night.
+#[must_use]
+pub fn at_most(gate: usize) -> usize {
+    if is_night() { usize::MAX } else { gate }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
