@@ -8,8 +8,8 @@ use super::forms;
 use super::place::{Place, ask, calls, log, until};
 use super::provider::{Cut, How, events, provider, rounds};
 use crate::support::Provider;
-use forever_testkit::sizes::stride;
 use crate::support::server::Server;
+use forever_testkit::sizes::stride;
 
 /// All the places where an answer can be cut off, of which the gate takes every third one.
 fn cuts(by: Provider, how: How) -> impl Iterator<Item = Cut> {
