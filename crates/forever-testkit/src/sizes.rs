@@ -36,13 +36,13 @@ pub fn runs_at_night(what: &str) -> bool {
     is_night()
 }
 
-/// The distance of the places that a test tries which tries every place in the night, and one of `gate` else.
+/// The distance between the places that a test tries: 1 in the night, and `gate` otherwise.
 #[must_use]
 pub fn stride(gate: usize) -> usize {
     if is_night() { 1 } else { gate }
 }
 
-/// The limit of a test that has none in the night.
+/// The limit of a test in the gate; in the night it has none.
 #[must_use]
 pub fn at_most(gate: usize) -> usize {
     if is_night() { usize::MAX } else { gate }
@@ -55,6 +55,6 @@ mod tests {
     #[test]
     fn size_without_its_variable_is_that_of_the_gate_or_of_the_night() {
         let expected = if is_night() { 300 } else { 30 };
-        assert_eq!(size("FOREVER_A_VARIABLE_THAT_NOBODY_SETS", 30, 300), expected);
+        assert_eq!(size("FOREVER_A_VARIABLE_THAT_IS_NOT_SET", 30, 300), expected);
     }
 }
