@@ -123,10 +123,10 @@ impl<S, C> CrashEverywhere<'_, S, C> {
         self
     }
 
-    /// Limits the runs that end at a chosen write, the runs that are closed, and the random runs to
-    /// `n` each, in equal distances. Defaults to every write and every poll.
+    /// Limits deaths, closes and random runs to `n` each. Defaults to every write and poll.
     ///
-    /// For a sample of a program whose runs take long.
+    /// The remaining deaths and closes are spread evenly over the program. For a program whose runs
+    /// take long.
     pub fn at_most(mut self, n: usize) -> Self {
         self.most = n;
         self
