@@ -1,9 +1,9 @@
 //! Benchmark of chat chunks: throughput, and latency from the writer of a chunk to its follower.
 //!
 //! ```text
-//! cargo bench --bench chat                # one or two minutes
-//! cargo bench --bench chat -- --quick     # some seconds, rough
-//! cargo bench --bench chat -- --only latency
+//! cargo bench -p benches --bench chat                # one or two minutes
+//! cargo bench -p benches --bench chat -- --quick     # some seconds, rough
+//! cargo bench -p benches --bench chat -- --only latency
 //! ```
 //!
 //! The parts are `throughput` and `latency`. Throughput, chunks stored and delivered in a second,

@@ -1,9 +1,9 @@
 //! Benchmark of checkpoints: the cost of a step, and the time to resume after a SIGKILL.
 //!
 //! ```text
-//! cargo bench --bench checkpoint              # a minute or two
-//! cargo bench --bench checkpoint -- --quick   # some seconds, rough
-//! cargo bench --bench checkpoint -- --only steps
+//! cargo bench -p benches --bench checkpoint              # a minute or two
+//! cargo bench -p benches --bench checkpoint -- --quick   # some seconds, rough
+//! cargo bench -p benches --bench checkpoint -- --only steps
 //! ```
 //!
 //! The cost is compared with the floor of the same disk in the same run. Prints one `key=value` a

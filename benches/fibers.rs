@@ -1,9 +1,9 @@
 //! Benchmark of many fibers: throughput, latency, memory, recovery, bytes written, and effects.
 //!
 //! ```text
-//! cargo bench --bench fibers              # two or three minutes
-//! cargo bench --bench fibers -- --quick   # some seconds, rough
-//! cargo bench --bench fibers -- --only steps
+//! cargo bench -p benches --bench fibers              # two or three minutes
+//! cargo bench -p benches --bench fibers -- --quick   # some seconds, rough
+//! cargo bench -p benches --bench fibers -- --only steps
 //! ```
 //!
 //! Measures steps per second against the floor of the same disk in the same run, the latency of

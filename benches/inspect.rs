@@ -1,9 +1,9 @@
 //! Benchmark of the inspector: pages out of many fibers, and what a page costs that is open.
 //!
 //! ```text
-//! cargo bench --bench inspect              # a minute
-//! cargo bench --bench inspect -- --quick   # some seconds, rough
-//! cargo bench --bench inspect -- --fibers 1000000 --running 1000
+//! cargo bench -p benches --bench inspect              # a minute
+//! cargo bench -p benches --bench inspect -- --quick   # some seconds, rough
+//! cargo bench -p benches --bench inspect -- --fibers 1000000 --running 1000
 //! ```
 //!
 //! Pages: requests to the API of a database with a million finished fibers, over loopback, one

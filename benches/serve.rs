@@ -2,9 +2,9 @@
 //! model.
 //!
 //! ```text
-//! cargo bench --bench serve                # under a minute
-//! cargo bench --bench serve -- --quick     # some seconds, rough
-//! cargo bench --bench serve -- --agents 200 --clients 5 --each-second 50 --seconds 20
+//! cargo bench -p benches --bench serve                # under a minute
+//! cargo bench -p benches --bench serve -- --quick     # some seconds, rough
+//! cargo bench -p benches --bench serve -- --agents 200 --clients 5 --each-second 50 --seconds 20
 //! ```
 //!
 //! Measures the latency from the writer of a chunk to each client, and the memory and processor

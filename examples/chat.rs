@@ -2,8 +2,8 @@
 //! `/plain`.
 //!
 //! ```text
-//! cargo run --example chat
-//! cargo run --example chat -- --port 8787 --database chat.db
+//! cargo run -p examples-http --example chat
+//! cargo run -p examples-http --example chat -- --port 8787 --database chat.db
 //! ```
 //!
 //! Open the address that it prints and ask something. Kill the program in the middle of the answer
@@ -14,8 +14,8 @@
 //! The answers follow a script (`showcase`). A model replaces it with
 //!
 //! ```text
-//! ANTHROPIC_MODEL=.. ANTHROPIC_API_KEY=.. cargo run --example chat
-//! OPENAI_MODEL=.. OPENAI_API_KEY=.. OPENAI_BASE_URL=https://api.openai.com/v1 cargo run --example chat
+//! ANTHROPIC_MODEL=.. ANTHROPIC_API_KEY=.. cargo run -p examples-http --example chat
+//! OPENAI_MODEL=.. OPENAI_API_KEY=.. OPENAI_BASE_URL=https://api.openai.com/v1 cargo run -p examples-http --example chat
 //! ```
 //!
 //! and has a tool that reads the time, and one that pays, which needs the person's approval.

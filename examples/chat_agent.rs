@@ -4,7 +4,8 @@
 //! cargo run --example chat_agent
 //! ```
 //!
-//! `cargo run --example chat` serves such an agent to a page, with a model and tools.
+//! `cargo run -p examples-http --example chat` serves such an agent to a page, with a model and
+//! tools.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;

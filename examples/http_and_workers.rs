@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! export DATABASE_URL=postgres://postgres@localhost/test
-//! cargo run --features postgres --example http_and_workers worker &
-//! cargo run --features postgres --example http_and_workers worker &
-//! cargo run --features postgres --example http_and_workers web &
+//! cargo run -p examples-http --example http_and_workers worker &
+//! cargo run -p examples-http --example http_and_workers worker &
+//! cargo run -p examples-http --example http_and_workers web &
 //! curl -X POST localhost:3000/orders/A-1
 //! curl localhost:3000/orders/A-1
 //! ```

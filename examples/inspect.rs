@@ -1,7 +1,7 @@
 //! The inspector over a small company of agents, some of which are in trouble.
 //!
-//!     cargo run --example inspect                  http://127.0.0.1:7117
-//!     cargo run --example inspect -- 8080 shop.db  another port, and a file that is kept
+//!     cargo run -p examples-http --example inspect                  http://127.0.0.1:7117
+//!     cargo run -p examples-http --example inspect -- 8080 shop.db  another port, a kept file
 //!
 //! Ten faults are seeded, each for another remedy: a limit that is too low, a payment of unknown
 //! outcome, a report that was parked by a deploy, an order that waits for a person, a notice that

@@ -2,9 +2,9 @@
 //! answer.
 //!
 //! ```text
-//! cargo run --example payments
-//! cargo run --example payments -- --orders 40 --kills 60 --seed 7
-//! cargo run --example payments -- --forgetful
+//! cargo run -p examples-http --example payments
+//! cargo run -p examples-http --example payments -- --orders 40 --kills 60 --seed 7
+//! cargo run -p examples-http --example payments -- --forgetful
 //! ```
 //!
 //! The program is a bank, a payment server on loopback that honours `Idempotency-Key`. It starts

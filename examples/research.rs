@@ -2,8 +2,8 @@
 //! after a crash.
 //!
 //! ```text
-//! cargo run --example research -- --crash-after 3     # dies after three steps
-//! cargo run --example research                        # continues with the fourth
+//! cargo run -p examples-http --example research -- --crash-after 3     # dies after three steps
+//! cargo run -p examples-http --example research                        # continues with the fourth
 //! ```
 //!
 //! The second command prints
@@ -29,7 +29,7 @@
 //!
 //! ```text
 //! OPENAI_BASE_URL=https://api.openai.com/v1 OPENAI_API_KEY=.. OPENAI_MODEL=gpt-4.1-mini \
-//!     cargo run --example research -- --question "Which is longer, the Great Wall or the Panama Canal, and how many times?"
+//!     cargo run -p examples-http --example research -- --question "Which is longer, the Great Wall or the Panama Canal, and how many times?"
 //! ```
 //!
 //! The database is `forever-research.db` in the temporary folder, or at the path of `--db`.

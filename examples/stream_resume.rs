@@ -2,8 +2,8 @@
 //! and again.
 //!
 //! ```text
-//! cargo run --example stream_resume
-//! cargo run --example stream_resume -- --kills 12 --seed 7
+//! cargo run -p examples-http --example stream_resume
+//! cargo run -p examples-http --example stream_resume -- --kills 12 --seed 7
 //! ```
 //!
 //! The program is the model: a server on loopback that follows a script and streams its answer,

@@ -1,7 +1,7 @@
 //! A web service with axum: orders are fibers, and a shutdown loses none of them.
 //!
 //! ```text
-//! cargo run --example web_service
+//! cargo run -p examples-http --example web_service
 //! curl -X POST localhost:3000/orders/A-1
 //! curl localhost:3000/orders/A-1
 //! curl -X POST localhost:3000/orders/A-1/approval -H 'content-type: application/json' -d '{"id": "decision-1", "approved": true}'

@@ -14,6 +14,7 @@ use forever::testing::{World, crash_everywhere};
 use forever::{BoxError, Builder, Forever};
 use forever_testkit::models::{Event, ScriptedModel, call, ends, text, whole_call};
 use forever_testkit::notes::Notes;
+use forever_testkit::sizes;
 use serde_json::{Value, json};
 
 /// Two tools, one after the other, then an answer.
@@ -137,6 +138,7 @@ async fn tool_that_fails_by_a_close_is_called_again_and_the_model_is_told_of_no_
         },
         async |forever: Forever| outline(&answered(&forever).await.1),
     )
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert!(survived.outcome.contains(&r#"tool-weather "output-available" {"city":"Rome","sun":true}"#.to_owned()), "{survived:?}");
@@ -154,6 +156,7 @@ async fn case_128_129_a_loop_with_two_tools_goes_on_exactly_where_it_was() {
         async |forever: Forever| outline(&answered(&forever).await.1),
     )
     .crash_randomly(1, 60)
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert_eq!(
@@ -197,6 +200,7 @@ async fn a_tool_of_which_nobody_knows_is_reported_and_not_run_again() {
         },
     )
     .crash_randomly(1, 60)
+    .at_most(sizes::at_most(10))
     .may_go_other_ways()
     .await
     .unwrap();

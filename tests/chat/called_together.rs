@@ -9,6 +9,7 @@ use forever::chat::model::{FinishReason, ModelEvent, ModelRequest};
 use forever::chat::{AgentLoop, Tool, UnknownCall};
 use forever::testing::{World, crash_everywhere};
 use forever_testkit::models::{ScriptedModel, ends, text};
+use forever_testkit::sizes;
 use serde_json::json;
 use tokio::sync::Barrier;
 
@@ -60,6 +61,7 @@ async fn calls_of_one_answer_are_made_in_their_order_if_told_so_and_each_once_wh
         },
     )
     .crash_randomly(1, 60)
+    .at_most(sizes::at_most(10))
     // A process that ends between the calls that come makes it two answers.
     .may_go_other_ways()
     .await
@@ -105,6 +107,7 @@ async fn of_calls_that_take_no_notice_of_ids_none_is_made_twice_and_those_behind
         },
     )
     .crash_randomly(1, 60)
+    .at_most(sizes::at_most(10))
     .may_go_other_ways()
     .await
     .unwrap();

@@ -9,6 +9,7 @@ use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
 use forever_testkit::models::{ScriptedModel, call, text};
 use forever_testkit::notes::Notes;
+use forever_testkit::sizes;
 use serde_json::{Value, json};
 
 use crate::agent_loop::{answered, builder, plain};
@@ -174,6 +175,7 @@ async fn a_conversation_is_made_shorter_once_wherever_the_process_ends() {
         async |forever: Forever| answered(&forever).await.1.text(),
     )
     .crash_randomly(1, 40)
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert_eq!(survived.outcome, "I have read: s(go, ; 2)");

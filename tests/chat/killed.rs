@@ -10,6 +10,7 @@ use forever::testing::crash_everywhere;
 use forever::{BoxError, Forever};
 use forever_testkit::database;
 use forever_testkit::notes::Notes;
+use forever_testkit::sizes;
 use serde_json::json;
 
 use crate::scripted::{Scripted, ask, in_world, told};
@@ -33,6 +34,7 @@ async fn a_turn_goes_on_in_the_same_message_wherever_its_process_ends() {
         (told(&turn).await, messages.iter().map(UiMessage::text).collect::<Vec<_>>())
     })
     .crash_randomly(1, 50)
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert_eq!(survived.outcome.0, "start|text-start|w0 |w1 |w2 |text-end|finish|completed");
@@ -50,10 +52,11 @@ async fn every_kind_of_end_is_the_same_wherever_the_process_ends() {
             (told(&turn).await, messages.iter().map(|m| (m.text(), m.metadata.clone())).collect::<Vec<_>>())
         })
         .crash_randomly(1, 30)
+        .at_most(sizes::at_most(10))
         .await
         .unwrap();
-        // Over a server, some of the deaths.
-        let least = if database::is_in_postgres() { 10 } else { 2 * survived.writes };
+        // Over a server and in the gate, some of the deaths.
+        let least = if database::is_in_postgres() || !sizes::is_night() { 10 } else { 2 * survived.writes };
         assert!(survived.deaths > least, "{mode}: {survived:?}");
     }
 }
@@ -72,6 +75,7 @@ async fn a_call_of_a_clients_tool_is_asked_once_wherever_the_process_ends() {
         (message.text(), waits, half, agent.has_pending_interaction().await.unwrap())
     })
     .crash_randomly(1, 50)
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert_eq!(survived.outcome, ("w0 ".to_owned(), 1, 0, true));
@@ -91,6 +95,7 @@ async fn turns_that_wait_are_answered_in_order_wherever_the_process_ends() {
         agent.messages().await.unwrap().iter().map(UiMessage::text).collect::<Vec<_>>()
     })
     .crash_randomly(1, 50)
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert_eq!(survived.outcome, ["hi", "w0 ", "hi", "w0 ", "hi", "w0 "]);

@@ -12,6 +12,7 @@ use forever::testing::{VirtualClock, World, crash_everywhere};
 use forever::{BoxError, Forever};
 use forever_testkit::database;
 use forever_testkit::notes::Notes;
+use forever_testkit::sizes;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -133,6 +134,7 @@ async fn runs_one_after_the_other_go_on_where_they_were_after_every_death() {
         },
     )
     .crash_randomly(1, 60)
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert_eq!(survived.outcome, (103 + 106).to_string());

@@ -10,6 +10,7 @@ use forever::prelude::*;
 use forever::testing::crash_everywhere;
 use forever_testkit::database::Database;
 use forever_testkit::notes::Notes;
+use forever_testkit::sizes;
 use serde_json::{Value, json};
 
 use crate::damaged::{parked, sql};
@@ -370,6 +371,7 @@ async fn case_78_82_a_turn_is_given_up_the_same_wherever_its_process_ends() {
         (told(&turn).await, message.text(), message.metadata)
     })
     .crash_randomly(1, 50)
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert!(survived.outcome.0.starts_with("start|text-start|w0 |error(The answer was interrupted"), "{:?}", survived.outcome);

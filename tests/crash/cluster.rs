@@ -9,13 +9,15 @@ use forever::prelude::*;
 use forever::testing::{ClusterFailure, ClusterSurvived, Defect, World, cluster};
 use forever::{BoxError, Builder};
 
-use crate::kinds::noted;
+use forever_testkit::sizes;
+
+use crate::kinds::{noted, wider};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How many times as many seeds there are as usual: `FOREVER_CRASHES`.
-fn seeds(usual: u32) -> u32 {
-    usual * std::env::var("FOREVER_CRASHES").map_or(1, |text| text.parse::<u32>().expect("FOREVER_CRASHES"))
+/// A fifth of the seeds in the gate; `FOREVER_CRASHES` times as many if it is set.
+fn seeds(at_night: u32) -> u32 {
+    wider() * at_night / u32::try_from(sizes::stride(5)).unwrap()
 }
 
 /// A bank that knows its charges by their ids.
@@ -121,13 +123,13 @@ fn fibers_with_steps_effects_waits_children_and_messages_come_through() {
     let (sums, whole, heard) = &survived.outcome;
     assert_eq!(*sums, [33, 63, 103]);
     assert_eq!((whole.join(" "), heard.join(" ")), ("ADAADA GRACEGRACE".to_owned(), "ONE TWO THREE".to_owned()));
-    assert!(survived.faults > 300, "{}", survived.faults);
+    assert!(survived.faults > u64::from(seeds(300)), "{}", survived.faults);
 }
 
 #[test]
 fn same_seed_is_the_same_run() {
     hide_panics();
-    for seed in 1..40 {
+    for seed in (1..40).step_by(sizes::stride(4)) {
         let workers = 1 + usize::try_from(seed).unwrap() % 5;
         let lease = MINUTE / 30 * u32::try_from(1 + seed % 7).unwrap();
         let traces = [(); 2].map(|()| cluster(seed, workers).lease(lease).run(shop, trade).unwrap().trace);

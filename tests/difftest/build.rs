@@ -5,19 +5,22 @@ use std::{env, fs};
 
 mod generator;
 
+use forever_testkit::sizes::{NIGHT, is_night};
 use generator::Options;
 
 const SEED: u64 = 1;
-const CASES: u64 = 200;
+/// How many in the gate, and in the night.
+const CASES: [u64; 2] = [20, 200];
 const STATEMENTS: usize = 26;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=generator");
+    println!("cargo:rerun-if-env-changed={NIGHT}");
     println!("cargo:rustc-check-cfg=cfg(difftest_plain)");
     let options = Options {
         seed: number("SEED")?.unwrap_or(SEED),
-        cases: number("CASES")?.unwrap_or(CASES),
+        cases: number("CASES")?.unwrap_or(CASES[usize::from(is_night())]),
         statements: number("STATEMENTS")?.map_or(Ok(STATEMENTS), usize::try_from)?,
         only: number("ONLY")?,
         plain: option("PLAIN").is_some(),

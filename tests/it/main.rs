@@ -11,7 +11,6 @@ mod inbox;
 #[cfg(unix)]
 mod killed;
 mod language;
-#[cfg(feature = "metrics")]
 mod metrics;
 mod own_store;
 mod ownership;

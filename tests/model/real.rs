@@ -556,10 +556,16 @@ impl Seen {
         }
     }
 
-    /// Whether the sequences have come to everything that can be asked for, and to each state that fibers rest in.
-    pub(crate) fn is_enough(&self) {
-        assert_eq!(self.asked.len(), 15, "{self:?}");
-        assert_eq!(self.states.len(), 7, "{self:?}");
-        assert!(self.given_up.iter().all(|times| *times > 0), "{self:?}");
+    /// Whether the sequences have come to everything that can be asked for, and to each state that fibers rest in; a sample has
+    /// come to most of both.
+    pub(crate) fn is_enough(&self, is_sample: bool) {
+        let (asked, states) = (self.asked.len(), self.states.len());
+        if is_sample {
+            assert!(asked >= 10 && states >= 5, "{self:?}");
+            assert!(self.given_up.iter().any(|times| *times > 0), "{self:?}");
+        } else {
+            assert_eq!((asked, states), (15, 7), "{self:?}");
+            assert!(self.given_up.iter().all(|times| *times > 0), "{self:?}");
+        }
     }
 }

@@ -17,5 +17,5 @@ use programs::VERSION;
 
 /// Where the databases are kept.
 fn databases() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/old/databases")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("old/databases")
 }

@@ -11,7 +11,7 @@ use crate::{VERSION, databases};
 
 const HELD: &str = "everything is held";
 
-/// Not a test: `cargo test --test old -- --ignored write_the_database_of_this_version`.
+/// Not a test: `cargo test -p forever-tests --test old -- --ignored write_the_database_of_this_version`.
 #[test]
 #[ignore = "writes a file of the repository"]
 fn write_the_database_of_this_version() {

@@ -9,6 +9,7 @@ use forever::prelude::*;
 use forever::testing::Fuse;
 use forever_testkit::database;
 use forever_testkit::prng::Prng;
+use forever_testkit::sizes::size;
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -180,9 +181,9 @@ async fn dies(nodes: &[Node], id: &str, fuse: Fuse, in_call: Option<usize>) -> D
 async fn each_operation_has_an_id_of_its_own_that_every_run_of_it_has() {
     let (mut operations, mut again) = (0, 0);
     // A life over a server takes a third of a second.
-    let programs: u32 = if database::is_in_postgres() { 12 } else { 60 };
+    let programs = size("FOREVER_IDS_PROGRAMS", 12, if database::is_in_postgres() { 12 } else { 60 });
     for seed in 0..programs {
-        let mut prng = Prng::of_purpose(u64::from(seed), "programs");
+        let mut prng = Prng::of_purpose(seed, "programs");
         let nodes = Node::several(&mut prng, 2);
         let case = async {
             let (whole, writes) = lives(&nodes, "one").await;
@@ -209,7 +210,7 @@ async fn each_operation_has_an_id_of_its_own_that_every_run_of_it_has() {
         };
         operations += timeout(LONG, case).await.unwrap_or_else(|_| panic!("program {seed} hangs: {nodes:?}"));
     }
-    let programs = programs as usize;
+    let programs = usize::try_from(programs).unwrap();
     assert!(
         operations > 5 * programs && again + 20 > 2 * programs,
         "the programs have become too small: {operations} operations, {again} run again"

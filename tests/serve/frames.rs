@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever_testkit::prng::{Prng, from_environment};
+use forever_testkit::sizes::size;
 use serde_json::json;
 
 use crate::support::client::{Client, asks};
@@ -125,7 +126,7 @@ async fn still_served(up: &Up, agent: &str, steady: &mut Client, seed: u64) {
 
 #[tokio::test]
 async fn no_frame_harms_another_client_or_tells_of_another_agent() {
-    let (first, cases) = (from_environment("FOREVER_FRAMES_SEED", 1), from_environment("FOREVER_FRAMES_CASES", 500));
+    let (first, cases) = (from_environment("FOREVER_FRAMES_SEED", 1), size("FOREVER_FRAMES_CASES", 100, 500));
     let place = Place::in_memory();
     // As many places as there are clients at the same time, the hostile one among them.
     let up = place

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forever::chat::message::{Role, UiMessage};
 use forever::prelude::*;
 use forever_testkit::prng::{Prng, from_environment};
+use forever_testkit::sizes::size;
 use serde_json::{Value, json};
 
 use crate::support::bank::{Bank, Banker};
@@ -232,7 +233,7 @@ impl Session {
 
 #[tokio::test]
 async fn no_session_runs_what_was_not_logged_or_leaves_a_question_open() {
-    let (first, cases) = (from_environment("FOREVER_SESSIONS_SEED", 1), from_environment("FOREVER_SESSIONS_CASES", 200));
+    let (first, cases) = (from_environment("FOREVER_SESSIONS_SEED", 1), size("FOREVER_SESSIONS_CASES", 50, 200));
     let bank =
         Bank::open_with(|server| server.max_rate(100_000, 100_000).max_agent_rate(100_000, 100_000).max_new_agents(100_000, 100_000)).await;
     bank.gates.open("slow");

@@ -1,18 +1,19 @@
 // Runs every file of tests, each for as long as its bound lets it, and ends with 1 if a case of any has failed.
 //
-//   npm test
+//   npm test                 all
+//   npm test -- --quick      those without a browser and without kills
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 
-/** Files with their arguments, and for how many seconds each may run. */
+/** Files with their arguments, for how many seconds each may run, and whether it is one of the quick ones. */
 const files = [
-  ["wire.mjs", 180],
-  ["transport.mjs", 180],
+  ["wire.mjs", 180, true],
+  ["transport.mjs", 180, true],
   ["seven.mjs transport.mjs", 180],
-  ["react.mjs", 240],
+  ["react.mjs", 240, true],
   ["seven.mjs react.mjs", 240],
   ["older.mjs", 240],
-  ["http.mjs", 180],
+  ["http.mjs", 180, true],
   ["seven.mjs http.mjs", 180],
   ["kills.mjs", 180],
   ["plain.mjs", 120],
@@ -39,7 +40,8 @@ function perform(file, seconds) {
 }
 
 const failed = [];
-for (const [file, seconds] of files) {
+for (const [file, seconds, quick] of files) {
+  if (process.argv[2] === "--quick" && !quick) continue;
   const begun = Date.now();
   console.log(`\n${file}`);
   if (!(await perform(file, seconds))) failed.push(file);

@@ -4,6 +4,7 @@
 //! - [`notes`]: what was seen of a program under test.
 //! - [`prng`]: random numbers that a seed repeats.
 //! - [`process`]: this program started again as another process, to be killed.
+//! - [`sizes`]: how much a generated test does, in the gate and in the night.
 //! - `database` (feature `database`): a look at the database of a test beside its runtime.
 //! - `gates` (feature `tokio`): places at which a test stops what it tests.
 //! - `models` (feature `models`): a model for chat agents that follows a script.
@@ -30,3 +31,4 @@ pub mod prng;
 pub mod process;
 #[cfg(feature = "servers")]
 pub mod servers;
+pub mod sizes;

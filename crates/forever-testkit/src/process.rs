@@ -113,7 +113,7 @@ pub fn example(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("the path of this program is known");
     let target = this.parent().and_then(Path::parent).expect("tests are built in `deps`, beside `examples`");
     let path = target.join("examples").join(name);
-    assert!(path.exists(), "{} is not there: `cargo test` builds it, and so does `cargo build --examples`", path.display());
+    assert!(path.exists(), "{} is not there: `cargo test --workspace` builds it", path.display());
     path
 }
 

@@ -1,6 +1,6 @@
 import { defineConfig } from "vite";
 
-// `npm run dev` beside `cargo run --example chat`; `npm run build` for the program, which has `dist` built in.
+// `npm run dev` beside `cargo run -p examples-http --example chat`; `npm run build` for the program, which has `dist` built in.
 // The names of the files stay, so that the program knows them.
 export default defineConfig({
   base: "./",

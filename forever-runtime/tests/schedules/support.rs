@@ -13,17 +13,18 @@ use crate::store::sqlite::job::Scope;
 use crate::store::sqlite::log::Log;
 use crate::store::sqlite::sync::{Handle, meet, thread};
 use crate::store::sqlite::worker::{Held, Worker};
+use forever_testkit::sizes::size;
 
 /// Tries `test` in many orders: at random, and with a few threads that are much faster than the others.
 pub(crate) fn in_any_order(test: fn()) {
     in_orders(500, test);
 }
 
-/// The same, in so many orders of each kind if the environment does not say how many.
-pub(crate) fn in_orders(usually: usize, test: fn()) {
-    let number = |name: &str, usually: usize| std::env::var(name).map_or(usually, |text| text.parse().expect(name));
-    let times = number("FOREVER_SCHEDULES", usually);
-    let seed = number("FOREVER_SCHEDULES_SEED", 1) as u64;
+/// The same, in so many orders of each kind in the night, and a fifth of them in the gate, if the environment does not say how many.
+pub(crate) fn in_orders(at_night: usize, test: fn()) {
+    let at_night = at_night as u64;
+    let times = usize::try_from(size("FOREVER_SCHEDULES", at_night / 5, at_night)).unwrap();
+    let seed = size("FOREVER_SCHEDULES_SEED", 1, 1);
     let config = || {
         let mut config = Config::new();
         config.failure_persistence = FailurePersistence::None;

@@ -6,6 +6,7 @@ use forever::prelude::*;
 use forever::testing::{VirtualClock, World, crash_everywhere};
 use forever::{Builder, Forever};
 use forever_testkit::process::{Process, end_with_parent, say, this_test};
+use forever_testkit::sizes;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -90,6 +91,7 @@ async fn the_list_is_what_the_messages_say_wherever_the_process_ends() {
         },
     )
     .crash_randomly(1, 50)
+    .at_most(sizes::at_most(10))
     .await
     .unwrap();
     assert_eq!(survived.outcome, ["a -1-0"]);

@@ -33,7 +33,7 @@ export async function record(file) {
   };
   const says = (text) => page.getByText(text).first().isVisible();
   const { pid } = server.child;
-  await page.evaluate(terminal, "$ cargo run --example chat");
+  await page.evaluate(terminal, "$ cargo run -p examples-http --example chat");
   await page.getByText(`kill -9 ${pid}`).waitFor();
   await take(1400);
   await page.getByRole("button", { name: "What happens if" }).click();
@@ -45,7 +45,7 @@ export async function record(file) {
   await take(1500);
   await sleep(1200);
   await take(1500);
-  await page.evaluate(terminal, "$ cargo run --example chat");
+  await page.evaluate(terminal, "$ cargo run -p examples-http --example chat");
   await server.again();
   await page.locator(".mark").waitFor();
   await until(() => says("goes on behind it"), FRAME);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever_postgres::PostgresStore;
 use forever_store::{WorkerId, conformance};
+use forever_testkit::sizes;
 
 use crate::workers::SOON;
 use crate::{cluster, pooler};
@@ -50,6 +51,9 @@ async fn workers_conform() {
 /// Each transaction runs on another connection, whose session is reset before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn store_conforms_through_a_pooler_in_transaction_mode() {
+    if !sizes::runs_at_night("the conformance suite through a pooler") {
+        return;
+    }
     let Some(server) = cluster::own() else { return };
     let (url, transactions) = pooler::start(server.socket(), 12).await;
     let builder = || PostgresStore::builder(&url).schema(cluster::schema()).lease(Duration::ZERO).pooler(true).pool(6);

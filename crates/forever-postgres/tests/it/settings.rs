@@ -29,6 +29,9 @@ const OF_OTHERS: [(&str, &str); 16] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn store_conforms_whatever_settings_the_role_has() {
+    if !forever_testkit::sizes::runs_at_night("the conformance suite under other settings") {
+        return;
+    }
     let Some(url) = cluster::url() else { return };
     let url = OF_OTHERS.iter().fold(url, |url, (name, value)| cluster::with_setting(&url, name, value));
     conformance::run(async || PostgresStore::builder(&url).schema(cluster::schema()).lease(Duration::ZERO).connect().await.unwrap()).await;

@@ -191,6 +191,7 @@ async fn no_damaged_cell_keeps_a_list_from_showing_the_others() {
     let columns = "SELECT table_name, column_name, data_type FROM information_schema.columns
                    WHERE table_schema = current_schema() AND data_type IN ('text', 'bigint', 'boolean') ORDER BY 1, ordinal_position";
     let (mut damaged, mut refused, mut empty) = (0, 0, BTreeSet::new());
+    let stride = forever_testkit::sizes::stride(5);
     for (c, column) in rows(&client, columns).await.into_iter().enumerate() {
         let [table, column, kind] = <[_; 3]>::try_from(column).unwrap().map(Option::unwrap);
         let deep = "[".repeat(100_000);
@@ -207,6 +208,10 @@ async fn no_damaged_cell_keeps_a_list_from_showing_the_others() {
             continue;
         }
         for (v, value) in values.into_iter().chain(["NULL".to_owned()]).enumerate() {
+            // In the gate another value for each column.
+            if !(c + v).is_multiple_of(stride) {
+                continue;
+            }
             let there = rows(&client, &cells).await;
             let [ctid, before] = <[_; 2]>::try_from(there[(c + v) % there.len()].clone()).unwrap();
             let write = format!("UPDATE \"{table}\" SET \"{column}\" = {value} WHERE ctid = '{}' RETURNING ctid::text", ctid.unwrap());
@@ -236,6 +241,6 @@ async fn no_damaged_cell_keeps_a_list_from_showing_the_others() {
     }
     assert_eq!(shown(&forever).await.unwrap(), golden);
     println!("{damaged} damaged, {refused} refused; without rows: {empty:?}");
-    assert!(damaged > 500 && refused > 50, "{damaged} {refused}");
+    assert!(damaged > 500 / stride && refused > 50 / stride, "{damaged} {refused}");
     forever.close().await.unwrap();
 }

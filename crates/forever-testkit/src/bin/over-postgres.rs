@@ -1,6 +1,6 @@
 //! Runs a command with a new Postgres server, on which tests keep what they would keep in files.
 //!
-//! `cargo run -p forever-testkit --features postgres --bin over-postgres -- cargo test --test it`
+//! `cargo run -p forever-testkit --features postgres --bin over-postgres -- cargo test -p forever-tests --test it`
 use std::process::{Command, ExitCode};
 
 use forever_testkit::postgres::Cluster;

@@ -94,7 +94,7 @@ where
     C: AsyncFn(Forever) -> R + 'a,
     R: Debug + PartialEq,
 {
-    CrashEverywhere { setup, call, random: None, patience: PATIENCE, same_way: true, borrows: PhantomData }
+    CrashEverywhere { setup, call, random: None, most: usize::MAX, patience: PATIENCE, same_way: true, borrows: PhantomData }
 }
 
 /// A test by [`crash_everywhere`], run by `.await`.
@@ -103,6 +103,8 @@ pub struct CrashEverywhere<'a, S, C> {
     setup: S,
     call: C,
     random: Option<(u64, u32)>,
+    /// Most runs of each kind.
+    most: usize,
     patience: Duration,
     same_way: bool,
     /// Lifetime of the borrows of both closures.
@@ -118,6 +120,15 @@ impl<S, C> CrashEverywhere<'_, S, C> {
     /// A failing run is reported with as few deaths as possible.
     pub fn crash_randomly(mut self, seed: u64, n: u32) -> Self {
         self.random = Some((seed, n));
+        self
+    }
+
+    /// Limits deaths, closes and random runs to `n` each. Defaults to every write and poll.
+    ///
+    /// The remaining deaths and closes are spread evenly over the program. For a program whose runs
+    /// take long.
+    pub fn at_most(mut self, n: usize) -> Self {
+        self.most = n;
         self
     }
 
@@ -209,6 +220,7 @@ where
     }
     let writes = whole.processes.iter().map(|process| process.writes.len() as u64).sum();
     let polls: u64 = whole.processes.iter().map(|process| process.polls).sum();
+    let most = most_runs(test.most);
     let (mut runs, mut deaths, mut closes) = (0, 0, 0);
     let mut count = |run: &Run<R>| {
         let (killed, clean) = run.ends();
@@ -217,14 +229,14 @@ where
     let killed = (1..=writes).flat_map(|write| [At::Before(write), At::After(write)]).collect();
     let clean = (1..=writes).map(At::Write).chain((1..=polls).map(At::Poll)).collect();
     for all in <[Vec<At>; 2]>::from((killed, clean)) {
-        for at in all.iter().copied().step_by(all.len().div_ceil(most_deaths()).max(1)) {
+        for at in all.iter().copied().step_by(all.len().div_ceil(most.max(1)).max(1)) {
             let run = script.run(&[Death::at(at)]).await;
             check(&script, &whole, &run).await?;
             count(&run);
         }
     }
     if let Some((seed, n)) = test.random {
-        let n = n.min(u32::try_from(most_deaths()).unwrap_or(u32::MAX));
+        let n = n.min(u32::try_from(most).unwrap_or(u32::MAX));
         for plan in plans(seed, n, writes, polls) {
             let run = script.run(&plan).await;
             if differences(&whole, &run, test.same_way).is_empty() {
@@ -239,10 +251,10 @@ where
     Ok(Survived { outcome, writes, runs, deaths, closes })
 }
 
-/// Most runs with one chosen death, which are spread over the writes of a program, and most random
-/// runs. A variable limits them: over a server each takes a hundred times as long as in memory.
-fn most_deaths() -> usize {
-    std::env::var("FOREVER_TEST_DEATHS").ok().and_then(|most| most.parse().ok()).unwrap_or(usize::MAX)
+/// Most runs of each kind. A variable limits them further: over a server each takes a hundred times
+/// as long as in memory.
+fn most_runs(most: usize) -> usize {
+    std::env::var("FOREVER_TEST_DEATHS").ok().and_then(|limit| limit.parse().ok()).map_or(most, |limit: usize| limit.min(most))
 }
 
 /// Compares a run with the uninterrupted one; the error has the report.

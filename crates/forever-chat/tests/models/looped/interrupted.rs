@@ -9,12 +9,13 @@ use super::place::{Place, ask, calls, log, until};
 use super::provider::{Cut, How, events, provider, rounds};
 use crate::support::Provider;
 use crate::support::server::Server;
+use forever_testkit::sizes::stride;
 
-/// All the places where an answer can be cut off.
+/// All the places where an answer can be cut off, of which the gate takes every third one.
 fn cuts(by: Provider, how: How) -> impl Iterator<Item = Cut> {
     let rounds = rounds(by).into_iter().enumerate();
     // After the last event it is whole.
-    rounds.flat_map(move |(round, recorded)| (0..events(&recorded).len()).map(move |after| Cut { round, after, how }))
+    rounds.flat_map(move |(round, recorded)| (0..events(&recorded).len()).map(move |after| Cut { round, after, how })).step_by(stride(3))
 }
 
 /// How many chunks the events before the cut make, and whether the provider has said under which id it keeps them.

@@ -1,7 +1,7 @@
 //! An agent that reads applications, asks for references and writes offers.
 use std::fmt;
 
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Candidate {

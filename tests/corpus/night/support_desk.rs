@@ -1,5 +1,5 @@
 //! Tickets: triage, answers, escalation, waiting for people.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Ticket {

@@ -1,7 +1,7 @@
 //! A farm's assistant: weather, deliveries and accounts, written by people who like short code.
 use std::fmt::Write as _;
 
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 struct Field(u32);

@@ -1,6 +1,6 @@
 //! A newsroom: paths that leave, values that are set late or dropped, parts that are moved, and views of what is outside of a
 //! block.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Story {

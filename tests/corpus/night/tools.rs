@@ -1,5 +1,5 @@
 //! Loops of a model and its tools.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tool", rename_all = "snake_case")]

@@ -3,8 +3,8 @@
 use forever::testing::{World, crash_everywhere};
 use forever::{Builder, Forever};
 
-use super::prelude::*;
 use crate::language::harness::{Twin, world};
+use crate::prelude::*;
 
 /// Runs a parent in a runtime that ends before and after each of its writes.
 fn family<F: Twin<Output: std::fmt::Debug, Error: std::fmt::Display>>(with_children: fn(Builder) -> Builder, make: impl Fn() -> F) {

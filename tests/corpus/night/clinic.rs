@@ -1,7 +1,7 @@
 //! A clinic's assistants: what a loop, a pattern, a macro and a step read while the code around them changes it.
 use std::fmt::Write as _;
 
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Visit {

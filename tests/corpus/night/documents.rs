@@ -1,5 +1,5 @@
 //! Long texts: splitting, summarising, answering from them.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Chunk {

@@ -1,7 +1,7 @@
 //! Assistants: context, fallbacks, retries with feedback, routing.
 use std::time::SystemTime;
 
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Debug)]
 enum AskError {

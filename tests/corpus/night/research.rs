@@ -1,5 +1,5 @@
 //! Agents that look things up: plan, search, read, take notes, write.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Hit {

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Node {

@@ -1,7 +1,7 @@
 //! A travel desk: literal lists and constants, errors that are caught, branches side by side, waits in arms.
 use std::borrow::Cow;
 
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Leg {

@@ -1,5 +1,5 @@
 //! Drafts, critics, approvals and votes.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Severity {

@@ -1,5 +1,5 @@
 //! Conversations: memory, summaries, hand-offs between agents, games.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Role {

@@ -1,5 +1,5 @@
 //! Tasks, priorities, dependencies: agents that keep a plan and change it.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Task {

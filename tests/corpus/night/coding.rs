@@ -1,5 +1,5 @@
 //! Agents that write and repair programs.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Edit {

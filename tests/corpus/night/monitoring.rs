@@ -1,5 +1,5 @@
 //! Watching, alerting, repairing.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 enum Health {

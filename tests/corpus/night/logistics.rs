@@ -1,5 +1,5 @@
 //! Orders, stock, shipments, travel.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item<K> {

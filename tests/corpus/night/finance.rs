@@ -1,5 +1,5 @@
 //! Money: payments, invoices, reconciliation, compensation.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Cents(i64);

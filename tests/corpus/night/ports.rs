@@ -1,5 +1,5 @@
 //! Workflows as they come out of other engines: graphs with edges by state, sagas, child workflows, reducers over steps.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct State {

@@ -2,7 +2,7 @@
 use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Fault {

@@ -1,5 +1,5 @@
 //! Fetching and reading the web, politely.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Response {

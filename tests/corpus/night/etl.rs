@@ -1,5 +1,5 @@
 //! Moving data: pages, batches, parsing, joining, loading.
-use super::prelude::*;
+use crate::prelude::*;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Row {
