@@ -187,7 +187,8 @@ impl Emit<'_> {
         self.open = open;
         self.open_declared(plain, stmt);
         if pat.is_empty() && run.is_empty() && opening.is_empty() {
-            return TokenStream::new();
+            // A cut point without a checkpoint is still a place to resume at.
+            return if resume.is_empty() { resume } else { emit!(if !#fiber.running() { #resume }) };
         }
         if pat.is_empty() {
             return match resume.is_empty() {

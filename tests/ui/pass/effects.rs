@@ -128,6 +128,16 @@ async fn checks_and_bodies_that_share_locals(order: Order) -> anyhow::Result<(u3
 }
 
 #[fiber]
+async fn check_is_made_again_after_a_step(order: Order) -> anyhow::Result<u32> {
+    let id = order.id.clone();
+    let check = OnUnknown::check(async |op| (op.id() == id).then_some(5));
+    let price = step!("price", charge(&id, 1).await?);
+    let note = id.clone();
+    let paid = step!("paid", effect, on_unknown = check, retry = Retry::times(1), charge(&note, price).await?);
+    Ok(step!("more", paid + 1) + u32::try_from(id.len())?)
+}
+
+#[fiber]
 async fn moves(order: Order) -> anyhow::Result<usize> {
     let Order { id, items } = order;
     let sent = step!("send", effect, {
