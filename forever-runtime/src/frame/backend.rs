@@ -45,6 +45,11 @@ pub(crate) trait RunBackend: Send + Sync {
         false
     }
 
+    /// Whether the fiber leaves memory before the attempt of a step that begins now, as in a pause.
+    fn pauses(&self) -> bool {
+        false
+    }
+
     /// A future for a cut point that waits in memory: ready after a message to the fiber, or the
     /// end of one of `fibers`. `None` where the fiber leaves memory while it waits.
     fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {

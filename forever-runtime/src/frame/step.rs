@@ -152,9 +152,13 @@ impl<E> Attempts<E> {
         }
     }
 
-    /// When the next attempt is due, if the fiber leaves memory until then.
+    /// When the next attempt is due, if the fiber leaves memory until then. A step without `retry`
+    /// makes its attempt at once, or waits for it in memory.
     pub fn pauses_until(&self) -> Option<i64> {
-        self.op.next_ms().filter(|next_ms| self.op.run().is_long_until(*next_ms))
+        let (run, backend) = (self.op.run(), self.op.backend());
+        self.retry.as_ref()?;
+        let long = self.op.next_ms().filter(|next_ms| run.is_long_until(*next_ms));
+        long.or_else(|| backend.pauses().then(|| backend.now_ms()))
     }
 
     /// Stores that another attempt is to come, or returns the error if there is none. A step that

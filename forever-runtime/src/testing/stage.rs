@@ -6,6 +6,7 @@
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -119,6 +120,10 @@ pub enum Kill {
     After(usize),
     /// Right before this checkpoint is stored: the body of its step has run.
     Before(usize),
+    /// Right before this attempt of a step with `retry`, of those outside of `steps!`: the fiber
+    /// leaves memory as in a long pause, with a snapshot of its own, and is
+    /// [waiting](Outcome::Waiting).
+    AtAttempt(usize),
 }
 
 /// Result of a run.
@@ -224,7 +229,17 @@ impl Stage {
         let beside = Mutex::new(made.as_ref().map(|made| made.beside.clone()).unwrap_or_default());
         let ledger = Arc::clone(&locked(&self.kept).ledger);
         let (resources, children) = (self.resources.clone(), self.children.clone());
-        let tape = Arc::new(Tape { kill, snapshots: Mutex::default(), beside, kept: Arc::clone(&self.kept), ledger, resources, children });
+        let attempts = AtomicUsize::new(0);
+        let tape = Arc::new(Tape {
+            kill,
+            attempts,
+            snapshots: Mutex::default(),
+            beside,
+            kept: Arc::clone(&self.kept),
+            ledger,
+            resources,
+            children,
+        });
         let run = if let StartFrom::Start(_) = &from {
             Run::first("test", tape.clone())
         } else {
@@ -272,6 +287,8 @@ impl Stage {
 /// Stores the snapshots of a run, and ends it at the chosen checkpoint.
 struct Tape {
     kill: Kill,
+    /// Attempts so far of steps with `retry`.
+    attempts: AtomicUsize,
     snapshots: Mutex<Vec<String>>,
     /// Rows beside the last snapshot.
     beside: Mutex<SnapshotRows>,
@@ -325,6 +342,11 @@ impl RunBackend for Tape {
             self.run_children(children).await;
             if is_killed { killed().await } else { Ok(()) }
         })
+    }
+
+    fn pauses(&self) -> bool {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
+        self.kill == Kill::AtAttempt(attempt)
     }
 
     fn child(&self, name: &'static str, function: TypeId, args: String) -> Result<NewFiber, Error> {

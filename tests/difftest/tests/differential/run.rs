@@ -95,6 +95,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[derive(Default)]
 struct Tally {
     checkpoints: usize,
+    /// Attempts before which it left memory.
+    pauses: usize,
     /// Runs killed before a checkpoint that went on, and those that parked because an effect was in doubt.
     repeated: usize,
     in_doubt: usize,
@@ -152,6 +154,7 @@ impl Differential<'_> {
             *(if went_on { &mut tally.repeated } else { &mut tally.in_doubt }) += 1;
         }
         self.killed_always(whole.snapshots.len())?;
+        tally.pauses += self.paused()?;
         tally.checkpoints += whole.snapshots.len();
         Ok(())
     }
@@ -207,6 +210,25 @@ impl Differential<'_> {
             return Err(self.report(&manner, Some(snapshot), &what, &io));
         }
         Ok(done)
+    }
+
+    /// Two processes: the first leaves memory before the `k`-th attempt of a step with `retry`, for each `k`. How many there are.
+    fn paused(&self) -> Result<usize, String> {
+        for k in 1.. {
+            let (io, stage) = self.stage();
+            let manner = format!("out of memory before attempt {k}");
+            let mut first = (self.case.fiber)(&stage, Begin::Start, Kill::AtAttempt(k));
+            if first.outcome != Outcome::Waiting {
+                self.compare(&manner, None, &first.outcome, &io)?;
+                return Ok(k - 1);
+            }
+            let Some(snapshot) = first.snapshots.pop() else {
+                return Err(self.report(&manner, None, "it stored no snapshot", &io));
+            };
+            let second = (self.case.fiber)(&stage, Begin::Snapshot(snapshot.clone()), Kill::Never);
+            self.compare(&manner, Some(&snapshot), &second.outcome, &io)?;
+        }
+        unreachable!("its attempts have an end")
     }
 
     /// As many processes as checkpoints: each is killed after the first that it makes.
@@ -272,9 +294,9 @@ fn a_fiber_killed_at_every_checkpoint_does_what_the_plain_function_does() {
         }
         reports.extend(check(case, &mut tally).err());
     }
-    let Tally { checkpoints, repeated, in_doubt, calls, called, finished, failed } = tally;
+    let Tally { checkpoints, pauses, repeated, in_doubt, calls, called, finished, failed } = tally;
     println!(
-        "cases={} runs={} killed_at={checkpoints} killed_before={repeated} in_doubt={in_doubt} calls_finished={finished} calls_reached={called}/{calls} ended_in_err={failed} \
+        "cases={} runs={} killed_at={checkpoints} paused_at={pauses} killed_before={repeated} in_doubt={in_doubt} calls_finished={finished} calls_reached={called}/{calls} ended_in_err={failed} \
          failing_cases={}",
         CASES.len(),
         CASES.len() as u64 * WORLDS,
@@ -286,6 +308,7 @@ fn a_fiber_killed_at_every_checkpoint_does_what_the_plain_function_does() {
     assert!(reports.is_empty(), "{} of {} cases differ; the first ones are above", reports.len(), CASES.len());
     if WHOLE && cfg!(not(difftest_plain)) {
         assert!(checkpoints > 20 * CASES.len(), "only {checkpoints} checkpoints: the bodies have become too small");
+        assert!(pauses > CASES.len() / 2, "only {pauses} pauses: the bodies retry too little");
         assert!(repeated > 15 * CASES.len() && in_doubt > CASES.len() / 4, "{repeated} went on, {in_doubt} were in doubt");
     }
 }
