@@ -452,6 +452,19 @@ async fn killed_everywhere(play: Player<'_>, letters: &Letters, kills_before: bo
         assert_eq!(again.next(), None, "killed before checkpoint {k}: {taken:?}");
         assert!(missing.iter().all(|deed| lost.contains(deed)), "killed before checkpoint {k}: {missing:?} of {log:?}");
     }
+    // Out of memory before each attempt of a step with `retry`.
+    for k in (1..).take_while(|_| want != Outcome::Waiting) {
+        let (io, world) = stage(letters);
+        let mut left = play(&world, Begin::Start, Kill::AtAttempt(k)).await;
+        if left.outcome != Outcome::Waiting {
+            assert_eq!(left.outcome, want, "with fewer attempts than {k}");
+            break;
+        }
+        let snapshot = left.snapshots.pop().unwrap();
+        let resumed = play(&world, Begin::Snapshot(snapshot.clone()), Kill::Never).await;
+        assert_eq!(resumed.outcome, want, "out of memory before attempt {k}: {snapshot}");
+        assert_eq!(io.taken(), log, "out of memory before attempt {k}: {snapshot}");
+    }
     if !whole.snapshots.is_empty() {
         let (io, world) = stage(letters);
         let mut played = play(&world, Begin::Start, Kill::After(1)).await;
