@@ -301,7 +301,7 @@ impl Diary {
 #[fiber]
 async fn prepares_and_asks(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
     diary.note("prepares");
-    let question = format!("what of {topic}?");
+    let question = format!("how is {topic}?");
     let answer = step!("ask", retry = patient(), |op| diary.ask(op, &question).await?);
     diary.note("goes on");
     Ok(answer + step!("more", 1))
@@ -311,7 +311,7 @@ async fn prepares_and_asks(diary: Res<Diary>, topic: String) -> anyhow::Result<u
 async fn prepares_and_catches(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
     let before = step!("before", 1u32);
     diary.note("prepares");
-    let question = format!("what of {topic}?");
+    let question = format!("how is {topic}?");
     match step!("ask", retry = patient(), timeout = MINUTE, catch, |op| diary.ask(op, &question).await?) {
         Ok(answer) => Ok(answer + before),
         Err(error) => anyhow::bail!("{error}"),
@@ -321,7 +321,7 @@ async fn prepares_and_catches(diary: Res<Diary>, topic: String) -> anyhow::Resul
 #[fiber]
 async fn prepares_and_pays(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
     diary.note("prepares");
-    let question = format!("what of {topic}?");
+    let question = format!("how is {topic}?");
     let paid = step!("pay", effect, key = &topic, retry = patient(), |op| diary.ask(op, &question).await?);
     Ok(paid + 1)
 }
@@ -330,7 +330,7 @@ async fn prepares_and_pays(diary: Res<Diary>, topic: String) -> anyhow::Result<u
 #[fiber]
 async fn prepares_and_pays_in_doubt(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
     diary.note("prepares");
-    let question = format!("what of {topic}?");
+    let question = format!("how is {topic}?");
     let paid = step!("pay", effect, on_unknown = OnUnknown::Retry, retry = patient(), |op| {
         diary.ask(op, &question).await.map_err(|error| op.unknown(error))?
     });
@@ -355,7 +355,7 @@ async fn calls_what_prepares(diary: Res<Diary>, topic: String) -> anyhow::Result
 #[fiber]
 async fn prepares_and_asks_side_by_side(diary: Res<Diary>, topic: String) -> anyhow::Result<u32> {
     diary.note("prepares");
-    let question = format!("what of {topic}?");
+    let question = format!("how is {topic}?");
     let (asked, ()) = steps!(step!("ask", retry = patient(), |op| diary.ask(op, &question).await?), step!("note", diary.note("beside it")));
     Ok(asked + 1)
 }
@@ -408,7 +408,7 @@ async fn waits_out_of_memory<F: Fiber<Output = u32>>(call: impl Fn() -> F) -> Ve
 }
 
 const ASKED: [&str; 3] =
-    ["what of tea? 1 of op 0, None there", "what of tea? 2 of op 0, Some(1) there", "what of tea? 3 of op 0, Some(2) there"];
+    ["how is tea? 1 of op 0, None there", "how is tea? 2 of op 0, Some(1) there", "how is tea? 3 of op 0, Some(2) there"];
 
 #[tokio::test]
 async fn fiber_leaves_memory_before_an_attempt_and_its_code_does_not_run_again() {
@@ -429,12 +429,12 @@ async fn fiber_leaves_memory_in_a_called_function_as_well() {
     let expected = [
         note("calls"),
         note("prepares"),
-        of("what of tea a?", 0),
+        of("how is tea a?", 0),
         note("goes on"),
         note("calls"),
         of("tea b", 1),
         note("prepares"),
-        of("what of tea b?", 2),
+        of("how is tea b?", 2),
         note("goes on"),
     ];
     assert_eq!(waits_out_of_memory(|| calls_what_prepares("tea".to_owned())).await, expected.concat());
@@ -443,7 +443,7 @@ async fn fiber_leaves_memory_in_a_called_function_as_well() {
 #[tokio::test]
 async fn fiber_leaves_memory_when_each_branch_that_runs_waits_for_its_next_attempt() {
     let asked = waits_out_of_memory(|| prepares_and_asks_side_by_side("tea".to_owned())).await;
-    let asks: Vec<&String> = asked.iter().filter(|entry| entry.starts_with("what")).collect();
+    let asks: Vec<&String> = asked.iter().filter(|entry| entry.starts_with("how")).collect();
     assert_eq!((asks.len(), asked.len(), asked[0].as_str()), (3, 5, "prepares"), "{asked:?}");
     let asked = waits_out_of_memory(|| prepares_and_asks_for_each("tea".to_owned())).await;
     assert_eq!(asked.len(), 7, "{asked:?}");
