@@ -328,7 +328,9 @@ impl RunBackend for Tape {
         beside.apply(&checkpoint.delta, &checkpoint.streams);
         let whole = crate::frame::tracker::fill(&beside, &checkpoint.snapshot);
         kept.made.insert(whole.clone(), Made { number: checkpoint.number, text: checkpoint.snapshot, beside: beside.clone() });
-        kept.ledger.pass(&checkpoint.ops);
+        if !checkpoint.replaces {
+            kept.ledger.pass(&checkpoint.ops);
+        }
         if checkpoint.outbox.joined {
             kept.branch_results.clear();
         }

@@ -204,6 +204,21 @@ async fn stands(handle: &FiberHandle<u64>, wanted: FiberState) {
 }
 
 async fn command(forever: &Forever, id: &str, command: Command) {
+    commanded(forever, id, command).await.unwrap_or_else(|error| panic!("{command:?} of {id}: {error}"));
+}
+
+/// Once more while its hook is asked what becomes of the fiber: until then it is refused as one that runs.
+async fn command_after_its_hook(forever: &Forever, id: &str, command: Command) {
+    let given = async {
+        while let Err(error) = commanded(forever, id, command).await {
+            assert!(error.to_string().contains("it is running"), "{command:?} of {id}: {error}");
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(&format!("{command:?} of {id}"), given).await;
+}
+
+async fn commanded(forever: &Forever, id: &str, command: Command) -> forever::Result<()> {
     let op = async || forever.ops(id).await.unwrap().into_iter().find(|op| op.step == "pay").unwrap().id;
     match command {
         Command::Resume => forever.resume(id).await,
@@ -227,7 +242,6 @@ async fn command(forever: &Forever, id: &str, command: Command) {
         Command::Send => forever.send(id, "more", &1).await,
         Command::Delete => forever.delete(FiberFilter::new().key(id).forget_keys()).await.map(|deleted| assert_eq!(deleted, 1)),
     }
-    .unwrap_or_else(|error| panic!("{command:?} of {id}: {error}"));
 }
 
 /// What a wait gives that begins after the command.
@@ -375,7 +389,7 @@ pub(crate) async fn every_command_to_interrupted(waits: &Forever, commands: &For
         stands(&handle, FiberState::Interrupted).await;
         let what = format!("{given:?} of {state} {}, held: {held:?}", handle.id());
         let still: Vec<Wait> = if let Held::Still(many) = held { (0..many).map(|_| wait_of(&handle)).collect() } else { Vec::new() };
-        command(commands, handle.id(), given).await;
+        command_after_its_hook(commands, handle.id(), given).await;
         check(&what, &handle, &commands.fiber::<stops>(handle.id()), (state, given)).await;
         for wait in still {
             expect(&what, &soon(&what, wait).await, (state, given));
