@@ -57,7 +57,7 @@ impl Frame {
                 return run.halt(Exit::interrupted(error)).await;
             }
             run.suspend_until(until);
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
     }
 }
