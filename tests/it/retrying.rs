@@ -77,8 +77,8 @@ async fn shows_its_retries<F: Fiber<Output = u32>>(call: F, step: &str) {
     let shown = async |forever: &Forever| {
         let status = forever.fiber::<F>("f").status().await.unwrap();
         // On its way out of memory, or into it.
-        let states = [FiberState::Running, FiberState::Waiting, FiberState::Pending, FiberState::Interrupted];
-        assert!(states.contains(&status.state), "{status:?}");
+        let possible = [FiberState::Running, FiberState::Waiting, FiberState::Pending, FiberState::Interrupted];
+        assert!(possible.contains(&status.state), "{status:?}");
         status.retry.unwrap()
     };
     assert_eq!(failed(&mut events, 1).await, "3 to go: connection refused");
