@@ -207,7 +207,7 @@ async fn command(forever: &Forever, id: &str, command: Command) {
     commanded(forever, id, command).await.unwrap_or_else(|error| panic!("{command:?} of {id}: {error}"));
 }
 
-/// Once more while its hook is asked what becomes of the fiber: until then it is refused as one that runs.
+/// Retried while the hook of its agent decides about the fiber, which counts as running until then.
 async fn command_after_its_hook(forever: &Forever, id: &str, command: Command) {
     let given = async {
         while let Err(error) = commanded(forever, id, command).await {
