@@ -2,6 +2,10 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+#[cfg(feature = "testing")]
+use std::sync::LazyLock;
+#[cfg(feature = "testing")]
+use std::time::Instant;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use uuid::{ContextV7, Timestamp, Uuid};
@@ -80,6 +84,9 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 
 /// System time, tokio's timer, and UUIDs of version 7 (RFC 9562), which sort by their creation
 /// time.
+///
+/// With the feature `testing`, the time follows tokio's where that is paused, so that a durable wait
+/// of days is over at once in a test with `#[tokio::test(start_paused = true)]`.
 #[derive(Debug)]
 pub struct SystemClock {
     ids: std::sync::Mutex<ContextV7>,
@@ -99,9 +106,8 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
     fn now(&self) -> SystemTime {
-        SystemTime::now()
+        now()
     }
 
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -113,6 +119,22 @@ impl Clock for SystemClock {
         let ids = self.ids.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Uuid::new_v7(Timestamp::from_unix(&*ids, since.as_secs(), since.subsec_nanos())).to_string()
     }
+}
+
+#[cfg(not(feature = "testing"))]
+#[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// System time, which stands still and jumps with tokio's where a test has paused that.
+#[cfg(feature = "testing")]
+#[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+fn now() -> SystemTime {
+    static BEGUN: LazyLock<(SystemTime, Instant)> = LazyLock::new(|| (SystemTime::now(), Instant::now()));
+    let (time, instant) = *BEGUN;
+    let now = tokio::time::Instant::now().into_std();
+    now.checked_duration_since(instant).map_or_else(|| time - (instant - now), |since| time + since)
 }
 
 /// Milliseconds since 1970, UTC: the stored form of a time.

@@ -127,7 +127,7 @@ fn pooled_weather(closed: Notes) -> Tool {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tool_that_fails_by_a_close_is_called_again_and_the_model_is_told_of_no_error() {
     let closed = Notes::default();
     let survived = crash_everywhere(
@@ -146,7 +146,7 @@ async fn tool_that_fails_by_a_close_is_called_again_and_the_model_is_told_of_no_
     println!("closes={} in_the_tool={}", survived.closes, closed.count("closed"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_128_129_a_loop_with_two_tools_goes_on_exactly_where_it_was() {
     let survived = crash_everywhere(
         |world: &World| {
@@ -173,7 +173,7 @@ async fn case_128_129_a_loop_with_two_tools_goes_on_exactly_where_it_was() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_tool_of_which_nobody_knows_is_reported_and_not_run_again() {
     let survived = crash_everywhere(
         |world: &World| {
@@ -216,7 +216,7 @@ enum Remedy {
     ToolIsBack,
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn call_in_doubt_of_a_tool_that_is_gone_waits_for_an_operator() {
     for remedy in [Remedy::WasNotCarriedOut, Remedy::WasCarriedOut, Remedy::ToolIsBack] {
         let folder = tempfile::tempdir().unwrap();
@@ -300,7 +300,7 @@ async fn call_in_doubt_of_a_tool_that_is_gone_waits_for_an_operator() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn call_of_a_tool_that_never_existed_is_answered_without_an_operation() {
     let survived = crash_everywhere(
         |world: &World| {
@@ -333,7 +333,7 @@ pub(crate) fn plain(looped: AgentLoop) -> Builder {
     Forever::builder().in_memory().turn_batching(1, Duration::ZERO).agent_loop(looped).chat_agent(|_| Assistant)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_that_may_pass_is_gone_on_behind_what_was_said() {
     let seen = Notes::default();
     let asked = seen.clone();
@@ -363,7 +363,7 @@ async fn an_error_that_may_pass_is_gone_on_behind_what_was_said() {
     assert_eq!(seen.all(), ["asked after 0 results, anew", "asked after 0 results, to go on", "asked after 0 results, to go on"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_conversation_that_is_too_long_is_made_shorter_once() {
     let seen = Notes::default();
     let says = |_: usize, request: &ModelRequest| {
@@ -394,7 +394,7 @@ async fn a_conversation_that_is_too_long_is_made_shorter_once() {
     assert_eq!(seen.count("asked"), 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_tool_of_the_client_and_an_approval_end_the_turn_and_the_next_one_goes_on() {
     let seen = Notes::default();
     let says = |results: usize, _: &ModelRequest| match results {
@@ -426,7 +426,7 @@ async fn a_tool_of_the_client_and_an_approval_end_the_turn_and_the_next_one_goes
     assert_eq!((charged.all().len(), seen.count("asked")), (1, 2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_ends_its_loop() {
     let model = ScriptedModel::new(|_, _| [call("c", "hang", json!({})), ends(FinishReason::ToolCalls)].concat());
     let hang = Tool::new("hang", |_, _| std::future::pending());
@@ -449,7 +449,7 @@ async fn a_cancelled_turn_ends_its_loop() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_of_the_model_is_told_without_the_names_of_fibers() {
     let says = |_: usize, _: &ModelRequest| vec![Err(ModelError::new(ModelErrorKind::Denied, "the provider answered 401"))];
     let model = ScriptedModel::new(says);

@@ -68,7 +68,7 @@ async fn last_text(agent: &AgentHandle<Asks>) -> String {
     agent.messages().await.unwrap().last().unwrap().text()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_turn_goes_on_when_all_calls_are_settled_and_not_before() {
     let (_forever, agent) = opened(json!({})).await;
     assert!(agent.has_pending_interaction().await.unwrap());
@@ -82,7 +82,7 @@ async fn the_turn_goes_on_when_all_calls_are_settled_and_not_before() {
     assert!(!agent.has_pending_interaction().await.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_continuation_that_was_asked_for_is_not_lost_when_another_call_fails() {
     let (_forever, agent) = opened(json!({})).await;
     agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_continuation_that_was_asked_for_is_not_lost_when_another_call_fails()
     assert_eq!(last_text(&agent).await, r#"[["output-available",1],["output-error","no signal"]]"#);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_first_answer_wins() {
     let (_forever, agent) = opened(json!({})).await;
     assert!(agent.answer_tool("one", ToolAnswer::Output(json!(1)), false).await.unwrap().applied);
@@ -106,7 +106,7 @@ async fn the_first_answer_wins() {
     assert_eq!(message.parts[0].get("output"), Some(&json!(1)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_tool_may_be_run_when_a_person_says_so() {
     let (_forever, agent) = opened(json!({ "approval": true })).await;
     agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_tool_may_be_run_when_a_person_says_so() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_to_a_turn_that_still_writes_goes_into_its_log() {
     let (_forever, agent) = opened(json!({ "slow": true })).await;
     let turn = agent.turn("r").await.unwrap().unwrap();
@@ -155,7 +155,7 @@ impl ChatAgent for Ends {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_its_turn_is_being_settled_counts() {
     let told = Arc::new(Notify::new());
     let of_agent = Arc::clone(&told);
@@ -170,7 +170,7 @@ async fn an_answer_that_comes_while_its_turn_is_being_settled_counts() {
     assert_eq!(agent.messages().await.unwrap()[1].parts[0].get("output"), Some(&json!(1)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_to_an_earlier_message_is_stored_though_there_is_nothing_to_go_on_with() {
     let (_forever, agent) = opened(json!({})).await;
     let mut messages = agent.messages().await.unwrap();
@@ -207,21 +207,21 @@ async fn continues_with_the_last_call(agent: &AgentHandle<Asks>) {
     assert_eq!(last_text(agent).await, r#"[["output-available",3],["output-available",4]]"#);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_continuation_that_was_asked_for_is_not_lost_when_an_earlier_message_is_answered() {
     let (_forever, agent) = two_that_ask().await;
     agent.answer_tool("one", ToolAnswer::Output(json!(1)), false).await.unwrap();
     continues_with_the_last_call(&agent).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_continuation_that_was_asked_for_is_not_that_of_an_earlier_message() {
     let (_forever, agent) = two_that_ask().await;
     agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
     continues_with_the_last_call(&agent).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_answers_to_an_earlier_message_continue_nothing_that_still_waits() {
     let (_forever, agent) = two_that_ask().await;
     for (call, output) in [("one", 1), ("two", 2)] {
@@ -287,7 +287,7 @@ async fn answered_before_the_agent_is_awake(message: UiMessage, answer: ToolAnsw
     agent.messages().await.unwrap().pop().unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_before_the_agent_of_a_begun_turn_is_awake_is_not_overwritten() {
     for auto_continue in [false, true] {
         let asking = asking("m", &["one"]);
@@ -296,7 +296,7 @@ async fn an_answer_that_comes_before_the_agent_of_a_begun_turn_is_awake_is_not_o
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_approval_that_comes_before_the_agent_of_a_begun_turn_is_awake_is_not_overwritten() {
     let part = json!({
         "type": "tool-pay", "toolCallId": "one", "state": "approval-requested", "input": {}, "approval": { "id": "p" }
@@ -376,7 +376,7 @@ async fn interrupted_after_asking(path: &Path, signals: &Signals) {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_to_a_call_that_is_only_in_the_log_of_an_interrupted_turn_is_taken_when_that_is_recovered() {
     let (folder, signals) = (tempfile::tempdir().unwrap(), Signals::new());
     let path = folder.path().join("chat.db");
@@ -401,7 +401,7 @@ async fn an_answer_to_a_call_that_is_only_in_the_log_of_an_interrupted_turn_is_t
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_to_a_call_of_a_turn_whose_fiber_is_parked_can_be_given_again_later() {
     let (folder, signals) = (tempfile::tempdir().unwrap(), Signals::new());
     let path = folder.path().join("chat.db");

@@ -32,7 +32,7 @@ fn model(world: &World) -> ScriptedModel {
     ScriptedModel::new(says).noting(&world.shared())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn calls_of_one_answer_are_made_in_their_order_if_told_so_and_each_once_wherever_the_process_ends() {
     let survived = crash_everywhere(
         |world: &World| {
@@ -77,7 +77,7 @@ struct Ran(Arc<Mutex<BTreeMap<&'static str, u32>>>);
 /// Of the run that is under way.
 static RAN: Mutex<Option<Ran>> = Mutex::new(None);
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_calls_that_take_no_notice_of_ids_none_is_made_twice_and_those_behind_an_unknown_one_are_made() {
     let survived = crash_everywhere(
         |world: &World| {
@@ -143,7 +143,7 @@ async fn at_once(parallel: Option<usize>, meet: usize) -> usize {
     most.load(Ordering::SeqCst)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn calls_of_one_answer_run_side_by_side_up_to_the_limit() {
     assert_eq!(at_once(None, 3).await, 3);
     assert_eq!(at_once(Some(1), 1).await, 1);

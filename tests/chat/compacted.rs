@@ -56,7 +56,7 @@ fn gives(text: impl Into<String>) -> Tool {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_conversation_of_earlier_turns_is_made_shorter_at_the_bound_and_not_below() {
     for (length, shorter) in [(87, false), (88, true)] {
         let seen = Notes::default();
@@ -73,7 +73,7 @@ async fn a_conversation_of_earlier_turns_is_made_shorter_at_the_bound_and_not_be
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_tools_have_given_since_is_added_to_what_the_provider_has_counted() {
     for (length, shorter) in [(39, false), (40, true)] {
         let seen = Notes::default();
@@ -108,7 +108,7 @@ async fn looks_four_times(limit: impl FnOnce(AgentLoop) -> AgentLoop) -> Notes {
     seen
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_conversation_is_made_shorter_as_often_as_is_allowed() {
     assert_eq!(looks_four_times(|looped| looped).await.count("compacts"), 1);
     assert_eq!(looks_four_times(|looped| looped.max_compactions(3)).await.count("compacts"), 3);
@@ -116,7 +116,7 @@ async fn a_conversation_is_made_shorter_as_often_as_is_allowed() {
     assert_eq!(looks_four_times(|looped| looped.max_input_tokens(1000)).await.count("compacts"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refusal_is_answered_also_when_the_conversation_was_made_shorter_before() {
     let seen = Notes::default();
     let asked = Notes::default();
@@ -133,7 +133,7 @@ async fn a_refusal_is_answered_also_when_the_conversation_was_made_shorter_befor
     assert_eq!(seen.count("compacts"), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_count_of_the_user_four_bytes_are_a_token() {
     for (length, shorter) in [(357, false), (358, true)] {
         let seen = Notes::default();
@@ -151,7 +151,7 @@ async fn without_a_count_of_the_user_four_bytes_are_a_token() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_conversation_is_made_shorter_once_wherever_the_process_ends() {
     let survived = crash_everywhere(
         |world: &World| {

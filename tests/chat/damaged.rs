@@ -47,7 +47,7 @@ pub(crate) async fn parked(forever: &Forever, path: &Path) -> FiberError {
     ended.expect("it goes on").unwrap_err()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_damaged_turn_whose_fiber_has_ended_keeps_no_database_from_opening() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
@@ -62,7 +62,7 @@ async fn a_damaged_turn_whose_fiber_has_ended_keeps_no_database_from_opening() {
     assert_eq!(turn(&forever, "a").await.status().await.unwrap().state(), TurnState::Interrupted);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_damaged_turn_keeps_nobody_from_seeing_the_others() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
@@ -89,7 +89,7 @@ async fn a_damaged_turn_keeps_nobody_from_seeing_the_others() {
     assert_eq!(listed(&[TurnState::Completed]).await, without);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_log_that_makes_no_sense_parks_its_turn_and_goes_on_when_it_is_put_right() {
     // The table of a turn's log, and which rows are the first turn's.
     let log = database::chunks();
@@ -137,7 +137,7 @@ async fn a_log_that_makes_no_sense_parks_its_turn_and_goes_on_when_it_is_put_rig
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_parked_takes_no_process_with_it_and_is_not_touched() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
@@ -168,7 +168,7 @@ async fn a_turn_that_is_parked_takes_no_process_with_it_and_is_not_touched() {
     assert!(turn(&forever, "a").await.wait().await.unwrap().is_completed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_has_ended_at_no_time_keeps_none_behind_it_waiting() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");

@@ -134,7 +134,7 @@ async fn heard(events: &mut ChatEvents, wanted: impl Fn(&ChatEvent) -> bool) {
     comes("an event", async { while !wanted(&events.recv().await.unwrap().unwrap()) {} }).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_is_cancelled_although_the_call_is_given_up() {
     let place = Place::new().await;
     for times in 1.. {
@@ -152,7 +152,7 @@ async fn a_turn_is_cancelled_although_the_call_is_given_up() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_cancelled_by_its_id_ends_if_that_is_stored() {
     let place = Place::new().await;
     for times in 1.. {
@@ -175,7 +175,7 @@ async fn a_turn_that_is_cancelled_by_its_id_ends_if_that_is_stored() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_chat_is_cleared_although_the_call_is_given_up() {
     let place = Place::new().await;
     for times in 1.. {
@@ -206,7 +206,7 @@ async fn a_chat_is_cleared_although_the_call_is_given_up() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn messages_that_are_replaced_are_told_of_although_the_call_is_given_up() {
     let place = Place::new().await;
     for times in 1.. {
@@ -222,7 +222,7 @@ async fn messages_that_are_replaced_are_told_of_although_the_call_is_given_up() 
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_asked_is_answered_although_the_call_is_given_up() {
     let place = Place::new().await;
     for times in 1.. {
@@ -242,7 +242,7 @@ async fn what_is_asked_is_answered_although_the_call_is_given_up() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_of_a_person_is_followed_by_its_turn_although_the_call_is_given_up() {
     for body in ["asks", "asks and hangs"] {
         let place = Place::new().await;
@@ -274,7 +274,7 @@ async fn an_answer_of_a_person_is_followed_by_its_turn_although_the_call_is_give
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_only_reads_leaves_nothing_behind_when_it_is_given_up() {
     let place = Place::new().await;
     let chat = place.chat("a");
@@ -340,7 +340,7 @@ async fn built(turn: &TurnHandle) -> UiMessage {
     builder.into_message()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_that_is_given_up_has_changed_nothing() {
     policy(RecoveryPolicy::default());
     let (place, given_up) = (hooks::Place::new(), Notes::default());

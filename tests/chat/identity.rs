@@ -57,7 +57,7 @@ async fn waiting(forever: &Forever, count: usize) -> Vec<String> {
     tokio::time::timeout(Duration::from_secs(60), ids).await.unwrap_or_else(|_| panic!("{count} fibers never wait"))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handle_of_a_turn_that_was_deleted_never_shows_another_turn() {
     let clock = VirtualClock::new();
     let keep = Duration::from_secs(600);
@@ -93,7 +93,7 @@ async fn a_handle_of_a_turn_that_was_deleted_never_shows_another_turn() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turns_whose_names_and_ids_make_the_same_text_have_fibers_of_their_own() {
     let forever = runs().in_memory().open().await.unwrap();
     let mut turns = Vec::new();
@@ -121,7 +121,7 @@ async fn turns_whose_names_and_ids_make_the_same_text_have_fibers_of_their_own()
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fiber_that_an_earlier_version_has_made_beside_that_of_its_turn_answers_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
@@ -155,7 +155,7 @@ async fn fiber_that_an_earlier_version_has_made_beside_that_of_its_turn_answers_
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_waits_for_quiet_does_not_wait_for_a_clock_that_was_ahead() {
     let year = Duration::from_secs(365 * 24 * 3600);
     for closes in [false, true] {

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::scripted::{Scripted, ask, in_world, told};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_goes_on_in_the_same_message_wherever_its_process_ends() {
     let survived = crash_everywhere(in_world, async |forever: Forever| {
         let agent = forever.agent::<Scripted>("a");
@@ -41,7 +41,7 @@ async fn a_turn_goes_on_in_the_same_message_wherever_its_process_ends() {
     assert_eq!(survived.outcome.1, ["hi", "w0 w1 w2 "]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_kind_of_end_is_the_same_wherever_the_process_ends() {
     for mode in ["error", "throw", "nothing"] {
         let survived = crash_everywhere(in_world, async |forever: Forever| {
@@ -61,7 +61,7 @@ async fn every_kind_of_end_is_the_same_wherever_the_process_ends() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_of_a_clients_tool_is_asked_once_wherever_the_process_ends() {
     let survived = crash_everywhere(in_world, async |forever: Forever| {
         let agent = forever.agent::<Scripted>("a");
@@ -81,7 +81,7 @@ async fn a_call_of_a_clients_tool_is_asked_once_wherever_the_process_ends() {
     assert_eq!(survived.outcome, ("w0 ".to_owned(), 1, 0, true));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turns_that_wait_are_answered_in_order_wherever_the_process_ends() {
     let survived = crash_everywhere(in_world, async |forever: Forever| {
         let agent = forever.agent::<Scripted>("a");
@@ -175,7 +175,7 @@ async fn dies_again_and_again(body: serde_json::Value) -> (usize, Vec<String>, V
     panic!("it is tried for ever");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_73_74_a_turn_that_kills_its_process_ends_after_its_budget_and_is_told_once() {
     let (calls, told, entries) = dies_again_and_again(json!({})).await;
     assert_eq!(calls, 6, "once, and five times after a death");
@@ -183,7 +183,7 @@ async fn case_73_74_a_turn_that_kills_its_process_ends_after_its_budget_and_is_t
     assert_eq!(entries.len(), 1, "its end, for everybody who comes later");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn progress_does_not_let_a_turn_kill_its_process_for_ever() {
     let (calls, told, entries) = dies_again_and_again(json!({ "progress": true })).await;
     assert_eq!(calls, 6);
@@ -191,7 +191,7 @@ async fn progress_does_not_let_a_turn_kill_its_process_for_ever() {
     assert_eq!(entries.len(), 1 + 6 + 1, "the start, what each process has written, and the end");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_clean_close_is_no_death_and_the_turn_goes_on() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");

@@ -48,7 +48,7 @@ async fn follow(turn: &forever::chat::TurnHandle, from: u64) -> Vec<Entry> {
     entries
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_101_102_whoever_comes_late_or_is_slow_sees_what_was_seen_from_the_start() {
     let forever = writes().in_memory().open().await.unwrap();
     let agent = forever.agent::<Writes>("a");
@@ -99,7 +99,7 @@ impl ChatAgent for Gathers {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pause_gathers_chunks_and_keeps_nobody_waiting_who_flushes_has_no_room_or_closes() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
@@ -119,7 +119,7 @@ async fn a_pause_gathers_chunks_and_keeps_nobody_waiting_who_flushes_has_no_room
     assert!(counts.iter().all(|count| *count <= 10), "{counts:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn text_of_any_length_is_stored_in_pieces_and_anything_else_too_long_is_refused() {
     let forever = writes().in_memory().open().await.unwrap();
     let agent = forever.agent::<Writes>("a");
@@ -130,7 +130,7 @@ async fn text_of_any_length_is_stored_in_pieces_and_anything_else_too_long_is_re
     assert_eq!(agent.messages().await.unwrap()[1].text().len(), 18 << 20);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn past_turns_keep_their_own_ends_in_the_next_process_too() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("chat.db");
@@ -155,7 +155,7 @@ async fn past_turns_keep_their_own_ends_in_the_next_process_too() {
     assert!(agent.turns(&[TurnState::Running]).await.unwrap().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn chunks_go_after_a_while_and_turns_later_and_messages_stay() {
     let clock = VirtualClock::new();
     let forever = writes().in_memory().clock(clock.clone()).replay_retention(Duration::from_secs(600)).open().await.unwrap();

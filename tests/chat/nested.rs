@@ -117,7 +117,7 @@ impl ChatAgent for Two {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn runs_one_after_the_other_go_on_where_they_were_after_every_death() {
     let survived = crash_everywhere(
         |world: &World| {
@@ -199,7 +199,7 @@ async fn text(forever: &Forever) -> String {
     hooks::last(&agent).await.text()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn run_that_is_dropped_goes_on_and_the_next_one_of_it_is_given_its_result() {
     let gate = Arc::new(Mutex::new(None::<Gate>));
     let of_hook = Arc::clone(&gate);
@@ -226,7 +226,7 @@ async fn run_that_is_dropped_goes_on_and_the_next_one_of_it_is_given_its_result(
     assert_eq!((text(&forever).await.as_str(), *open.0.begun.lock().unwrap()), ("1 7", 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn run_that_is_dropped_ends_with_its_turn() {
     let (forever, turn, _gate) = answers(|turn, _| async move {
         assert!(polled(turn.run(slow()), 1).await.is_none());
@@ -238,7 +238,7 @@ async fn run_that_is_dropped_ends_with_its_turn() {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_runs_at_once_are_refused() {
     let (forever, turn, _gate) = answers(|turn, _| async move {
         let (one, two) = futures_util::future::join(turn.run(other()), turn.run(other())).await;
@@ -252,7 +252,7 @@ async fn two_runs_at_once_are_refused() {
     assert_eq!(text(&forever).await, "7");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn run_that_fails_fails_the_same_way_for_the_next_attempt() {
     let clock = VirtualClock::new();
     let (forever, turn, _gate) = answers_at(&clock, |turn, before| async move {
@@ -328,7 +328,7 @@ fn paying() -> Hooks {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn operation_in_doubt_parks_its_turn_which_goes_on_when_it_is_resolved() {
     let (place, hooks) = (Place::new(), paying());
     let (forever, turn, fiber) = parked(&hooks, &place).await;
@@ -360,7 +360,7 @@ async fn operation_in_doubt_parks_its_turn_which_goes_on_when_it_is_resolved() {
     assert_eq!(hooks.seen.count("recovers"), recovered, "a fiber that was parked was not interrupted");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turn_that_is_parked_can_be_cancelled() {
     let (place, hooks) = (Place::new(), paying());
     let (forever, turn, fiber) = parked(&hooks, &place).await;
@@ -370,7 +370,7 @@ async fn turn_that_is_parked_can_be_cancelled() {
     assert_eq!(forever.ops(&fiber.id).await.unwrap()[0].state, OpState::Started, "it stays in doubt");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turn_that_is_parked_ends_when_its_chat_is_cleared() {
     let (place, hooks) = (Place::new(), paying());
     let (forever, turn, _) = parked(&hooks, &place).await;
@@ -387,7 +387,7 @@ async fn naps() -> anyhow::Result<String> {
     Ok(told)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn run_that_waits_is_waited_for_in_memory() {
     let clock = VirtualClock::new();
     let hooks = Hooks::new(|turn, before| async move {

@@ -169,38 +169,38 @@ async fn asked(at: At, body: serde_json::Value) -> (TurnEnd, Option<UiMessage>, 
     (end, message, seen)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_the_answer_ends_the_turn_as_an_error_does() {
     let (end, ..) = asked(At::Message, json!({})).await;
     assert_eq!((end.state(), end.reason()), (TurnState::Error, Some("of the program")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_classify_error_leaves_the_error_what_it_says_of_itself() {
     let (end, ..) = asked(At::Classify, json!({ "fails": true })).await;
     assert_eq!((end.state(), end.reason()), (TurnState::Error, Some("of the program")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_client_error_text_tells_people_the_usual_text() {
     let (end, ..) = asked(At::ClientText, json!({ "fails": true })).await;
     assert_eq!((end.state(), end.reason()), (TurnState::Error, Some("An error occurred.")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_the_text_of_an_error_changes_nothing() {
     let (end, _, seen) = asked(At::ErrorText, json!({ "fails": true })).await;
     assert_eq!((end.state(), end.reason()), (TurnState::Error, Some("of the program")));
     assert_eq!(seen.count("asked"), 2 + 1, "it was tried again");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_where_nothing_is_expected_ends_the_turn() {
     let (end, ..) = asked(At::ErrorDrop, json!({ "fails": true })).await;
     assert_eq!((end.state(), end.reason()), (TurnState::Error, Some("An error occurred.")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_recovery_leaves_the_usual_policy() {
     let (end, _, seen) = asked(At::Policy, json!({ "passing": 1000 })).await;
     let usual = "The answer was interrupted and could not be completed. Please try again.";
@@ -208,26 +208,26 @@ async fn a_panic_in_recovery_leaves_the_usual_policy() {
     assert_eq!(seen.count("recovers"), 10, "attempts of the usual policy");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_on_chat_recovery_is_one_more_interruption() {
     let (end, _, seen) = asked(At::Recovery, json!({ "passing": 1 })).await;
     assert_eq!((end.state(), end.reason()), (TurnState::Error, Some("given up")));
     assert_eq!(seen.count("recovers"), 3);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_should_keep_recovering_means_yes() {
     let (end, ..) = asked(At::KeepRecovering, json!({ "passing": 3 })).await;
     assert!(end.is_completed(), "{end:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_on_exhausted_leaves_the_turn_given_up() {
     let (end, ..) = asked(At::OnExhausted, json!({ "passing": 1000 })).await;
     assert_eq!((end.state(), end.reason()), (TurnState::Error, Some("given up")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_repair_interrupted_tool_settles_the_call_as_interrupted() {
     let (end, message, _) = asked(At::Repair, json!({ "passing": 1 })).await;
     assert!(end.is_completed(), "{end:?}");
@@ -260,7 +260,7 @@ fn panics<T>() -> T {
     panic!("on purpose")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_a_tool_is_the_failure_of_its_call() {
     let at_once = |_, _| -> std::future::Ready<Result<serde_json::Value, BoxError>> { panics() };
     for tool in [Tool::new("look", at_once), Tool::new("look", |_, _| async { panics() })] {
@@ -272,7 +272,7 @@ async fn a_panic_in_a_tool_is_the_failure_of_its_call() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_the_text_of_a_tools_error_is_no_more_than_that() {
     AT.set(Some(At::ErrorText));
     let (_forever, _agent, end, message) = loops(AgentLoop::new(model()).tool(Tool::new("look", |_, _| async { Err(Bad.into()) }))).await;
@@ -280,7 +280,7 @@ async fn a_panic_in_the_text_of_a_tools_error_is_no_more_than_that() {
     assert_eq!(message.text(), "Done.");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_needs_approval_asks_a_person() {
     let tool = Tool::new("look", |_, _| async { Ok(json!(1)) }).needs_approval(|_| panics());
     let (_forever, agent, end, message) = loops(AgentLoop::new(model()).tool(tool)).await;
@@ -291,7 +291,7 @@ async fn a_panic_in_needs_approval_asks_a_person() {
     assert_eq!(agent.messages().await.unwrap().pop().unwrap().text(), "Done.");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_count_tokens_counts_as_without_it() {
     let tool = Tool::new("look", |_, _| async { Ok(json!("x".repeat(4000))) });
     let looped = AgentLoop::new(model()).tool(tool).max_input_tokens(500).count_tokens(|_| panics());
@@ -306,7 +306,7 @@ async fn a_panic_in_count_tokens_counts_as_without_it() {
     assert_eq!(compacts.count("compacts"), 1, "a thousand tokens are more than five hundred");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_compact_ends_the_turn_as_an_error_does() {
     let at_once = |_| -> std::future::Ready<Result<Vec<UiMessage>, BoxError>> { panics() };
     let looped = |compacting: AgentLoop| compacting.max_input_tokens(1).count_tokens(|_| 1);
@@ -332,7 +332,7 @@ impl ChatModel for Mute {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_in_the_model_ends_the_turn_as_an_error_does() {
     for at_once in [true, false] {
         let (forever, _agent, end, _) = loops(AgentLoop::new(Mute { at_once })).await;

@@ -144,7 +144,7 @@ async fn calls(list: PendingInteractions) -> Vec<String> {
     page.interactions.iter().map(|asked| format!("{} {}", asked.agent, asked.call.strip_prefix(&asked.message).unwrap())).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_asked_is_listed_of_one_chat_and_of_all_the_latest_first() {
     let world = World::open().await;
     let (ada, bob) = (world.clerk("ada"), world.clerk("bob"));
@@ -182,7 +182,7 @@ async fn what_is_asked_is_listed_of_one_chat_and_of_all_the_latest_first() {
     assert!(!bob.has_pending_interaction().await.unwrap(), "which is of the last message");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_interaction_leaves_the_list_with_its_answer() {
     let world = World::open().await;
     let ada = world.clerk("ada");
@@ -211,7 +211,7 @@ async fn an_interaction_leaves_the_list_with_its_answer() {
     assert_eq!(ada.pending_interactions().await.unwrap().interactions[0].since, world.clock.now());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_replaced_cut_off_or_cleared_leaves_the_list() {
     let world = World::open().await;
     let ada = world.clerk("ada");
@@ -244,7 +244,7 @@ async fn what_is_replaced_cut_off_or_cleared_leaves_the_list() {
     assert_eq!(world.calls().await, ["bob -0-0"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_under_way_asks_when_it_has_ended_also_when_it_was_cancelled() {
     let world = World::open().await;
     let ada = world.clerk("ada");
@@ -268,7 +268,7 @@ async fn a_turn_that_is_under_way_asks_when_it_has_ended_also_when_it_was_cancel
     assert_eq!(world.calls().await, [] as [&str; 0]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_answered_in_the_log_of_a_running_turn_is_not_listed_meanwhile() {
     let world = World::open().await;
     let ada = world.clerk("ada");
@@ -286,7 +286,7 @@ async fn what_is_answered_in_the_log_of_a_running_turn_is_not_listed_meanwhile()
     assert_eq!(world.calls().await, ["ada -0-1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn pages_have_each_of_250_chats_once_while_some_are_answered_and_others_ask() {
     let world = World::open().await;
     for n in 0..250 {
@@ -342,7 +342,7 @@ fn loop_of(says: impl Fn(usize, &ModelRequest) -> Vec<models::Event> + Send + Sy
         .chat_agent(|_| Assistant)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_of_a_tool_that_runs_here_is_no_question_when_its_turn_is_cancelled() {
     let says = |_: usize, _: &ModelRequest| {
         [models::call("c", "hang", json!({})), models::call("d", "look", json!({})), models::ends(FinishReason::ToolCalls)].concat()
@@ -367,7 +367,7 @@ async fn a_call_of_a_tool_that_runs_here_is_no_question_when_its_turn_is_cancell
     assert!(!agent.has_pending_interaction().await.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_is_approved_in_an_earlier_message_is_not_run() {
     let says = |results: usize, request: &ModelRequest| match (results, request.messages.last().unwrap().text()) {
         (0, said) if said == "pay" => [models::call("c", "charge", json!({ "cents": 5 })), models::ends(FinishReason::ToolCalls)].concat(),

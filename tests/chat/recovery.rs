@@ -17,7 +17,7 @@ use crate::damaged::{parked, sql};
 use crate::hooks::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
 use crate::scripted::{Passing, Scripted, in_world, told};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_63_117_122_the_recovery_knows_everything_that_there_was() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -57,7 +57,7 @@ async fn case_63_117_122_the_recovery_knows_everything_that_there_was() {
     assert!(last(&agent).await.text().starts_with("half an answer, and"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_70_an_error_of_should_keep_recovering_means_yes() {
     policy(RecoveryPolicy::default().max_attempts(4).should_keep_recovering(|_| async { Err("nobody knows".into()) }));
     let place = Place::new();
@@ -66,7 +66,7 @@ async fn case_70_an_error_of_should_keep_recovering_means_yes() {
     assert!(place.ended(&ask(&agent, json!({})).await).await.is_completed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_71_should_keep_recovering_is_asked_from_the_second_attempt_on() {
     let asked = Notes::default();
     let of_policy = asked.clone();
@@ -83,7 +83,7 @@ async fn case_71_should_keep_recovering_is_asked_from_the_second_attempt_on() {
     assert_eq!(hooks.seen.count("asked"), 2, "once, and once more");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_77_an_agent_that_does_not_wake_is_tried_again_and_then_the_turn_is_given_up() {
     let reasons = Notes::default();
     let of_policy = reasons.clone();
@@ -107,7 +107,7 @@ async fn case_77_an_agent_that_does_not_wake_is_tried_again_and_then_the_turn_is
     assert!(place.ended(&ask(&agent, json!({})).await).await.is_completed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_81_a_turn_is_given_up_although_on_exhausted_fails() {
     policy(RecoveryPolicy::default().max_attempts(1).terminal_message("over").on_exhausted(|_| async { Err("no".into()) }));
     let place = Place::new();
@@ -124,7 +124,7 @@ async fn case_81_a_turn_is_given_up_although_on_exhausted_fails() {
     assert_eq!(last(&agent).await.text(), "partial", "what there was is kept");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_83_results_of_tools_are_kept_whatever_the_hook_says_of_the_rest() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -147,7 +147,7 @@ async fn case_83_results_of_tools_are_kept_whatever_the_hook_says_of_the_rest() 
     assert_eq!(message.parts[0].get("output"), Some(&json!("charged")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_not_to_go_on_ends_as_interrupted() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {
@@ -167,7 +167,7 @@ async fn a_turn_that_is_not_to_go_on_ends_as_interrupted() {
     assert_eq!(hooks.seen.count("asked"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_79_84_a_turn_that_is_given_up_asks_nobody_any_more() {
     policy(RecoveryPolicy::default().max_attempts(2));
     let place = Place::new();
@@ -188,7 +188,7 @@ async fn case_79_84_a_turn_that_is_given_up_asks_nobody_any_more() {
     assert_eq!(hooks.seen.all(), seen, "nobody hears of it again");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_85_a_recovery_hook_that_fails_is_one_more_interruption() {
     policy(RecoveryPolicy::default().max_attempts(3));
     let place = Place::new();
@@ -199,7 +199,7 @@ async fn case_85_a_recovery_hook_that_fails_is_one_more_interruption() {
     assert_eq!(hooks.seen.count("asked"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_96_121_a_stream_that_falls_silent_is_gone_on_with() {
     policy(RecoveryPolicy::default().stall_timeout(Duration::from_secs(20)));
     let place = Place::new();
@@ -217,7 +217,7 @@ async fn case_96_121_a_stream_that_falls_silent_is_gone_on_with() {
     assert_eq!((message.text().as_str(), message.parts.len()), ("One two", 1), "in the same part");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_113_a_turn_that_comes_further_is_not_ended_by_time_or_attempts() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -230,7 +230,7 @@ async fn case_113_a_turn_that_comes_further_is_not_ended_by_time_or_attempts() {
     assert_eq!(last(&agent).await.text().matches("word").count(), 41);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_115_a_new_turn_is_its_own_message_after_one_that_was_left() {
     policy(RecoveryPolicy::default().max_attempts(1));
     let place = Place::new();
@@ -247,7 +247,7 @@ async fn case_115_a_new_turn_is_its_own_message_after_one_that_was_left() {
     assert_ne!(messages[1].id, messages[3].id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_119_a_dead_tool_of_the_server_is_settled_and_the_turn_goes_on() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -267,7 +267,7 @@ async fn case_119_a_dead_tool_of_the_server_is_settled_and_the_turn_goes_on() {
     assert!(!message.parts.iter().any(open));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_does_not_wait_for_its_next_attempt() {
     policy(RecoveryPolicy::default().retry_delay(Duration::from_secs(60)));
     let place = Place::new();
@@ -280,7 +280,7 @@ async fn a_cancelled_turn_does_not_wait_for_its_next_attempt() {
     assert_eq!(turn.wait().await.unwrap().state(), TurnState::Aborted);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_72_119_a_question_to_the_client_costs_no_attempts_however_many_processes_die() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -311,7 +311,7 @@ async fn case_72_119_a_question_to_the_client_costs_no_attempts_however_many_pro
     assert_eq!(last(&agent).await.text(), "thanks");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_75_an_incident_goes_with_its_turn_and_not_before() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -340,7 +340,7 @@ async fn case_75_an_incident_goes_with_its_turn_and_not_before() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_76_118_an_interrupted_turn_is_gone_on_with_once_however_many_look_at_it() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -361,7 +361,7 @@ async fn case_76_118_an_interrupted_turn_is_gone_on_with_once_however_many_look_
     assert_eq!(last(&agent).await.text(), "half whole");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_78_82_a_turn_is_given_up_the_same_wherever_its_process_ends() {
     let survived = crash_everywhere(in_world, async |forever: Forever| {
         let agent = forever.agent::<Scripted>("a");
@@ -377,7 +377,7 @@ async fn case_78_82_a_turn_is_given_up_the_same_wherever_its_process_ends() {
     assert!(survived.outcome.0.starts_with("start|text-start|w0 |error(The answer was interrupted"), "{:?}", survived.outcome);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_80_99_a_turn_whose_incident_is_damaged_is_kept_until_it_is_put_right() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -405,7 +405,7 @@ async fn case_80_99_a_turn_whose_incident_is_damaged_is_kept_until_it_is_put_rig
     assert_eq!(last(&agent).await.text(), "word word word ");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_114_what_is_written_again_and_adds_nothing_is_no_progress() {
     policy(RecoveryPolicy::default().max_attempts(4));
     let place = Place::new();
@@ -425,7 +425,7 @@ async fn case_114_what_is_written_again_and_adds_nothing_is_no_progress() {
     assert_eq!(hooks.seen.count("asked"), 5, "once, and the four attempts there may be");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_116_a_turn_that_had_shown_nothing_is_asked_again_and_its_question_is_there_once() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -444,7 +444,7 @@ async fn case_116_a_turn_that_had_shown_nothing_is_asked_again_and_its_question_
     assert_eq!(messages.iter().map(UiMessage::text).collect::<Vec<_>>(), ["hi", "here"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_120_that_a_turn_was_given_up_is_told_to_whoever_comes_later_until_it_is_cleared() {
     policy(RecoveryPolicy::default().max_attempts(1).terminal_message("over"));
     let place = Place::new();
@@ -474,7 +474,7 @@ async fn case_120_that_a_turn_was_given_up_is_told_to_whoever_comes_later_until_
     assert!(agent.messages().await.unwrap().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_123_a_call_that_was_being_written_is_settled_and_the_turn_goes_on() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -524,13 +524,13 @@ async fn answer_after_a_close(hooks: &Hooks) -> String {
     last(&agent).await.text()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn hook_that_hands_over_when_its_process_ends_has_given_no_answer() {
     assert_eq!(answer_after_a_close(&hands_over()).await, "half an answer");
 }
 
 /// A hook that does not listen is not waited for: the deadline of a close is by a clock that stands here.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn hook_that_does_not_listen_is_dropped_when_its_process_ends() {
     let hooks = Hooks::new(|turn, before| async move {
         says(&turn, &["word "]).await?;
@@ -543,7 +543,7 @@ async fn hook_that_does_not_listen_is_dropped_when_its_process_ends() {
 }
 
 /// Nor is the time between two attempts of a turn: the next one is made by the next process.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn close_does_not_wait_for_the_next_attempt_of_a_turn() {
     let hooks = Hooks::new(|turn, before| async move { if before == 0 { Err(Passing.into()) } else { says(&turn, &["an answer"]).await } });
     let place = Place::new();

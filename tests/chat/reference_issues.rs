@@ -14,7 +14,7 @@ fn texts(messages: &[UiMessage]) -> Vec<String> {
     messages.iter().map(UiMessage::text).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_that_was_open_and_empty_keeps_its_question_and_is_answered() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -34,7 +34,7 @@ async fn a_stream_that_was_open_and_empty_keeps_its_question_and_is_answered() {
     assert_eq!(told(&turn(&agent).await).await, "start|text-start|here|completed");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_is_looked_at_again_after_a_look_that_failed() {
     let place = Place::new();
     let mut hooks = Hooks::new(|turn, before| async move {
@@ -59,7 +59,7 @@ async fn a_turn_is_looked_at_again_after_a_look_that_failed() {
     assert_eq!(last(&agent).await.text(), "word word ");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_was_left_long_ago_does_not_recover_for_ever() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -83,7 +83,7 @@ async fn a_turn_that_was_left_long_ago_does_not_recover_for_ever() {
     assert!(ends.iter().all(|end| end.state() == TurnState::Error && *end == ends[0]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_interrupted_is_not_added_to_the_answer_before_it() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -106,7 +106,7 @@ async fn what_is_interrupted_is_not_added_to_the_answer_before_it() {
     assert_ne!(messages[1].id, messages[3].id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn whoever_comes_again_sees_each_chunk_once() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -123,7 +123,7 @@ async fn whoever_comes_again_sees_each_chunk_once() {
     assert_eq!(numbers, (0..7).collect::<Vec<_>>());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_was_recovered_comes_to_those_who_wait_for_it() {
     policy(RecoveryPolicy::default().stall_timeout(Duration::from_secs(20)));
     let place = Place::new();
@@ -152,7 +152,7 @@ async fn an_answer_that_was_recovered_comes_to_those_who_wait_for_it() {
     assert!(matches!(&entries[1], Entry::End(end) if end.is_completed()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_keeps_its_id_however_often_it_is_gone_on_with() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -177,7 +177,7 @@ async fn a_turn_keeps_its_id_however_often_it_is_gone_on_with() {
     assert_eq!((last(&agent).await.id, turn(&agent).await.message_id()), (message.clone(), message.as_str()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_fails_or_hangs_at_each_recovery_is_asked_a_bounded_number_of_times() {
     for hangs in [false, true] {
         policy(RecoveryPolicy::default().max_attempts(3));
@@ -198,7 +198,7 @@ async fn a_hook_that_fails_or_hangs_at_each_recovery_is_asked_a_bounded_number_o
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_past_turn_keeps_its_own_error() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -226,7 +226,7 @@ async fn every_past_turn_keeps_its_own_error() {
     assert_eq!(marks, [Some(&json!("error 0")), None, Some(&json!("error 2"))]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_of_a_tool_after_a_restart_and_an_error_of_another_lose_no_continuation() {
     for last_is_error in [false, true] {
         let place = Place::new();

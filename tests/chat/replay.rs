@@ -183,7 +183,7 @@ async fn one(seed: u64) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn replay_is_what_was_seen_live_whatever_happens() {
     let (gate, night) = if database::is_in_postgres() { (25, 25) } else { (30, 150) };
     let (first, cases) = (size("FOREVER_REPLAY_SEED", 1, 1), size("FOREVER_REPLAY_CASES", gate, night));

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::hooks::{Hooks, Place, ask, asked, killed, last, rest, says, shown, turn};
 use crate::scripted::told;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_86_87_88_a_turn_under_way_is_followed_by_all_who_like_as_often_as_they_like() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -38,7 +38,7 @@ async fn case_86_87_88_a_turn_under_way_is_followed_by_all_who_like_as_often_as_
     assert_eq!(told(&turn).await, "start|text-start|a |b |a |b |completed");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_89_95_112_who_follows_a_turn_before_it_begins_sees_all_of_it() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -66,7 +66,7 @@ async fn case_89_95_112_who_follows_a_turn_before_it_begins_sees_all_of_it() {
     assert_eq!(entries, rest(&second, 0).await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_90_91_92_what_is_under_way_is_known_and_each_turn_has_its_own_log() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {
@@ -88,7 +88,7 @@ async fn case_90_91_92_what_is_under_way_is_known_and_each_turn_has_its_own_log(
     assert!(agent.turns(&open).await.unwrap().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_93_94_110_111_an_error_is_told_with_what_came_before_it_as_often_as_it_is_asked_for() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, before| async move {
@@ -117,7 +117,7 @@ async fn case_93_94_110_111_an_error_is_told_with_what_came_before_it_as_often_a
     assert_eq!(agent.messages().await.unwrap().len(), 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_100_chunks_that_come_together_are_stored_together() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {
@@ -144,7 +144,7 @@ async fn case_100_chunks_that_come_together_are_stored_together() {
     assert!(rows <= 3002 / 64, "{rows} rows");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_103_who_has_caught_up_knows_it() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {
@@ -163,7 +163,7 @@ async fn case_103_who_has_caught_up_knows_it() {
     assert!(matches!(follow.next().await.unwrap(), Some(Entry::End(_))));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_104_105_106_a_turn_that_its_fiber_has_left_is_settled_and_keeps_no_other_waiting() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {
@@ -210,7 +210,7 @@ async fn case_104_105_106_a_turn_that_its_fiber_has_left_is_settled_and_keeps_no
     assert_eq!(left(json!({ "speaks": true }), true, 3).await, ["hi", "partialpartial", "next"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_107_the_log_of_a_turn_under_way_stays_however_long_it_takes() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {
@@ -237,7 +237,7 @@ async fn case_107_the_log_of_a_turn_under_way_stays_however_long_it_takes() {
     assert!(stored >= i64::try_from(there + 10).unwrap(), "{stored} of {there} and 10 more");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_108_a_turn_that_adds_to_an_answer_says_so_in_the_next_process_too() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {
@@ -264,7 +264,7 @@ async fn case_108_a_turn_that_adds_to_an_answer_says_so_in_the_next_process_too(
     assert_eq!(agent.messages().await.unwrap().len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_log_that_has_no_end_yet_is_not_taken_for_one_that_has() {
     let place = Place::new();
     let hooks = Hooks::new(|turn, _| async move {

@@ -16,7 +16,7 @@ async fn opened(seen: &Notes) -> (Forever, forever::agent::AgentHandle<Scripted>
     (forever, agent)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_streams_ends_and_leaves_its_message() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
@@ -32,7 +32,7 @@ async fn a_turn_streams_ends_and_leaves_its_message() {
     assert_eq!(messages[1].metadata, None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_in_the_stream_is_the_end_of_the_log_and_stands_in_the_message() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let turn = ask(&agent, "r1", json!({ "n": 2, "mode": "error" })).await;
@@ -45,7 +45,7 @@ async fn an_error_in_the_stream_is_the_end_of_the_log_and_stands_in_the_message(
     assert_eq!(message.parts[0].get("state"), Some(&json!("done")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_program_throws_is_not_told_to_people() {
     let (_forever, agent) = opened(&Notes::default()).await;
     for mode in ["throw", "panic"] {
@@ -59,7 +59,7 @@ async fn what_the_program_throws_is_not_told_to_people() {
     assert_eq!(messages[3].metadata.as_ref().unwrap()["forever"]["outcome"], "error");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_asked_is_refused_and_nothing_of_it_is_stored() {
     let seen = Notes::default();
     let (forever, agent) = opened(&seen).await;
@@ -83,7 +83,7 @@ async fn what_cannot_be_asked_is_refused_and_nothing_of_it_is_stored() {
     assert!(agent.turns(&[]).await.unwrap().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_of_nothing_is_an_end_and_its_question_stays() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let turn = ask(&agent, "r1", json!({ "mode": "nothing" })).await;
@@ -92,7 +92,7 @@ async fn an_answer_of_nothing_is_an_end_and_its_question_stays() {
     assert_eq!(agent.messages().await.unwrap().len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turns_of_one_chat_run_in_order_and_see_what_was_before_them() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
@@ -109,7 +109,7 @@ async fn turns_of_one_chat_run_in_order_and_see_what_was_before_them() {
     assert_eq!(roles, [Role::User, Role::Assistant].repeat(5), "each answer stands behind its question");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_is_cancelled_keeps_what_it_has_and_the_next_one_goes_on() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let hangs = ask(&agent, "r1", json!({ "n": 2, "mode": "hang" })).await;
@@ -131,7 +131,7 @@ async fn a_turn_that_is_cancelled_keeps_what_it_has_and_the_next_one_goes_on() {
     assert!(!agent.cancel("r9", "nobody").await.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_id_or_key_is_the_same_turn() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
@@ -148,7 +148,7 @@ async fn the_same_id_or_key_is_the_same_turn() {
     assert!(agent.turn_by_key("order-2").await.unwrap().is_none());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_127_many_submissions_of_one_key_at_once_are_one_turn() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
@@ -160,7 +160,7 @@ async fn case_127_many_submissions_of_one_key_at_once_are_one_turn() {
     assert_eq!(agent.messages().await.unwrap().len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn queueing_latest_skips_all_but_the_last_and_keeps_what_was_said() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let first = ask(&agent, "r0", json!({ "n": 2, "mode": "hang" })).await;
@@ -178,7 +178,7 @@ async fn queueing_latest_skips_all_but_the_last_and_keeps_what_was_said() {
     assert_eq!(agent.messages().await.unwrap().iter().filter(|m| m.role == Role::User).count(), 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn queueing_merge_answers_everything_that_was_said_in_one_turn() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
@@ -198,7 +198,7 @@ async fn queueing_merge_answers_everything_that_was_said_in_one_turn() {
     assert_eq!(next.status().await.unwrap().origins(), ["u4"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn queueing_drop_refuses_while_another_turn_is_under_way() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let first = ask(&agent, "r0", json!({ "n": 1, "mode": "hang" })).await;
@@ -211,7 +211,7 @@ async fn queueing_drop_refuses_while_another_turn_is_under_way() {
     assert!(second.wait().await.unwrap().is_completed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn queueing_debounce_waits_for_quiet_and_answers_the_last() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
@@ -226,7 +226,7 @@ async fn queueing_debounce_waits_for_quiet_and_answers_the_last() {
     assert_eq!(seen.all(), ["called r2"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_98_109_a_cleared_chat_is_empty_whatever_was_under_way() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let first = ask(&agent, "r0", json!({ "n": 2, "mode": "hang" })).await;
@@ -246,7 +246,7 @@ async fn case_98_109_a_cleared_chat_is_empty_whatever_was_under_way() {
     assert_eq!(agent.messages().await.unwrap().len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_continued_turn_adds_to_the_same_message() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let refused = agent.continue_last_turn().await.unwrap_err();
@@ -265,7 +265,7 @@ async fn a_continued_turn_adds_to_the_same_message() {
     assert_eq!(agent.messages().await.unwrap()[1].text(), "w0 w0 w1 w0 w1 ");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_that_may_pass_is_tried_again_in_the_same_turn() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
@@ -276,7 +276,7 @@ async fn an_error_that_may_pass_is_tried_again_in_the_same_turn() {
     assert_eq!(agent.messages().await.unwrap()[1].text(), "w0 w1 ");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_that_never_passes_ends_with_the_terminal_message() {
     let seen = Notes::default();
     let (_forever, agent) = opened(&seen).await;
@@ -289,7 +289,7 @@ async fn an_error_that_never_passes_ends_with_the_terminal_message() {
     assert_eq!(message.metadata.as_ref().unwrap()["forever"]["reason"], end.reason().unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn no_more_turns_are_queued_than_the_class_allows() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let running = ask(&agent, "r1", json!({ "n": 0, "mode": "hang" })).await;

@@ -120,7 +120,7 @@ macro_rules! are_not_waited_for {
     };
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn close_waits_for_none_of_the_waits_of_fibers() {
     are_not_waited_for!(receives_in_time joins joins_all selects);
     are_not_waited_for!(retries retries_in_time retries_and_catches retries_an_effect retries_branches);

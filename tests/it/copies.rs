@@ -116,7 +116,7 @@ async fn shown(forever: &Forever, id: &str) -> (FiberView, Value, Value) {
     (forever.view(id).await.unwrap(), serde_json::to_value(ops).unwrap(), serde_json::to_value(history).unwrap())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn failed_fiber_goes_on_with_an_edited_local_and_repeats_no_effect() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let forever = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
@@ -169,7 +169,7 @@ async fn failed_fiber_goes_on_with_an_edited_local_and_repeats_no_effect() {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn arguments_are_edited_before_the_first_checkpoint() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let forever = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
@@ -199,7 +199,7 @@ async fn counted(world: Res<World>, number: u32) -> anyhow::Result<u32> {
     Ok(half)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn dry_run_of_an_edit_runs_nothing_behind_the_cut_point() {
     let world = World::default();
     let forever = Forever::builder().in_memory().fiber::<counted>().resource(world.clone()).open().await.unwrap();
@@ -220,7 +220,7 @@ async fn failed_tour(forever: &Forever, id: &str) {
     assert!(error.to_string().contains("9 letters are too many"), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn locals_of_called_functions_loops_and_logs_are_edited() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let forever = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
@@ -247,7 +247,7 @@ async fn locals_of_called_functions_loops_and_logs_are_edited() {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fork_goes_on_from_the_last_checkpoint_and_leaves_the_other_fiber_as_it_is() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let forever = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
@@ -277,7 +277,7 @@ async fn fork_goes_on_from_the_last_checkpoint_and_leaves_the_other_fiber_as_it_
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fork_at_an_earlier_checkpoint_repeats_effects_only_where_that_is_allowed() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let forever = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
@@ -307,7 +307,7 @@ async fn fork_at_an_earlier_checkpoint_repeats_effects_only_where_that_is_allowe
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn exported_fiber_goes_on_in_another_database_without_its_secrets() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let here = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
@@ -344,7 +344,7 @@ async fn exported_fiber_goes_on_in_another_database_without_its_secrets() {
     there.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiting_fiber_moves_with_its_log_and_its_messages() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let here = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
@@ -375,7 +375,7 @@ async fn waiting_fiber_moves_with_its_log_and_its_messages() {
 /// Something that is wrong with an export.
 type Damage = fn(&mut Value);
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn damaged_exports_are_refused() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let forever = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
@@ -440,7 +440,7 @@ async fn dies_at_each_write(from: &Path, command: impl AsyncFn(&Forever) -> fore
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn edit_and_fork_that_die_at_any_write_are_done_whole_or_not_at_all() {
     let (folder, world) = (tempfile::tempdir().unwrap(), World::default());
     let path = folder.path().join("a.db");
@@ -488,7 +488,7 @@ async fn writes(lines: u32) -> anyhow::Result<usize> {
     Ok(page.len())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn history_of_a_long_value_has_what_changed_and_is_whole_in_an_export() {
     let folder = tempfile::tempdir().unwrap();
     let builder = |name: &str| Forever::builder().sqlite(folder.path().join(name)).fiber::<writes>();

@@ -54,7 +54,7 @@ fn values(frame: &forever::view::FrameView) -> Value {
     frame.locals.iter().map(|local| (local.name.clone(), local.value.value.clone().unwrap_or(Value::Null))).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_kept_checkpoint_has_its_values_in_calls_and_after_a_restart_without_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
@@ -123,7 +123,7 @@ async fn climbs(steps: u32) -> anyhow::Result<u32> {
     Ok(height)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_newest_checkpoints_are_kept_or_none() {
     let folder = tempfile::tempdir().unwrap();
     for (history, least, most) in [(History::last(50), 50, 400), (History::all(), 1000, 1000), (History::off(), 0, 0)] {

@@ -122,7 +122,7 @@ async fn metered_wait() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn events_durations_and_states_are_recorded_by_function() {
     let recorded = RECORDED.clone();
     let tries = Tries::default();

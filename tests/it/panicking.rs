@@ -86,7 +86,7 @@ async fn open() -> Forever {
     builder.fiber::<fails>().fiber::<parent>().fiber::<holds>().open().await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn error_whose_text_or_drop_panics_fails_its_fiber() {
     let forever = open().await;
     for (how, reason) in HOW {
@@ -103,7 +103,7 @@ async fn error_whose_text_or_drop_panics_fails_its_fiber() {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn parent_hears_of_a_child_whose_error_has_no_text() {
     let forever = open().await;
     for (how, reason) in HOW {
@@ -112,7 +112,7 @@ async fn parent_hears_of_a_child_whose_error_has_no_text() {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fiber_whose_locals_panic_when_it_is_cancelled_is_cancelled() {
     let forever = open().await;
     let handle = forever.spawn(holds()).await.unwrap();

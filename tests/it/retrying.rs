@@ -113,12 +113,12 @@ async fn shows_its_retries<F: Fiber<Output = u32>>(call: F, step: &str) {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_retried_step_shows_its_attempts_its_error_and_when_it_is_next() {
     shows_its_retries(asks(), "ask").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_retried_effect_in_a_branch_shows_the_same() {
     shows_its_retries(pays(), "steps[pay]").await;
 }
@@ -209,17 +209,17 @@ async fn come_through_deploys<F: Fiber<Output = u64>>(call: impl Fn(u64) -> F) {
     println!("fibers={FIBERS} deploys={DEPLOYS} attempts={}", calls.count());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn attempts_of_a_step_keep_their_times_over_ten_deploys() {
     come_through_deploys(asks_in_a_step).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn attempts_of_a_branch_keep_their_times_over_ten_deploys() {
     come_through_deploys(asks_in_a_branch).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn attempts_of_an_effect_keep_their_times_over_ten_deploys() {
     come_through_deploys(asks_in_an_effect).await;
 }
@@ -243,7 +243,7 @@ async fn asks_politely(ctx: &FiberContext, calls: Res<Calls>) -> Result<u64, Bus
     Ok(asked)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn error_says_how_long_the_next_attempt_waits() {
     let (clock, calls) = (VirtualClock::new(), Calls::default());
     let builder = Forever::builder().in_memory().clock(clock.clone()).resource(calls.clone());
@@ -410,7 +410,7 @@ async fn waits_out_of_memory<F: Fiber<Output = u32>>(call: impl Fn() -> F) -> Ve
 const ASKED: [&str; 3] =
     ["how is tea? 1 of op 0, None there", "how is tea? 2 of op 0, Some(1) there", "how is tea? 3 of op 0, Some(2) there"];
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fiber_leaves_memory_before_an_attempt_and_its_code_does_not_run_again() {
     let topic = || "tea".to_owned();
     let asked = |before: &[&'static str], after: &[&'static str]| [before, &ASKED, after].concat();
@@ -420,7 +420,7 @@ async fn fiber_leaves_memory_before_an_attempt_and_its_code_does_not_run_again()
     assert_eq!(waits_out_of_memory(|| prepares_and_pays_in_doubt(topic())).await, asked(&["prepares"], &[]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fiber_leaves_memory_in_a_called_function_as_well() {
     let of = |question: &str, op: u32| {
         [(1, "None"), (2, "Some(1)"), (3, "Some(2)")].map(|(n, stashed)| format!("{question} {n} of op {op}, {stashed} there")).to_vec()
@@ -440,7 +440,7 @@ async fn fiber_leaves_memory_in_a_called_function_as_well() {
     assert_eq!(waits_out_of_memory(|| calls_what_prepares("tea".to_owned())).await, expected.concat());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fiber_leaves_memory_when_each_branch_that_runs_waits_for_its_next_attempt() {
     let asked = waits_out_of_memory(|| prepares_and_asks_side_by_side("tea".to_owned())).await;
     let asks: Vec<&String> = asked.iter().filter(|entry| entry.starts_with("how")).collect();
@@ -466,7 +466,7 @@ impl Work {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fiber_stays_in_memory_while_another_branch_works() {
     let (clock, diary, work) = (VirtualClock::new(), Diary::default(), Work::default());
     let builder = Forever::builder().in_memory().clock(clock.clone()).resource(diary.clone()).resource(work.clone());

@@ -126,7 +126,7 @@ async fn child_of(forever: &Forever, parent: &str) -> String {
     all.into_iter().find(|fiber| fiber.parent.as_deref() == Some(parent)).expect("it has a child").id
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_arm_wakes_the_fiber_also_after_a_restart_and_leaves_no_rows() {
     for restart in [false, true] {
         let scene = Scene::new();
@@ -169,7 +169,7 @@ async fn each_arm_wakes_the_fiber_also_after_a_restart_and_leaves_no_rows() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_message_of_an_arm_that_was_not_taken_stays_and_topics_are_told_to_senders() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -212,7 +212,7 @@ async fn race(how_many: u32) -> anyhow::Result<(u32, u32)> {
     Ok((results[0], results.iter().sum()))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_several_children_the_first_that_ends_is_taken_and_the_others_go_on() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -246,7 +246,7 @@ async fn two_sleeps() -> anyhow::Result<()> {
     anyhow::bail!("{}", order.join(" "))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_earliest_deadline_wakes_the_fiber_and_all_are_fixed_when_the_select_begins() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -281,7 +281,7 @@ async fn interview(questions: u32) -> anyhow::Result<Vec<String>> {
     Ok(answers)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn messages_on_computed_topics_wake_the_fiber_and_are_not_refused() {
     let scene = Scene::new();
     let forever = scene.open().await;

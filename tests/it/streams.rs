@@ -59,7 +59,7 @@ async fn next<T: serde::de::DeserializeOwned>(reader: &mut StreamReader<T>) -> O
     soon("an item", reader.next()).await.unwrap().map(|item| (item.number, item.value))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn readers_follow_a_stream_through_waits_and_a_restart_of_the_process_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
@@ -112,7 +112,7 @@ async fn readers_follow_a_stream_through_waits_and_a_restart_of_the_process_to_i
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn flushed_items_are_seen_before_the_step_ends_and_after_it_has_failed() {
     let gate = Gate::closed();
     let forever = builder(&gate).in_memory().open().await.unwrap();
@@ -127,7 +127,7 @@ async fn flushed_items_are_seen_before_the_step_ends_and_after_it_has_failed() {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_or_sent_is_an_error() {
     let forever = builder(&Gate::closed()).in_memory().open().await.unwrap();
     let missing = forever.stream::<u32>("none", "counted", 0).next().await.unwrap_err();
@@ -161,7 +161,7 @@ async fn what_cannot_be_read_or_sent_is_an_error() {
     assert!(closed.is_closed(), "{closed}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn progress_is_seen_at_once_and_after_the_process_has_died() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");

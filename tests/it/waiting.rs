@@ -168,7 +168,7 @@ async fn reminder(world: Res<World>, name: String, hours: u32) -> anyhow::Result
     Ok(name)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_sleep_is_fixed_once_over_restarts() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -195,7 +195,7 @@ async fn the_end_of_a_sleep_is_fixed_once_over_restarts() {
     assert_eq!(status.finished.unwrap().duration_since(status.created).unwrap(), HOUR * 10);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fibers_that_fell_due_while_nobody_was_there_are_entered_once_each_at_open() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -239,7 +239,7 @@ async fn collector(world: Res<World>, wanted: usize) -> anyhow::Result<(Vec<u32>
     Ok((numbers, name))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_message_is_received_once_in_the_order_of_the_sends_over_restarts() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -276,7 +276,7 @@ async fn patient(world: Res<World>) -> anyhow::Result<u32> {
     Ok(more)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_waits_is_not_in_memory() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -317,7 +317,7 @@ async fn asks(world: Res<World>) -> anyhow::Result<String> {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wait_for_a_message_ends_when_its_time_is_over_and_not_before() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -343,7 +343,7 @@ async fn a_wait_for_a_message_ends_when_its_time_is_over_and_not_before() {
     assert_eq!(error.to_string(), "failed to send to fiber `late` on topic `answer`: it has completed already");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_cannot_be_received_is_refused_with_the_reason() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -379,7 +379,7 @@ async fn a_message_that_cannot_be_received_is_refused_with_the_reason() {
     assert_eq!(forever.fiber::<collector>("c").wait().await.unwrap(), (vec![1], "ada".to_owned()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_of_a_type_that_was_not_known_yet_is_discarded_and_the_fiber_goes_on() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -480,7 +480,7 @@ async fn parent(world: Res<World>, role: Role) -> anyhow::Result<String> {
     }))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_parent_waits_for_its_child_over_restarts_of_both() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -503,7 +503,7 @@ async fn a_parent_waits_for_its_child_over_restarts_of_both() {
     assert_eq!(scene.world.log(), ["child Waits", "5"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_parent_hears_how_its_child_ended() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -520,7 +520,7 @@ async fn a_parent_hears_how_its_child_ended() {
     ears.hear(&child_id, "cancelled", 1).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_parent_of_a_parked_child_waits_until_it_is_resolved() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -557,7 +557,7 @@ async fn late_parent(world: Res<World>, how_many: u32) -> anyhow::Result<Vec<Str
     Ok(results.into_iter().map(|came| came.map_or_else(|error| format!("{:?}", error.kind()), |number| number.to_string())).collect())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn handles_in_a_snapshot_are_those_of_the_runtime_that_resumes() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -575,7 +575,7 @@ async fn handles_in_a_snapshot_are_those_of_the_runtime_that_resumes() {
     assert!(scene.world.log().contains(&"child of Some(\"p\")".to_owned()), "{:?}", scene.world.log());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_child_that_was_deleted_is_told_to_its_parent() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -590,7 +590,7 @@ async fn a_child_that_was_deleted_is_told_to_its_parent() {
     assert_eq!(forever.fiber::<late_parent>("p").wait().await.unwrap(), ["NotFound", "NotFound", "100"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_result_of_a_child_is_kept_until_its_parent_has_ended() {
     let scene = Scene::new();
     let keep = Retention::forever().completed(MINUTE);
@@ -628,7 +628,7 @@ async fn family(roles: Vec<Role>) -> anyhow::Result<Vec<Option<u32>>> {
     Ok(wait_all!(handles).into_iter().map(Result::ok).collect())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_came_of_children_is_in_the_order_of_their_handles() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -644,7 +644,7 @@ async fn what_came_of_children_is_in_the_order_of_their_handles() {
     assert_eq!(handle.wait().await.unwrap(), [Some(0), Some(1), None, Some(3), Some(4)]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cancelling_a_parent_reaches_everything_below_it() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -686,7 +686,7 @@ async fn keeps(world: Res<World>) -> anyhow::Result<u32> {
     Ok(wait!(handle)?)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_is_told_to_end_makes_no_children_any_more() {
     let scene = Scene::new();
     let forever = scene.open().await;
@@ -710,7 +710,7 @@ async fn checks(world: Res<World>, good: u32) -> anyhow::Result<(Vec<u32>, u32)>
     Ok((numbers, recv!("word")))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failed_fiber_keeps_what_had_arrived_and_what_was_sent_to_it() {
     let scene = Scene::new();
     let forever = scene.open().await;

@@ -26,7 +26,7 @@ async fn between(ctx: &FiberContext, bank: Res<Bank>, orders: Vec<u64>) -> anyho
     Ok(receipts)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_by_hand_is_carried_out_once_for_each_key() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).fiber::<between>().open().await.unwrap();
@@ -40,7 +40,7 @@ async fn an_operation_by_hand_is_carried_out_once_for_each_key() {
     assert_eq!(other, [1004], "another fiber's operations are other ones");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn code_that_runs_again_finds_what_it_has_done_and_parks_at_what_is_unknown() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).fiber::<between>().open().await.unwrap();
@@ -69,7 +69,7 @@ async fn code_that_runs_again_finds_what_it_has_done_and_parks_at_what_is_unknow
     assert_eq!(bank.calls(), calls + 3);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restarted_fiber_carries_its_operations_out_anew() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).fiber::<between>().open().await.unwrap();
@@ -90,7 +90,7 @@ async fn a_restarted_fiber_carries_its_operations_out_anew() {
     assert_ne!(ops[0].id, ops[1].id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn closures_have_the_same_ledger() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).open().await.unwrap();
@@ -108,7 +108,7 @@ async fn closures_have_the_same_ledger() {
     assert!(wrong.starts_with(&format!("the stored result of operation `charge` ({id}) cannot be read as `String`: ")), "{wrong}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_that_is_under_way_is_not_begun_twice() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).open().await.unwrap();
@@ -128,7 +128,7 @@ async fn an_operation_that_is_under_way_is_not_begun_twice() {
     assert!(error.reason().starts_with("operation `charge` with key 1 (") && error.reason().ends_with(") is under way already"), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_or_a_result_that_cannot_be_saved_is_an_error() {
     #[derive(Debug, Clone, serde::Deserialize)]
     struct Unsavable;
@@ -174,7 +174,7 @@ impl Agent for Shop {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_recovery_hook_goes_on_in_the_ledger_of_its_fiber() {
     let (place, bank, seen) = (Place::new(), Bank::default(), Arc::default());
     let builder = || {
@@ -216,7 +216,7 @@ async fn gated(ctx: &FiberContext, bank: Res<Bank>, gate: Res<Arc<Semaphore>>) -
     Ok(step!("last", receipt))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_is_interrupted_where_a_full_disk_keeps_its_operation_from_being_stored() {
     let (place, bank, gate) = (Place::new(), Bank::default(), Arc::new(Semaphore::new(0)));
     let forever = place.builder(&bank).resource(Arc::clone(&gate)).fiber::<gated>().open().await.unwrap();
@@ -239,7 +239,7 @@ async fn a_fiber_is_interrupted_where_a_full_disk_keeps_its_operation_from_being
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge completed 1000"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_comes_to_an_operation_while_the_runtime_closes_goes_on_at_the_next_open() {
     let (place, bank, gate) = (Place::new(), Bank::default(), Arc::new(Semaphore::new(0)));
     let builder = || place.builder(&bank).resource(Arc::clone(&gate)).fiber::<gated>();

@@ -156,7 +156,7 @@ impl Left {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_life_has_the_writes_that_the_deaths_are_counted_in() {
     let (place, bank, fuse) = (Place::new(), Bank::default(), Fuse::never());
     let forever = place.builder(&bank).fiber::<parking>().fuse(fuse.clone()).open().await.unwrap();
@@ -165,7 +165,7 @@ async fn one_life_has_the_writes_that_the_deaths_are_counted_in() {
     assert_eq!((opened, fuse.writes()), (opening(), opening() + writes()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn under_retry_the_bank_is_called_again_under_the_same_id() {
     for death in deaths() {
         let left = dies(retrying(100), death).await;
@@ -179,7 +179,7 @@ async fn under_retry_the_bank_is_called_again_under_the_same_id() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn under_check_the_bank_is_asked_and_called_once() {
     for death in deaths() {
         let left = dies(checking(100), death).await;
@@ -192,7 +192,7 @@ async fn under_check_the_bank_is_asked_and_called_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn under_fail_the_fiber_goes_its_own_way() {
     for death in deaths() {
         let left = dies(failing(100), death).await;
@@ -215,7 +215,7 @@ async fn under_fail_the_fiber_goes_its_own_way() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn under_park_nothing_is_called_until_somebody_resolves_it() {
     for death in deaths() {
         let left = dies(parking(100), death).await;
@@ -256,7 +256,7 @@ async fn settled(fuse: &Fuse) -> u64 {
 }
 
 /// Killed between what a person has said and what the fiber does with it, on both sides of every write.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_resolution_outlives_the_process() {
     for (fate, calls) in [(Death::AfterTheCharge, 1), (Death::BeforeTheCharge, 2)] {
         // The resolution, the fiber is entered, the effect begins (or not), its checkpoint, "noted", the end.

@@ -143,7 +143,7 @@ async fn parks<F: Fiber<Output: Debug>>(place: &Place, bank: &Bank) {
 
 macro_rules! parks {
     ($($test:ident: $version:ident,)*) => {
-        $(#[tokio::test]
+        $(#[tokio::test(start_paused = true)]
         async fn $test() {
             let (place, bank) = killed_in_its_effect(before::order()).await;
             parks::<$version::order>(&place, &bank).await;
@@ -176,7 +176,7 @@ parks! {
     an_effect_with_another_key_parks: another_key,
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_effect_named_with_was_is_found_in_doubt_under_its_old_name() {
     let (place, bank) = killed_in_its_effect(before::order()).await;
     let forever = place.builder(&bank).fiber::<named_with_was::order>().open().await.unwrap();
@@ -184,13 +184,13 @@ async fn an_effect_named_with_was_is_found_in_doubt_under_its_old_name() {
     assert_eq!((bank.calls(), bank.charges().len()), (3, 1), "asked again under the same id, and the mail");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_function_without_the_effect_does_not_complete() {
     let (place, bank) = killed_in_its_effect(before::order()).await;
     parks::<removed_with_all_steps::order>(&place, &bank).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn resolved_as_not_executed_the_new_code_runs() {
     let (place, bank) = killed_in_its_effect(before::order()).await;
     let forever = place.builder(&bank).fiber::<an_effect_put_before::order>().open().await.unwrap();
@@ -240,7 +240,7 @@ mod called {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_effect_renamed_in_a_called_fiber_parks() {
     let (place, bank) = killed(called::before::order(), &[Plan::Answers, Plan::Silent], 0).await;
     for _ in 0..5 {
@@ -282,7 +282,7 @@ versions! {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_of_a_derived_step_is_not_taken_for_another_one_of_its_name() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Answers, Plan::Silent]);
@@ -319,7 +319,7 @@ versions! {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_effect_in_a_branch_that_is_removed_parks_before_another_branch_begins() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent]);
@@ -422,7 +422,7 @@ where
     assert_eq!(soon(forever.fiber::<Old>(ID).wait()).await.unwrap(), result);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn effect_in_doubt_whose_branch_is_plain_now_parks_before_any_branch_begins() {
     use branches_with_an_effect::order as old;
     let in_both = [Plan::Silent, Plan::Silent];
@@ -433,7 +433,7 @@ async fn effect_in_doubt_whose_branch_is_plain_now_parks_before_any_branch_begin
     branch_without_its_effect_parks::<old, the_branch_is_plain::order>(old(), &in_one, 1, 2000).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn effect_in_doubt_whose_items_are_plain_now_parks_before_any_item_begins() {
     use items_that_are_effects::order as old;
     let first = [Plan::Silent];
@@ -443,7 +443,7 @@ async fn effect_in_doubt_whose_items_are_plain_now_parks_before_any_item_begins(
     branch_without_its_effect_parks::<old, items_that_are_plain::order>(old(), &second, 1, 2000).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn stored_result_of_a_branch_stays_when_the_branch_is_no_effect_any_more() {
     let in_the_plain_one = [Plan::Silent, Plan::Answers];
     let (place, bank) = killed(branches_with_an_effect::order(), &in_the_plain_one, 1).await;

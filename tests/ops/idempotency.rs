@@ -98,7 +98,7 @@ async fn died<F: Fiber<Output = u64>>(call: F, plan: Plan) -> (Place, Bank) {
     (place, bank)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_called_until_an_operator_says_that_it_was_not_done() {
     let (place, bank) = died(parking(100), Plan::Lost).await;
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
@@ -117,7 +117,7 @@ async fn nothing_is_called_until_an_operator_says_that_it_was_not_done() {
     assert_eq!(error.to_string(), format!("failed to resolve operation `{}`: it is known to be completed", ops[0].id));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operator_gives_the_result_or_an_error() {
     let (place, bank) = died(parking(100), Plan::Silent).await;
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
@@ -141,7 +141,7 @@ async fn an_operator_gives_the_result_or_an_error() {
     assert_eq!(failed.reason(), format!("operation `{id}` of step `charge` has failed: account closed"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_key_at_the_same_place_parks_with_both() {
     let (place, bank) = died(priced(1), Plan::Lost).await;
     PRICE.store(120, Ordering::Relaxed);
@@ -159,7 +159,7 @@ async fn another_key_at_the_same_place_parks_with_both() {
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge not_executed", "charge completed 1000"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_timeout_is_an_unknown_outcome_and_an_attempt() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent, Plan::Lost]);
@@ -184,7 +184,7 @@ async fn a_timeout_is_an_unknown_outcome_and_an_attempt() {
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge failed step `charge` took longer than 20ms"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_of_the_body_is_an_answer() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Down, Plan::Down]);
@@ -205,7 +205,7 @@ async fn an_error_of_the_body_is_an_answer() {
     assert_eq!(bank.charges(), [(ops[0].id.clone(), 100)]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_that_edited_code_does_not_come_to_first_parks() {
     let (place, bank) = died(parking(100), Plan::Silent).await;
     let (forever, handle) = opened(&place, &bank, edited(100)).await;
@@ -225,7 +225,7 @@ async fn an_operation_that_edited_code_does_not_come_to_first_parks() {
     assert_eq!(handle.wait().await.unwrap(), 1000);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn edited_code_goes_on_when_the_operation_was_not_executed() {
     let (place, bank) = died(parking(100), Plan::Lost).await;
     let (forever, handle) = opened(&place, &bank, edited(100)).await;
@@ -236,7 +236,7 @@ async fn edited_code_goes_on_when_the_operation_was_not_executed() {
     assert_ne!(bank.charges()[0].0, id, "it stands at another place now");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_not_executed_goes_on_with_its_stash_and_log() {
     let (place, bank) = died(in_pieces(100), Plan::Lost).await;
     let (forever, handle) = opened(&place, &bank, in_pieces(100)).await;
@@ -245,7 +245,7 @@ async fn what_was_not_executed_goes_on_with_its_stash_and_log() {
     assert_eq!(handle.wait().await.unwrap(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_under_way_cannot_be_resolved() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent]);
@@ -257,7 +257,7 @@ async fn an_operation_under_way_cannot_be_resolved() {
     drop(handle);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_that_fails_parks() {
     let (place, bank) = died(asking(100), Plan::Silent).await;
     let (_forever, handle) = opened(&place, &bank, asking(100)).await;
@@ -269,7 +269,7 @@ async fn a_check_that_fails_parks() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_between_steps_is_found_by_its_key() {
     let (place, bank) = died(by_hand(100), Plan::Silent).await;
     let (forever, handle) = opened(&place, &bank, by_hand(100)).await;
@@ -281,7 +281,7 @@ async fn an_operation_between_steps_is_found_by_its_key() {
     assert_eq!(bank.calls(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_a_closure_has_begun_is_in_the_ledger_of_the_next_process() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent]);
@@ -300,7 +300,7 @@ async fn what_a_closure_has_begun_is_in_the_ledger_of_the_next_process() {
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge completed 1000"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_ledger_goes_with_its_fiber() {
     let (place, bank) = (Place::new(), Bank::default());
     let (forever, handle) = opened(&place, &bank, parking(100)).await;
@@ -310,7 +310,7 @@ async fn the_ledger_goes_with_its_fiber() {
     assert_eq!(place.number("SELECT count(*) FROM op_ledger"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_tool_without_the_code_resolves_for_the_next_process() {
     let (place, bank) = died(parking(100), Plan::Silent).await;
     let (forever, handle) = opened(&place, &bank, parking(100)).await;

@@ -177,7 +177,7 @@ async fn dies(nodes: &[Node], id: &str, fuse: Fuse, in_call: Option<usize>) -> D
     diary
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_operation_has_an_id_of_its_own_that_every_run_of_it_has() {
     let (mut operations, mut again) = (0, 0);
     // A life over a server takes a third of a second.
@@ -217,7 +217,7 @@ async fn each_operation_has_an_id_of_its_own_that_every_run_of_it_has() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn all_attempts_of_an_operation_have_one_id() {
     let nodes = [Node::Retried { fails: 3 }, Node::Retried { fails: 2 }];
     for call in 1..=7 {
@@ -378,7 +378,7 @@ impl Interrupted {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_edit_elsewhere_leaves_an_interrupted_operation_its_id() {
     for plan in [Plan::Silent, Plan::Lost] {
         interrupted(versions::first(100), plan.clone()).await.goes_on_as::<versions::first>("no edit").await;
@@ -387,7 +387,7 @@ async fn an_edit_elsewhere_leaves_an_interrupted_operation_its_id() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_put_before_an_interrupted_operation_parks_the_fiber_until_somebody_says_that_it_was_not_executed() {
     let order = interrupted(versions::first(100), Plan::Lost).await;
     let (forever, why) = order.parks_as::<versions::step_put_before>().await;
@@ -406,7 +406,7 @@ async fn a_step_put_before_an_interrupted_operation_parks_the_fiber_until_somebo
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_key_at_the_same_place_parks_the_fiber_and_both_keys_are_said() {
     let order = interrupted(versions::keyed(100), Plan::Silent).await;
     let (forever, why) = order.parks_as::<versions::other_key>().await;
@@ -418,7 +418,7 @@ async fn another_key_at_the_same_place_parks_the_fiber_and_both_keys_are_said() 
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn code_that_comes_to_the_old_key_again_lets_a_parked_fiber_go_on() {
     let order = interrupted(versions::keyed(200), Plan::Silent).await;
     let (forever, _) = order.parks_as::<versions::other_key>().await;
@@ -426,7 +426,7 @@ async fn code_that_comes_to_the_old_key_again_lets_a_parked_fiber_go_on() {
     order.goes_on_as::<versions::keyed>("the old key").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_is_the_same_in_whatever_order_its_fields_come() {
     let order = interrupted(versions::fields(200), Plan::Silent).await;
     order.goes_on_as::<versions::fields_in_another_order>("fields in another order").await;

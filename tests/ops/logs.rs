@@ -25,7 +25,7 @@ async fn stream(bank: Res<Bank>) -> anyhow::Result<String> {
     Ok(answer)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_goes_on_behind_its_last_stored_chunk() {
     let (place, bank) = (Place::new(), Bank::default());
     let open = || async { place.builder(&bank).fiber::<stream>().open().await.unwrap() };
@@ -70,7 +70,7 @@ async fn kept(bank: Res<Bank>, bytes: usize) -> anyhow::Result<usize> {
     }))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stash_of_16_mib_is_kept_and_a_larger_one_is_an_error_that_keeps_the_one_before() {
     const LIMIT: usize = 16 << 20;
     let (place, bank) = (Place::new(), Bank::default());
@@ -100,7 +100,7 @@ async fn wrong(which: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_item_that_is_too_long_or_read_as_another_type_is_an_error_that_says_so() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).fiber::<wrong>().open().await.unwrap();

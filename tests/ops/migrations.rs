@@ -41,7 +41,7 @@ fn applied(place: &Place) -> String {
     place.text("SELECT coalesce(group_concat(n || ' ' || name, ', ' ORDER BY n), '') FROM user_migrations")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_is_applied_once_however_often_the_database_is_opened() {
     let place = Place::new();
     applies(&place, &[]).await;
@@ -54,14 +54,14 @@ async fn each_is_applied_once_however_often_the_database_is_opened() {
     assert_eq!(place.number("SELECT count(*) FROM two JOIN one USING (a) WHERE b IS NULL"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn how_lines_end_makes_no_difference() {
     let place = Place::new();
     applies(&place, &[ONE]).await;
     applies(&place, &[("one", "CREATE TABLE one (a INTEGER PRIMARY KEY) STRICT;\r\nINSERT INTO one VALUES (1);")]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_applied_stays_as_it_was() {
     let place = Place::new();
     applies(&place, &[ONE, TWO]).await;
@@ -81,7 +81,7 @@ async fn what_was_applied_stays_as_it_was() {
     applies(&place, &[ONE, TWO]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_that_fails_leaves_nothing_behind_and_those_before_it_stay() {
     for (sql, why, cause) in [
         ("CREATE TABLE two (a); INSERT INTO nowhere VALUES (1)", "failed to apply migration `two`", "no such table: nowhere"),
@@ -103,7 +103,7 @@ async fn one_that_fails_leaves_nothing_behind_and_those_before_it_stay() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_memory_they_are_the_same() {
     let builder = || Forever::builder().in_memory().migration(ONE.0, ONE.1);
     let forever = builder().migration(TWO.0, TWO.1).open().await.unwrap();

@@ -32,7 +32,7 @@ async fn parked(plan: Plan) -> (Place, Bank, Forever, String) {
     (place, bank, forever, id)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_is_resolved_once() {
     let (_place, _bank, forever, id) = parked(Plan::Silent).await;
     forever.resolve_op(&id, OpResolution::Completed(json!(7))).await.unwrap();
@@ -44,7 +44,7 @@ async fn an_operation_is_resolved_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_whose_outcome_is_known_is_not_resolved() {
     let (_place, _bank, forever, id) = parked(Plan::Lost).await;
     forever.resolve_op(&id, OpResolution::NotExecuted).await.unwrap();
@@ -58,7 +58,7 @@ async fn one_whose_outcome_is_known_is_not_resolved() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_value_of_the_wrong_type_is_refused_and_can_be_said_again() {
     let (_place, bank, forever, id) = parked(Plan::Silent).await;
     for wrong in [json!("seven"), json!(null), json!(-1), json!({ "receipt": 7 })] {
@@ -73,7 +73,7 @@ async fn a_value_of_the_wrong_type_is_refused_and_can_be_said_again() {
     assert_eq!(bank.calls(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wrong_value_that_nobody_could_check_parks_again_and_can_be_said_again() {
     let (place, bank, forever, id) = parked(Plan::Silent).await;
     forever.close().await.unwrap();
@@ -93,7 +93,7 @@ async fn a_wrong_value_that_nobody_could_check_parks_again_and_can_be_said_again
     assert_eq!(soon(forever.fiber::<order>(ID).wait()).await.unwrap(), 7);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_that_has_failed_is_the_error_of_its_step() {
     let (_place, bank, forever, id) = parked(Plan::Silent).await;
     forever.resolve_op(&id, OpResolution::Failed("charged back".into())).await.unwrap();
@@ -130,7 +130,7 @@ async fn caught(bank: Res<Bank>) -> anyhow::Result<String> {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failure_that_is_said_fails_a_fiber_whose_error_cannot_be_made_of_it_and_others_catch_it() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent, Plan::Silent]);
@@ -154,7 +154,7 @@ async fn a_failure_that_is_said_fails_a_fiber_whose_error_cannot_be_made_of_it_a
     assert_eq!(words(&forever.ops("caught").await.unwrap()), ["charge failed lost"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_not_there_cannot_be_resolved_or_listed() {
     let (_place, _bank, forever, _) = parked(Plan::Silent).await;
     let error = forever.resolve_op("4d867f1e80eb361a1341301bfedb8a1a", OpResolution::NotExecuted).await.unwrap_err();
@@ -164,7 +164,7 @@ async fn what_is_not_there_cannot_be_resolved_or_listed() {
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::NotFound, "there is no fiber with id `nobody`"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_that_is_under_way_cannot_be_resolved() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent]);
@@ -178,7 +178,7 @@ async fn an_operation_that_is_under_way_cannot_be_resolved() {
     assert!(error.to_string().ends_with(&format!("its fiber `{ID}` is running")), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_of_a_fiber_that_has_ended_is_resolved_and_its_fiber_stays_as_it_is() {
     let (_place, _bank, forever, id) = parked(Plan::Silent).await;
     forever.cancel(ID, "enough").await.unwrap();
@@ -189,7 +189,7 @@ async fn an_operation_of_a_fiber_that_has_ended_is_resolved_and_its_fiber_stays_
     assert_eq!(forever.fiber::<order>(ID).status().await.unwrap().state, FiberState::Cancelled);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_is_begun_anew_has_other_operations_and_keeps_the_old_ones_in_its_ledger() {
     let (_place, bank, forever, id) = parked(Plan::Silent).await;
     let error = forever.restart(ID).await.unwrap_err();
@@ -221,7 +221,7 @@ impl Agent for Hasty {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_would_repeat_an_unknown_operation_leaves_its_fiber_interrupted() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent]);
@@ -237,7 +237,7 @@ async fn a_hook_that_would_repeat_an_unknown_operation_leaves_its_fiber_interrup
     assert_eq!(bank.calls(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_is_resolved_right_after_opening() {
     for _ in 0..20 {
         let (place, bank, forever, id) = parked(Plan::Silent).await;
@@ -248,7 +248,7 @@ async fn an_operation_is_resolved_right_after_opening() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_damaged_row_of_the_ledger_parks_its_fiber_and_no_other() {
     let (place, bank, forever, id) = parked(Plan::Silent).await;
     forever.spawn(order(5)).id("other").await.unwrap();

@@ -58,7 +58,7 @@ async fn ids(forever: &Forever) -> Vec<String> {
     forever.fibers().await.unwrap().fibers.into_iter().map(|fiber| fiber.id).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_result_of_a_child_is_kept_while_its_failed_parent_can_be_resumed() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     bank.plan([Plan::Declined, Plan::Answers]);
@@ -73,7 +73,7 @@ async fn the_result_of_a_child_is_kept_while_its_failed_parent_can_be_resumed() 
     assert!(ids(&forever).await.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_result_of_a_child_goes_after_its_failed_parent() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     bank.plan([Plan::Declined]);
@@ -85,7 +85,7 @@ async fn the_result_of_a_child_goes_after_its_failed_parent() {
     assert!(ids(&forever).await.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_with_an_operation_in_doubt_is_kept_until_that_is_settled() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     bank.plan([Plan::Broken, Plan::Broken]);
@@ -109,7 +109,7 @@ async fn a_fiber_with_an_operation_in_doubt_is_kept_until_that_is_settled() {
     assert!(ids(&forever).await.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn deleting_by_hand_takes_operations_in_doubt_along_only_if_it_says_so() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     bank.plan([Plan::Broken]);
@@ -133,7 +133,7 @@ const HOLDS: [&str; 5] = [
      CREATE TRIGGER copies AFTER INSERT ON notes BEGIN INSERT INTO notes_on_notes VALUES (new.of); END",
 ];
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn rows_that_the_programs_tables_refer_to_keep_no_others_from_being_deleted() {
     for holds in HOLDS {
         let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
@@ -158,7 +158,7 @@ async fn rows_that_the_programs_tables_refer_to_keep_no_others_from_being_delete
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn more_held_rows_than_a_page_keep_none_behind_them() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     let builder = builder(&place, &bank, &clock, Retention::forever().completed(MINUTE)).migration("notes", HOLDS[0]);
@@ -184,7 +184,7 @@ async fn gone(handle: &FiberHandle<u64>) -> String {
     error.to_string()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_effect_is_not_made_again_under_a_key_whose_fiber_was_deleted() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     let retention = Retention::default().completed(MINUTE).keys(60 * MINUTE);
@@ -223,7 +223,7 @@ async fn an_effect_is_not_made_again_under_a_key_whose_fiber_was_deleted() {
     assert!(forever.spawn(charging(5)).key("order-1").await.unwrap().accepted());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_id_that_the_program_gave_is_remembered_and_one_of_the_runtimes_is_not() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     bank.plan([Plan::Declined]);
@@ -237,7 +237,7 @@ async fn an_id_that_the_program_gave_is_remembered_and_one_of_the_runtimes_is_no
     assert!(gone(&again).await.contains(" as failed, "), "{}", gone(&again).await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn keys_are_forgotten_where_the_program_says_so() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     let end = async |forever: &Forever, key: &str| {
@@ -259,7 +259,7 @@ async fn keys_are_forgotten_where_the_program_says_so() {
     assert!(end(&forever, "a").await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_damaged_row_of_which_nothing_can_be_remembered_keeps_no_others() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     let forever = builder(&place, &bank, &clock, Retention::default()).open().await.unwrap();

@@ -38,7 +38,7 @@ fn sums(bank: &Bank) -> Vec<u64> {
     sums
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_branch_charges_once_wherever_the_process_dies() {
     let (place, bank, fuse) = (Place::new(), Bank::default(), Fuse::never());
     let forever = place.builder(&bank).fiber::<checking>().fuse(fuse.clone()).open().await.unwrap();
@@ -92,7 +92,7 @@ async fn parking(bank: Res<Bank>) -> anyhow::Result<(u64, u64, u64)> {
     Ok(orders)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_branch_in_doubt_parks_the_fiber_and_the_others_keep_their_results() {
     for fate in [Plan::Silent, Plan::Lost] {
         let (place, bank) = (Place::new(), Bank::default());
@@ -139,7 +139,7 @@ async fn parking_items(bank: Res<Bank>, orders: Vec<u64>) -> anyhow::Result<Vec<
     Ok(steps!(for cents in &orders, limit = 1, effect, |op| bank.charge(op.id(), *cents).await?))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_item_in_doubt_comes_before_those_that_wait_for_it() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Answers, Plan::Silent]);
@@ -167,7 +167,7 @@ async fn catching(bank: Res<Bank>) -> anyhow::Result<Vec<Result<u64, StepError>>
     Ok(all)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_caught_branch_is_failed_in_the_ledger_and_ends_no_other() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).fiber::<catching>().open().await.unwrap();
@@ -193,7 +193,7 @@ async fn slow_branch(bank: Res<Bank>) -> anyhow::Result<(u32, u64)> {
     ))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_attempts_of_a_branch_go_on_where_the_process_died() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     let builder = || place.builder(&bank).fiber::<slow_branch>().clock(clock.clone());
@@ -252,7 +252,7 @@ async fn caught<F: Fiber<Output = String>>(call: F, dies: bool) -> (String, Vec<
     (value, words(&forever.ops(ID).await.unwrap()))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_effect_in_doubt_or_too_late_is_caught() {
     assert_eq!(caught(fails_late(), true).await, ("true 1".to_owned(), vec!["charge started".to_owned()]));
     let late = "step `charge` took longer than 5ms";

@@ -166,37 +166,37 @@ async fn once_wherever_it_dies<F: Fiber<Output = i64>>(call: impl Fn() -> F, exp
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_steps_and_between_them() {
     once_wherever_it_dies(plain, &["before any step", "between steps", "in a step", "in it again", "in the second step"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_a_step_of_which_an_attempt_fails_afterwards() {
     once_wherever_it_dies(retried, &["after it", "before the failure"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_an_effect_of_which_an_attempt_fails_afterwards() {
     once_wherever_it_dies(retried_effect, &["in an effect"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_each_round_of_a_loop() {
     once_wherever_it_dies(looped, &["round 0", "round 1", "round 2"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_steps_side_by_side() {
     once_wherever_it_dies(side_by_side, &["item 0", "item 1", "item 2", "left", "left again", "right"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn with_a_key_where_the_order_is_chance() {
     once_wherever_it_dies(keyed, &["a", "b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_that_is_handled_ends_the_work_of_its_item_only() {
     let place = Place::new();
     let forever = builder(&place).resource(Shaky::default()).fiber::<handled>().open().await.unwrap();
@@ -222,7 +222,7 @@ async fn handles(ctx: &FiberContext, _shaky: Res<Shaky>) -> anyhow::Result<i64> 
     Ok(done.unwrap_or(0))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_handler_of_an_error_did_is_not_taken_for_what_the_callee_does() {
     let (place, shaky, fuse) = (Place::new(), Shaky::default(), Fuse::after(OPENING + 2));
     let open = || builder(&place).resource(shaky.clone()).fiber::<handles>();
@@ -239,7 +239,7 @@ async fn what_the_handler_of_an_error_did_is_not_taken_for_what_the_callee_does(
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failed_fiber_that_is_resumed_does_not_do_it_again() {
     let place = Place::new();
     let forever = builder(&place).resource(Shaky::default()).fiber::<risky>().open().await.unwrap();
@@ -289,7 +289,7 @@ impl Gate {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_was_dropped_may_have_committed_and_the_next_one_finds_it() {
     let place = Place::new();
     let forever = builder(&place).resource(Gate::default()).fiber::<hasty>().open().await.unwrap();
@@ -350,14 +350,14 @@ async fn is_called_otherwise(ctx: &FiberContext) -> anyhow::Result<i64> {
     Ok(step!("reserve", was = "book", note(ctx, "again").await?))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_result_of_another_type_parks_the_fiber() {
     let place = killed_behind_its_commit(gives_a_number_by_key()).await;
     parks::<gives_a_text_by_key>(&place, "the stored result of a transaction cannot be read as `String`").await;
     parks::<gives_a_text>(&place, "whether it is the one that the code comes to now cannot be told").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_transaction_put_before_a_committed_one_does_not_take_its_result() {
     let place = killed_behind_its_commit(gives_a_number()).await;
     parks::<notes_before_it>(&place, "in step `book` is committed, and the code has changed").await;
@@ -439,17 +439,17 @@ async fn is_told_from_one_before_it<Once: Fiber<Output = i64>, Both: Fiber<Outpu
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_transaction_of_one_function_is_told_by_where_it_stands() {
     is_told_from_one_before_it::<_, books_before_and_once>(books_once()).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_transaction_of_one_place_is_told_by_its_function() {
     is_told_from_one_before_it::<_, notes_before_and_once>(notes_once()).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_renamed_behind_a_commit_parks_and_with_was_finds_it() {
     let place = killed_behind_its_commit(gives_a_number()).await;
     parks::<is_renamed_without_was>(&place, "comes to step `reserve` before step `book` of `typed`, which began it").await;
@@ -472,7 +472,7 @@ async fn errs(ctx: &FiberContext, n: u32) -> anyhow::Result<i64> {
     Ok(step!(note(ctx, "after the error").await?))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_and_a_panic_of_the_closure_leave_nothing_behind() {
     let place = Place::new();
     let forever = builder(&place).fiber::<panics>().fiber::<errs>().open().await.unwrap();
@@ -483,7 +483,7 @@ async fn an_error_and_a_panic_of_the_closure_leave_nothing_behind() {
     assert_eq!(place.number("SELECT count(*) FROM ops"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn those_that_go_wrong_hurt_nobody_who_shares_their_commit() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
@@ -552,7 +552,7 @@ async fn those_that_go_wrong_hurt_nobody_who_shares_their_commit() {
     assert!(came[3].as_ref().unwrap_err().contains("CHECK constraint failed"), "{came:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_forbidden_is_named_and_takes_the_transaction_back() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
@@ -612,7 +612,7 @@ async fn what_is_forbidden_is_named_and_takes_the_transaction_back() {
     soon(forever.spawn_closure("alive", async |_| Ok::<_, Error>(1))).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn numbers_of_the_programs_own_tables_may_be_set() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
@@ -627,7 +627,7 @@ async fn numbers_of_the_programs_own_tables_may_be_set() {
     assert_eq!(entries(&place), ["first", "second"], "whatever was run twice is there once");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_text_of_the_stores_own_is_looked_at_when_the_program_has_it() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
@@ -639,7 +639,7 @@ async fn a_text_of_the_stores_own_is_looked_at_when_the_program_has_it() {
     assert!(soon(done).await.unwrap_err().to_string().contains("`RELEASE forever_tx` is not allowed"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn everything_may_be_read_and_what_is_the_programs_own_be_made_and_unmade() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
@@ -666,7 +666,7 @@ async fn everything_may_be_read_and_what_is_the_programs_own_be_made_and_unmade(
     soon(forever.spawn_closure("alive", async |_| Ok::<_, Error>(1))).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn in_a_closure_fiber_each_call_is_a_new_one_unless_it_has_a_key() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();
@@ -690,7 +690,7 @@ async fn in_a_closure_fiber_each_call_is_a_new_one_unless_it_has_a_key() {
     assert_eq!(place.number("SELECT count(*) FROM ops"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn outside_fibers_the_tables_are_there_too_until_the_runtime_closes() {
     let forever = Forever::builder().in_memory().migration("entries", ENTRIES).open().await.unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -714,7 +714,7 @@ async fn outside_fibers_the_tables_are_there_too_until_the_runtime_closes() {
     assert_eq!(error.downcast_ref::<Error>().unwrap().kind(), ErrorKind::Closed);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_outside_a_fiber_is_the_callers() {
     let forever = Forever::builder().in_memory().migration("entries", ENTRIES).open().await.unwrap();
     let other = forever.clone();
@@ -723,7 +723,7 @@ async fn a_panic_outside_a_fiber_is_the_callers() {
     assert_eq!(soon(forever.transaction(|tx| insert(tx, "first"))).await.unwrap(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_database_there_are_none() {
     let played = Stage::new().run(StartFrom::Start(looped()), None).await;
     let Outcome::Failed(why) = played.outcome else { panic!("{:?}", played.outcome) };
@@ -737,7 +737,7 @@ async fn waits(ctx: &FiberContext) -> anyhow::Result<i64> {
     Ok(n + more)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_leaves_memory_before_its_checkpoint_comes_back_to_what_it_has_done() {
     let place = Place::new();
     let forever = builder(&place).fiber::<waits>().open().await.unwrap();

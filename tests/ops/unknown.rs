@@ -53,7 +53,7 @@ fn builder(place: &Place, bank: &Bank, checks: &Checks, clock: &VirtualClock) ->
     place.builder(bank).resource(checks.clone()).clock(clock.clone()).fiber::<checked>()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_that_fails_parks_the_fiber_and_is_asked_again_when_it_is_resumed() {
     let (place, bank, checks, clock) = died(Plan::Silent).await;
     checks.plan(1);
@@ -72,7 +72,7 @@ async fn a_check_that_fails_parks_the_fiber_and_is_asked_again_when_it_is_resume
     assert_eq!((bank.calls(), words(&forever.ops(ID).await.unwrap())), (1, vec!["charge completed 1000".to_owned()]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_that_hangs_parks_the_fiber_after_its_timeout() {
     let (place, bank, checks, clock) = died(Plan::Lost).await;
     checks.plan(2);
@@ -99,7 +99,7 @@ async fn a_check_that_hangs_parks_the_fiber_after_its_timeout() {
     assert_eq!(bank.calls(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn check_that_panics_parks_the_fiber_which_a_resolution_then_lets_go_on() {
     for is_resolved in [false, true] {
         let (place, bank, checks, clock) = died(Plan::Silent).await;
@@ -131,7 +131,7 @@ async fn declined(bank: Res<Bank>) -> anyhow::Result<u64> {
     }))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_of_the_body_is_an_answer_that_is_retried_under_one_id_or_kept() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).fiber::<declined>().open().await.unwrap();
@@ -155,7 +155,7 @@ async fn an_error_of_the_body_is_an_answer_that_is_retried_under_one_id_or_kept(
     assert_eq!((bank.charges().last().unwrap().0.clone(), bank.calls()), (format!("{id} 3"), 8));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn retries_go_on_where_the_process_died_between_them() {
     let (place, bank, clock) = (Place::new(), Bank::default(), VirtualClock::new());
     let builder = || place.builder(&bank).fiber::<slow_retry>().clock(clock.clone());
@@ -231,7 +231,7 @@ async fn late<F: forever::fiber::Fiber<Output = u64>>(
     (ended, bank, words)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_takes_too_long_is_unknown_and_parks() {
     let (ended, bank, ledger) = late(parks_late(), &[Plan::Silent]).await;
     let (kind, why) = ended.unwrap_err();
@@ -239,7 +239,7 @@ async fn an_attempt_that_takes_too_long_is_unknown_and_parks() {
     assert!(why.ends_with("may have executed; verify before retrying: step `charge` took longer than 5s"), "{why}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_takes_too_long_is_retried_as_often_as_is_said() {
     let (ended, bank, ledger) = late(retries_late(), &[Plan::Silent]).await;
     assert_eq!((ended, bank.calls(), bank.charges().len(), ledger), (Ok(1000), 2, 1, vec!["charge completed 1000".to_owned()]));
@@ -249,7 +249,7 @@ async fn an_attempt_that_takes_too_long_is_retried_as_often_as_is_said() {
     assert_eq!(ledger, [format!("charge failed {why}")]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_takes_too_long_is_asked_about() {
     let (ended, bank, _) = late(asks_late(), &[Plan::Silent]).await;
     assert_eq!((ended, bank.calls(), bank.asked()), (Ok(1000), 1, 1));
@@ -260,7 +260,7 @@ async fn an_attempt_that_takes_too_long_is_asked_about() {
     assert_eq!(ledger, ["charge failed step `charge` took longer than 5s"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_takes_too_long_is_an_error_of_its_own_kind() {
     let (ended, bank, ledger) = late(fails_late(), &[Plan::Silent]).await;
     let (kind, why) = ended.unwrap_err();
@@ -289,7 +289,7 @@ async fn insisting(bank: Res<Bank>) -> anyhow::Result<u64> {
     Ok(step!("charge", effect, on_unknown = OnUnknown::Fail, |op| bank.charge(op.id(), 100).await?))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_program_that_comes_again_to_an_unknown_operation_finds_it_as_unknown_as_before() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent]);
@@ -323,7 +323,7 @@ async fn hurried(bank: Res<Bank>) -> anyhow::Result<u64> {
     Ok(step!("charge", effect, timeout = limit, on_unknown = OnUnknown::Fail, |op| bank.charge(op.id(), 100).await?))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn it_does_so_where_it_became_unknown_in_this_very_run() {
     let (place, bank) = (Place::new(), Bank::default());
     bank.plan([Plan::Silent]);
@@ -339,7 +339,7 @@ async fn late_for_closing(ctx: &FiberContext, bank: Res<Bank>) -> anyhow::Result
     Ok(step!("charge", effect, |op| bank.charge(op.id(), 1).await?))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_effect_does_not_begin_in_a_runtime_that_closes() {
     let (place, bank) = (Place::new(), Bank::default());
     let forever = place.builder(&bank).fiber::<late_for_closing>().open().await.unwrap();
@@ -374,7 +374,7 @@ async fn moody(bank: Res<Bank>, checks: Res<Checks>) -> anyhow::Result<(u64, boo
     Ok((receipt, mood.good))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_value_that_is_stored_without_its_checkpoint_is_used_when_the_fiber_is_resumed() {
     let (place, bank, checks) = (Place::new(), Bank::default(), Checks::default());
     let forever = place.builder(&bank).resource(checks.clone()).fiber::<moody>().open().await.unwrap();
@@ -420,7 +420,7 @@ async fn unsure<F: forever::fiber::Fiber<Output = u64>>(
     (ended, bank, words)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_know_says_so_and_the_policy_decides() {
     let started = vec!["charge started".to_owned()];
     let why = "verify before retrying: step `charge` does not know what it has done: the connection broke";
@@ -449,7 +449,7 @@ async fn a_body_that_does_not_know_says_so_and_the_policy_decides() {
     assert_eq!(ledger, ["charge failed card declined"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn so_it_is_in_a_step_of_one_attempt() {
     let why = "verify before retrying: step `charge` does not know what it has done: the connection broke";
     for (ended, bank, ledger) in [unsure(parks_once(), &[Plan::Broken]).await, unsure(fails_once(), &[Plan::Broken]).await] {

@@ -46,6 +46,9 @@ mod fibers;
 mod future;
 mod interactions;
 mod ops;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod paused;
 mod snapshot;
 #[doc(hidden)]
 pub mod sqlite;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use forever_postgres::PostgresStore;
 use forever_postgres::tokio_postgres::{self, Client, NoTls};
+use forever_store::paused::time_is_paused;
 
 use crate::api::builder::Place;
 use crate::error::{Error, ErrorKind, Result};
@@ -50,7 +51,12 @@ impl Schema {
     }
 
     /// Opens the store, which shows its commits to a witness.
+    ///
+    /// Paused time would run ahead of the server, so it goes on.
     pub(crate) async fn connect(self, seen_by: SeenBy) -> Result<Arc<PostgresStore>> {
+        if time_is_paused() {
+            tokio::time::resume();
+        }
         let failed = |error| Error::new(ErrorKind::Store, "failed to end the leases of dead workers").with_source(error);
         self.end_leases().await.map_err(failed)?;
         let builder = PostgresStore::builder(self.url).schema(&*self.name).lease(LEASE).pool(POOL);

@@ -42,19 +42,19 @@ async fn copy_goes_on_by_itself(forever: Forever, probe: &Probe, elsewhere: &Pla
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn copy_of_a_file_goes_on_by_itself() {
     let (place, elsewhere, probe) = (Place::new(), Place::new(), Probe::default());
     copy_goes_on_by_itself(place.open(&probe).await, &probe, &elsewhere).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn copy_of_a_database_in_memory_goes_on_by_itself() {
     let (elsewhere, probe) = (Place::new(), Probe::default());
     copy_goes_on_by_itself(usual(&probe).in_memory().open().await.unwrap(), &probe, &elsewhere).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn copy_takes_the_place_of_no_file() {
     let (place, elsewhere, probe) = (Place::new(), Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -74,7 +74,7 @@ async fn copy_takes_the_place_of_no_file() {
 }
 
 /// The reader of the copy is in nobody's way, and none is in its.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn writes_go_on_while_a_copy_is_made_and_each_copy_is_whole() {
     let (place, elsewhere, probe) = (Place::new(), Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -106,7 +106,7 @@ async fn writes_go_on_while_a_copy_is_made_and_each_copy_is_whole() {
     assert!(!names(&elsewhere).concat().contains(".part"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn copy_that_is_given_up_leaves_nothing_at_its_place() {
     let (place, elsewhere, probe) = (Place::new(), Place::new(), Probe::default());
     let forever = place.open(&probe).await;

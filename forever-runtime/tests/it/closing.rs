@@ -7,7 +7,7 @@ use forever_runtime::fiber::{FiberErrorKind, FiberState};
 use crate::fibers::{Three, three};
 use crate::support::{Place, Probe};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn closing_lets_the_step_in_flight_finish_and_stops_at_its_checkpoint() {
     let (place, probe) = (Place::new(), Probe::default());
     let gate = probe.hold("a.two");
@@ -34,7 +34,7 @@ async fn closing_lets_the_step_in_flight_finish_and_stops_at_its_checkpoint() {
     assert!(!probe.log().contains(&"a.two".to_owned()), "its step was finished");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn closing_drops_what_has_not_come_to_a_checkpoint_by_the_deadline() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("a.two");
@@ -52,7 +52,7 @@ async fn closing_drops_what_has_not_come_to_a_checkpoint_by_the_deadline() {
     assert_eq!(probe.log(), ["a.two", "a.three", "a.end"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_clean_close_is_no_death() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("a.two");
@@ -72,7 +72,7 @@ async fn a_clean_close_is_no_death() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_closed_runtime_says_so() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -87,7 +87,7 @@ async fn a_closed_runtime_says_so() {
     assert!(forever.fiber_by_key::<Three>("k").await.unwrap_err().is_closed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_close_that_is_given_up_can_be_done_again() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("a.one");
@@ -100,7 +100,7 @@ async fn a_close_that_is_given_up_can_be_done_again() {
     assert_eq!(place.number("SELECT deaths FROM snapshots"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn dropping_the_runtime_is_like_a_crash() {
     let (place, probe) = (Place::new(), Probe::default());
     let gate = probe.hold("a.two");

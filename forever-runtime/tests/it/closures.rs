@@ -15,14 +15,14 @@ async fn memory() -> Forever {
     Forever::builder().in_memory().open().await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_01_runs_a_fiber_and_gives_its_result() {
     let forever = memory().await;
     let result: u32 = forever.spawn_closure("work", |_| async { Ok::<_, Error>(41 + 1) }).await.unwrap();
     assert_eq!(result, 42);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_02_a_completed_fiber_keeps_its_result_and_no_snapshot() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -35,7 +35,7 @@ async fn case_02_a_completed_fiber_keeps_its_result_and_no_snapshot() {
     assert_eq!(place.number("SELECT count(*) FROM fibers"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_03_and_30_an_error_ends_the_fiber_with_its_text() {
     let forever = memory().await;
     let failing = forever.spawn_closure("work", |_| async { Err::<(), _>("no network") }).id("a").start().await.unwrap();
@@ -48,7 +48,7 @@ async fn case_03_and_30_an_error_ends_the_fiber_with_its_text() {
     assert_eq!(panics.unwrap_err().reason(), "panicked: at the wall");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_05_a_stash_is_in_the_snapshot_while_the_fiber_runs() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -71,7 +71,7 @@ async fn case_05_a_stash_is_in_the_snapshot_while_the_fiber_runs() {
     handle.wait().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_06_and_07_the_ambient_stash_goes_to_the_fiber_that_runs() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -102,7 +102,7 @@ async fn case_06_and_07_the_ambient_stash_goes_to_the_fiber_that_runs() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_11_the_ambient_stash_is_an_error_outside_a_fiber() {
     assert!(stash(&1).await.unwrap_err().to_string().starts_with("`stash` can be used only in a fiber"));
     let forever = memory().await;
@@ -111,7 +111,7 @@ async fn case_11_the_ambient_stash_is_an_error_outside_a_fiber() {
     assert!(spawned.await.unwrap(), "what a fiber spawns is outside");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_12_to_16_a_closure_without_an_agent_stays_interrupted_with_its_stash() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -142,7 +142,7 @@ async fn case_12_to_16_a_closure_without_an_agent_stays_interrupted_with_its_sta
     assert!(forever.resolve("1", Resolution::completed(&()).unwrap()).await.unwrap_err().is_invalid_state());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_25_many_fibers_that_nobody_waits_for_run_side_by_side() {
     let forever = memory().await;
     let (ran, all) = (Arc::new(AtomicU32::new(0)), Arc::new(tokio::sync::Barrier::new(51)));
@@ -159,7 +159,7 @@ async fn case_25_many_fibers_that_nobody_waits_for_run_side_by_side() {
     assert_eq!(ran.load(Ordering::Relaxed), 50);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_26_to_28_a_key_or_id_is_accepted_once_and_joined_after() {
     let forever = memory().await;
     let ran = Arc::new(AtomicU32::new(0));
@@ -185,7 +185,7 @@ async fn case_26_to_28_a_key_or_id_is_accepted_once_and_joined_after() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_29_blank_names_ids_and_keys_are_refused() {
     let forever = memory().await;
     let work = |_| async { Ok::<_, Error>(()) };
@@ -205,7 +205,7 @@ async fn case_29_blank_names_ids_and_keys_are_refused() {
     assert!(error.to_string().contains("agent class `nobody` is not registered"), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_31_and_32_waiting_joins_a_live_duplicate() {
     let forever = memory().await;
     let go = Arc::new(Notify::new());
@@ -222,7 +222,7 @@ async fn case_31_and_32_waiting_joins_a_live_duplicate() {
     joined.await.unwrap().unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_33_and_34_cancelling_asks_the_fiber_and_tells_its_waiters() {
     let forever = memory().await;
     let seen = Arc::new(AtomicU32::new(0));
@@ -248,7 +248,7 @@ async fn case_33_and_34_cancelling_asks_the_fiber_and_tells_its_waiters() {
     assert_eq!(handle.status().await.unwrap().state, FiberState::Cancelled);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_34_a_closure_that_does_not_listen_is_dropped_after_the_grace() {
     let clock = VirtualClock::new();
     let forever = Forever::builder().in_memory().clock(clock.clone()).open().await.unwrap();
@@ -261,7 +261,7 @@ async fn case_34_a_closure_that_does_not_listen_is_dropped_after_the_grace() {
     assert!(handle.wait().await.unwrap_err().is_cancelled());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_35_ended_fibers_are_looked_at_listed_and_deleted() {
     let forever = memory().await;
     for n in 0..3 {
@@ -274,7 +274,7 @@ async fn case_35_ended_fibers_are_looked_at_listed_and_deleted() {
     assert_eq!(forever.fibers().await.unwrap().fibers.len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stash_that_is_too_long_is_an_error_and_keeps_the_one_before() {
     let forever = memory().await;
     let result = forever.spawn_closure("work", |ctx| async move {

@@ -5,7 +5,7 @@ use crate::child;
 use crate::fibers::Three;
 use crate::support::{Place, Probe};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_goes_on_after_its_process_was_killed() {
     let (place, probe) = (Place::new(), Probe::default());
     assert!(!child::start("die in a step", &place).wait().unwrap().success());
@@ -15,7 +15,7 @@ async fn a_fiber_goes_on_after_its_process_was_killed() {
     assert_eq!(probe.log(), ["a.two", "a.three", "a.end"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_kills_its_process_each_time_fails_and_the_others_do_not() {
     let place = Place::new();
     // Entered once, and recovered ten times.

@@ -18,7 +18,7 @@ async fn free(forever: &Forever) {
     forever.limit_pages(u32::MAX / 2).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_is_interrupted_while_the_disk_is_full_and_goes_on_when_it_is_not() {
     let (place, probe, clock) = (Place::new(), Probe::default(), Still::new());
     let gate = probe.hold("big.fill");
@@ -49,7 +49,7 @@ async fn a_fiber_is_interrupted_while_the_disk_is_full_and_goes_on_when_it_is_no
     assert_eq!(*clock.slept.lock().unwrap(), [Duration::from_secs(1), Duration::from_secs(2)]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn others_go_on_while_one_fiber_does_not_fit() {
     let (place, probe, clock) = (Place::new(), Probe::default(), Still::new());
     let gate = probe.hold("big.fill");
@@ -68,7 +68,7 @@ async fn others_go_on_while_one_fiber_does_not_fit() {
     assert_eq!(big.status().await.unwrap().state, FiberState::Interrupted);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_spawn_on_a_full_disk_is_an_error_and_nothing_is_stored() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -87,7 +87,7 @@ async fn a_spawn_on_a_full_disk_is_an_error_and_nothing_is_stored() {
     assert_eq!(forever.run(three("a")).await.unwrap(), 17);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_a_full_disk_has_stopped_goes_on_at_the_next_open() {
     let (place, probe, clock) = (Place::new(), Probe::default(), Still::new());
     let gate = probe.hold("big.fill");
@@ -105,7 +105,7 @@ async fn what_a_full_disk_has_stopped_goes_on_at_the_next_open() {
     assert_eq!(probe.log(), ["big.fill", "big.end"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_single_statement_that_does_not_fit_is_not_stored() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -127,7 +127,7 @@ async fn a_single_statement_that_does_not_fit_is_not_stored() {
 
 /// The log may not grow by what one commit needs, so that the commit fails in the middle of its writing.
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_write_whose_commit_fails_says_that_its_outcome_is_unknown_and_can_be_repeated_by_its_id() {
     let (place, probe) = (Place::new(), Probe::default());
     let mut command = std::process::Command::new("sh");

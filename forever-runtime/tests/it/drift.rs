@@ -40,7 +40,7 @@ async fn goes_on(place: &Place, probe: &Probe) {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_corrupt_snapshot_parks_its_fiber_and_no_other() {
     let (place, probe) = left_at_step_one().await;
     let good = place.text("SELECT data FROM snapshots");
@@ -52,7 +52,7 @@ async fn a_corrupt_snapshot_parks_its_fiber_and_no_other() {
     goes_on(&place, &probe).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn text_that_is_not_utf_8_parks_its_fiber_and_no_other() {
     let (place, probe) = left_at_step_one().await;
     let good = place.text("SELECT data FROM snapshots");
@@ -66,14 +66,14 @@ async fn text_that_is_not_utf_8_parks_its_fiber_and_no_other() {
     goes_on(&place, &probe).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_snapshot_without_a_needed_local_parks_its_fiber() {
     let (place, probe) = left_at_step_one().await;
     place.sql().execute("UPDATE snapshots SET data = '{\"at\":\"one\",\"locals\":{\"label\":\"a\"},\"call\":null}'", ()).unwrap();
     parks(&place, &probe, "`total`").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_of_another_type_parks_its_fiber() {
     let (place, probe) = left_at_step_one().await;
     place.sql().execute("UPDATE snapshots SET data = replace(data, '5', '\"five\"')", ()).unwrap();
@@ -83,7 +83,7 @@ async fn a_local_of_another_type_parks_its_fiber() {
     goes_on(&place, &probe).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_snapshot_that_is_gone_parks_its_fiber_which_does_not_begin_anew() {
     let (place, probe) = left_at_step_one().await;
     place.sql().execute_batch("CREATE TABLE before AS SELECT * FROM snapshots; UPDATE snapshots SET data = NULL").unwrap();
@@ -98,7 +98,7 @@ async fn a_snapshot_that_is_gone_parks_its_fiber_which_does_not_begin_anew() {
     goes_on(&place, &probe).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn deaths_that_cannot_be_counted_any_more_keep_nobody_from_being_opened() {
     let (place, probe) = left_at_step_one().await;
     for absurd in [i64::MAX, -7] {
@@ -114,7 +114,7 @@ async fn deaths_that_cannot_be_counted_any_more_keep_nobody_from_being_opened() 
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_row_that_cannot_be_read_does_not_keep_the_others_from_being_listed() {
     let (place, probe) = left_at_step_one().await;
     let forever = place.open(&probe).await;
@@ -139,14 +139,14 @@ async fn a_row_that_cannot_be_read_does_not_keep_the_others_from_being_listed() 
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_that_is_gone_parks_its_fiber() {
     let (place, probe) = left_at_step_one().await;
     place.sql().execute("UPDATE snapshots SET data = replace(data, 'one', 'zero')", ()).unwrap();
     parks(&place, &probe, "`zero`").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn corrupt_arguments_park_a_fiber_that_has_not_begun() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("a.one");
@@ -166,7 +166,7 @@ async fn corrupt_arguments_park_a_fiber_that_has_not_begun() {
     goes_on(&place, &probe).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_is_not_registered_waits_for_the_program_that_knows_it() {
     let (place, probe) = left_at_step_one().await;
     for _ in 0..2 {
@@ -179,7 +179,7 @@ async fn a_fiber_that_is_not_registered_waits_for_the_program_that_knows_it() {
     goes_on(&place, &probe).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_layout_of_each_snapshot_is_kept() {
     let (place, _) = left_at_step_one().await;
     let layout = forever_runtime::layout::of::<Three>();
@@ -193,7 +193,7 @@ async fn the_layout_of_each_snapshot_is_kept() {
     assert_eq!(serde_json::from_str::<forever_runtime::layout::Layout>(&stored).unwrap(), layout);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn code_that_does_not_fit_parks_and_a_migration_makes_it_fit() {
     let (place, probe) = left_at_step_one().await;
     let forever = Forever::builder().fiber::<Renamed<false>>().sqlite(place.path()).open().await.unwrap();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer, ser::Error as _};
 use crate::fibers::{Big, Three, cut, local, machine, plain, three};
 use crate::support::{Place, Plan, Probe, usual};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_ends_the_fiber_with_its_text_and_keeps_its_snapshot() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.plan("a.two", Plan::Fail("no more".into()));
@@ -30,14 +30,14 @@ async fn an_error_ends_the_fiber_with_its_text_and_keeps_its_snapshot() {
     assert!(probe.log().is_empty(), "what has ended does not run again");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_is_kept_with_its_causes() {
     let forever = usual(&Probe::default()).fiber::<Chained>().in_memory().open().await.unwrap();
     let error = forever.run(Chained { n: 1 }).await.unwrap_err();
     assert_eq!(error.reason(), "outer: middle 1");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_panic_is_the_failure_of_its_fiber_alone() {
     let probe = Probe::default();
     probe.plan("a.two", Plan::Panic("index out of bounds".into()));
@@ -53,7 +53,7 @@ async fn a_panic_is_the_failure_of_its_fiber_alone() {
     assert_eq!(other.wait().await.unwrap(), 17);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_result_that_cannot_be_saved_is_a_failure_that_says_so() {
     let forever = usual(&Probe::default()).fiber::<BadResult>().fiber::<PanickingResult>().in_memory().open().await.unwrap();
     let error = forever.run(BadResult { n: 1 }).await.unwrap_err();
@@ -64,7 +64,7 @@ async fn a_result_that_cannot_be_saved_is_a_failure_that_says_so() {
     assert_eq!(error.reason(), "the result cannot be saved: panicked: no such luck");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_that_cannot_be_saved_is_a_failure_that_names_it() {
     let forever = usual(&Probe::default()).fiber::<BadLocal>().in_memory().open().await.unwrap();
     let error = forever.run(BadLocal).await.unwrap_err();
@@ -72,7 +72,7 @@ async fn a_local_that_cannot_be_saved_is_a_failure_that_names_it() {
     assert!(error.reason().starts_with("local `odd` cannot be saved at step `first`: "), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_called_fiber_that_lacks_a_resource_fails_its_caller_with_words() {
     let forever = Forever::builder().fiber::<Calls>().in_memory().open().await.unwrap();
     let error = forever.run(Calls).await.unwrap_err();
@@ -83,7 +83,7 @@ async fn a_called_fiber_that_lacks_a_resource_fails_its_caller_with_words() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_result_of_another_type_is_an_error_that_names_it() {
     let place = Place::new();
     let forever = place.open(&Probe::default()).await;
@@ -95,7 +95,7 @@ async fn a_result_of_another_type_is_an_error_that_names_it() {
     assert!(error.to_string().contains("completed, but its result cannot be read as `u64`"), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn locals_of_64_mib_survive_a_crash() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("big.end");

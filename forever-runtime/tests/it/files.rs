@@ -46,7 +46,7 @@ async fn one_at_a_time(first: &Path, second: &Path) {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn symbolic_link_to_a_file_that_is_made_by_opening_it_is_the_file() {
     let place = Place::new();
     let link = place.folder.path().join("link.db");
@@ -56,7 +56,7 @@ async fn symbolic_link_to_a_file_that_is_made_by_opening_it_is_the_file() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn symbolic_link_with_a_relative_target_is_the_file() {
     let place = Place::new();
     let [links, data] = ["links", "data"].map(|name| place.folder.path().join(name));
@@ -71,7 +71,7 @@ async fn symbolic_link_with_a_relative_target_is_the_file() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn symbolic_link_into_a_missing_folder_is_refused() {
     let place = Place::new();
     std::os::unix::fs::symlink("none/fibers.db", place.path()).unwrap();
@@ -79,7 +79,7 @@ async fn symbolic_link_into_a_missing_folder_is_refused() {
     assert_eq!(error.to_string(), format!("failed to open database `{}`: it cannot be made", place.path().display()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn relative_and_absolute_path_are_one_file() {
     let place = Place::new();
     // Somewhere below the root, from wherever the tests run.
@@ -98,7 +98,7 @@ async fn one_at_a_time_again(first: &Path, second: &Path) {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn owner_that_changes_its_working_directory_keeps_its_file() {
     let place = Place::new();
     let mut command = this_binary();
@@ -114,7 +114,7 @@ async fn owner_that_changes_its_working_directory_keeps_its_file() {
 const NAMES: &str = "it has several names (hard links), and SQLite would keep a log beside each: remove all but one, whose `-wal` is kept";
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn file_with_two_names_is_opened_by_neither() {
     let (place, probe) = (Place::new(), Probe::default());
     let other = place.folder.path().join("other.db");
@@ -134,7 +134,7 @@ async fn file_with_two_names_is_opened_by_neither() {
 }
 
 #[cfg(target_os = "linux")]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn file_that_was_renamed_is_still_its_owners() {
     let (place, probe) = (Place::new(), Probe::default());
     let owner = place.open(&probe).await;
@@ -148,7 +148,7 @@ async fn file_that_was_renamed_is_still_its_owners() {
 }
 
 #[cfg(target_os = "linux")]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn file_that_is_mounted_by_itself_is_refused_and_one_in_a_mounted_folder_is_not_opened_twice() {
     let (place, probe) = (Place::new(), Probe::default());
     let [mounted, data] = ["mounted", "data"].map(|name| place.folder.path().join(name));
@@ -182,7 +182,7 @@ async fn file_that_is_mounted_by_itself_is_refused_and_one_in_a_mounted_folder_i
 
 /// A connection of the program, in the process of the runtime that opens the file and lets go of it.
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn opening_and_closing_takes_no_locks_from_other_connections_of_the_process() {
     let (place, probe) = (Place::new(), Probe::default());
     place.open(&probe).await.close().await.unwrap();
@@ -199,7 +199,7 @@ async fn opening_and_closing_takes_no_locks_from_other_connections_of_the_proces
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn owner_whose_lock_file_was_removed_puts_it_back_and_keeps_its_database() {
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
@@ -235,7 +235,7 @@ fn causes(error: &Error) -> Vec<String> {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_whose_lock_was_taken_away_does_not_write_into_the_database_of_the_next() {
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
@@ -254,7 +254,7 @@ async fn an_owner_whose_lock_was_taken_away_does_not_write_into_the_database_of_
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_single_statement_is_not_written_into_the_database_of_the_next_owner() {
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
@@ -325,7 +325,7 @@ async fn ids(forever: &Forever) -> usize {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn single_statement_into_a_file_that_is_gone_is_not_acknowledged() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -347,7 +347,7 @@ async fn single_statement_into_a_file_that_is_gone_is_not_acknowledged() {
 const REMOVED: &str = "its file was removed or renamed";
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn database_that_is_removed_while_it_is_open_is_lost() {
     let place = Place::new();
     let forever = is_lost(&place, |place| std::fs::remove_file(place.path()).unwrap(), REMOVED).await;
@@ -356,7 +356,7 @@ async fn database_that_is_removed_while_it_is_open_is_lost() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn database_that_is_renamed_while_it_is_open_is_lost_and_can_be_put_back() {
     let place = Place::new();
     let away = beside(&place, "away.db");
@@ -369,7 +369,7 @@ async fn database_that_is_renamed_while_it_is_open_is_lost_and_can_be_put_back()
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn folder_that_is_renamed_while_its_database_is_open_is_noticed() {
     let outer = tempfile::tempdir().unwrap();
     let place = Place { folder: tempfile::tempdir_in(outer.path()).unwrap() };
@@ -381,7 +381,7 @@ async fn folder_that_is_renamed_while_its_database_is_open_is_noticed() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn log_that_is_removed_while_its_database_is_open_takes_nothing_along_that_was_acknowledged() {
     let place = Place::new();
     let take = |place: &Place| std::fs::remove_file(beside(place, "fibers.db-wal")).unwrap();
@@ -400,7 +400,7 @@ fn restored(place: &Place, other: &Place) -> [Vec<u8>; 2] {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn database_that_is_replaced_while_it_is_open_is_left_alone() {
     let (place, other) = (Place::new(), Place::new());
     let mut dead = child::start("own", &other);
@@ -416,7 +416,7 @@ async fn database_that_is_replaced_while_it_is_open_is_left_alone() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn log_that_is_replaced_while_its_database_is_open_is_left_alone() {
     let place = Place::new();
     let take = |place: &Place| {
@@ -431,7 +431,7 @@ async fn log_that_is_replaced_while_its_database_is_open_is_left_alone() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn log_that_is_truncated_while_its_database_is_open_is_noticed() {
     for length in [0, 32 + 100] {
         let place = Place::new();
@@ -445,7 +445,7 @@ async fn log_that_is_truncated_while_its_database_is_open_is_noticed() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn log_that_is_truncated_is_noticed_by_a_close_that_comes_next_or_had_nothing() {
     let place = Place::new();
     let forever = place.open(&Probe::default()).await;
@@ -459,7 +459,7 @@ async fn log_that_is_truncated_is_noticed_by_a_close_that_comes_next_or_had_noth
 
 /// As a backup tool does it.
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn log_that_another_connection_has_copied_and_truncated_is_no_loss() {
     let place = Place::new();
     let forever = place.open(&Probe::default()).await;

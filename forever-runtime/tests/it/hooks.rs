@@ -93,7 +93,7 @@ async fn state(forever: &Forever, id: &str) -> FiberState {
     forever.find_fiber::<u32>(id).await.unwrap().status().await.unwrap().state
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_04_a_running_fiber_keeps_its_agent_in_memory() {
     let (world, place, clock) = (World::default(), Place::new(), VirtualClock::new());
     let forever = world.builder(&place).clock(clock.clone()).open().await.unwrap();
@@ -118,7 +118,7 @@ async fn case_04_a_running_fiber_keeps_its_agent_in_memory() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_12_to_17_each_interrupted_fiber_is_handed_over_once_with_its_stash() {
     let (world, place) = (World::default(), Place::new());
     let ids = ["x", "y", "z"];
@@ -138,7 +138,7 @@ async fn case_12_to_17_each_interrupted_fiber_is_handed_over_once_with_its_stash
     assert_eq!(world.seen().len(), 3);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_18_to_23_a_hook_that_fails_keeps_the_fiber_and_is_asked_again_later_and_later() {
     let (world, place, clock) = (World::default(), Place::new(), VirtualClock::new());
     leave_behind(&world, &place, &["good", "bad"]).await;
@@ -182,7 +182,7 @@ async fn case_18_to_23_a_hook_that_fails_keeps_the_fiber_and_is_asked_again_late
     assert_eq!(world.seen().len(), asked + 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_42_and_57_hooks_that_panic_or_hang_keep_nobody_else_waiting() {
     let (world, place, clock) = (World::default(), Place::new(), VirtualClock::new());
     leave_behind(&world, &place, &["panics", "hangs", "last"]).await;
@@ -201,7 +201,7 @@ async fn case_42_and_57_hooks_that_panic_or_hang_keep_nobody_else_waiting() {
     assert_eq!(reason("hangs").await, "its agent's recovery hook took longer than 7s");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_36_37_40_and_41_what_the_hook_says_becomes_the_state() {
     let (world, place) = (World::default(), Place::new());
     leave_behind(&world, &place, &["completes", "fails", "stays", "cannot"]).await;
@@ -222,7 +222,7 @@ async fn case_36_37_40_and_41_what_the_hook_says_becomes_the_state() {
     assert_eq!(handle("stays").await.wait().await.unwrap(), 6);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn case_52_a_waiter_of_a_fiber_whose_process_died_hears_what_became_of_it() {
     let (world, place) = (World::default(), Place::new());
     leave_behind(&world, &place, &["x"]).await;
@@ -233,7 +233,7 @@ async fn case_52_a_waiter_of_a_fiber_whose_process_died_hears_what_became_of_it(
     assert!(joined.wait().await.unwrap_err().is_interrupted());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_kills_the_process_uses_up_the_recoveries_of_its_fiber() {
     let (world, place) = (World::default(), Place::new());
     leave_behind(&world, &place, &["x"]).await;
@@ -252,7 +252,7 @@ async fn a_hook_that_kills_the_process_uses_up_the_recoveries_of_its_fiber() {
     assert_eq!(world.seen().len(), 10);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_closure_that_was_parked_because_its_class_was_unknown_is_handed_over_when_it_is_known_again() {
     let (world, place) = (World::default(), Place::new());
     leave_behind(&world, &place, &["left"]).await;

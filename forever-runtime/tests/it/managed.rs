@@ -21,7 +21,7 @@ async fn kinds(events: &mut forever_runtime::fiber::Events, last: impl Fn(&Event
     seen
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_fiber_is_asked_and_stops_at_its_next_checkpoint() {
     let (place, probe) = (Place::new(), Probe::default());
     let gate = probe.hold("a.two");
@@ -40,7 +40,7 @@ async fn a_cancelled_fiber_is_asked_and_stops_at_its_next_checkpoint() {
     assert!(handle.cancel("again").await.unwrap_err().is_invalid_state());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_fiber_that_does_not_listen_is_dropped_after_the_grace() {
     let (place, probe, clock) = (Place::new(), Probe::default(), VirtualClock::new());
     probe.hold("a.two");
@@ -55,7 +55,7 @@ async fn a_cancelled_fiber_that_does_not_listen_is_dropped_after_the_grace() {
     assert!(handle.wait().await.unwrap_err().is_cancelled());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cancel_whose_process_dies_is_not_forgotten() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("a.two");
@@ -72,7 +72,7 @@ async fn a_cancel_whose_process_dies_is_not_forgotten() {
     assert_eq!(probe.log(), [""; 0]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failed_fiber_is_resumed_from_its_snapshot_after_a_fix() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.plan("a.two", Plan::Fail("no network".into()));
@@ -90,7 +90,7 @@ async fn a_failed_fiber_is_resumed_from_its_snapshot_after_a_fix() {
     assert!(forever.resume("nobody").await.unwrap_err().is_not_found());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restarted_fiber_begins_anew_with_its_arguments() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.plan("a.two", Plan::Fail("no network".into()));
@@ -103,7 +103,7 @@ async fn a_restarted_fiber_begins_anew_with_its_arguments() {
     assert_eq!(probe.log(), ["a.one", "a.two", "a.three", "a.end"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_running_fiber_cannot_be_resumed_restarted_or_resolved() {
     let (place, probe) = (Place::new(), Probe::default());
     let gate = probe.hold("a.one");
@@ -125,7 +125,7 @@ async fn a_running_fiber_cannot_be_resumed_restarted_or_resolved() {
     assert_eq!(handle.wait().await.unwrap(), 17);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_parked_fiber_is_resolved_by_hand_and_its_waiters_hear_of_it() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("a.two");
@@ -142,7 +142,7 @@ async fn a_parked_fiber_is_resolved_by_hand_and_its_waiters_hear_of_it() {
     assert!(forever.resolve(&id, Resolution::failed("late")).await.unwrap_err().is_invalid_state());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fibers_are_listed_by_page_and_by_what_they_are() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.plan("x.one", Plan::Fail("no".into()));
@@ -163,7 +163,7 @@ async fn fibers_are_listed_by_page_and_by_what_they_are() {
     assert!(forever.fiber::<Three>("a").wait().await.unwrap_err().is_not_found());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_has_ended_is_deleted_when_its_time_is_over_and_nothing_else_is() {
     let (place, probe, clock) = (Place::new(), Probe::default(), VirtualClock::new());
     probe.plan("x.one", Plan::Fail("no".into()));
@@ -198,7 +198,7 @@ async fn what_has_ended_is_deleted_when_its_time_is_over_and_nothing_else_is() {
     assert_eq!(forever.fibers().await.unwrap().fibers.len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn events_tell_what_happens_in_order() {
     let (place, probe) = (Place::new(), Probe::default());
     let gate = probe.hold("a.two");
@@ -216,7 +216,7 @@ async fn events_tell_what_happens_in_order() {
 }
 
 /// Without an index for a condition a page looks at some fibers, and the next one goes on behind them.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn pages_of_a_search_look_at_a_limited_number_of_fibers() {
     const FIBERS: usize = 90;
     let (place, probe) = (Place::new(), Probe::default());

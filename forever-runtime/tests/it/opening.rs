@@ -21,7 +21,7 @@ fn files(place: &Place) -> Vec<String> {
     names
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_file_that_is_not_a_database_is_refused_and_left_alone() {
     for content in ["a letter to somebody".repeat(20), "short".to_owned()] {
         let place = Place::new();
@@ -34,7 +34,7 @@ async fn a_file_that_is_not_a_database_is_refused_and_left_alone() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_database_of_another_program_is_refused_and_left_alone() {
     for (setup, why) in [
         ("CREATE TABLE notes (text)", "it is an SQLite database of another program"),
@@ -57,7 +57,7 @@ fn version(place: &Place) -> i64 {
     place.sql().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_database_of_a_newer_schema_is_refused_and_left_alone() {
     let (place, probe) = (Place::new(), Probe::default());
     place.open(&probe).await.close().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_database_of_a_newer_schema_is_refused_and_left_alone() {
     assert_eq!(std::fs::read(place.path()).unwrap(), before);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_newer_schema_that_is_only_in_the_log_is_refused_too() {
     let (place, probe) = (Place::new(), Probe::default());
     place.open(&probe).await.close().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_newer_schema_that_is_only_in_the_log_is_refused_too() {
     assert!(error.to_string().ends_with(&why), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_empty_file_becomes_a_database() {
     let (place, probe) = (Place::new(), Probe::default());
     std::fs::write(place.path(), "").unwrap();
@@ -106,7 +106,7 @@ fn killed_in_its_first_transaction(place: &Place) -> [Vec<u8>; 2] {
     })
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_database_whose_process_was_killed_in_its_first_moments_can_be_opened() {
     let (place, probe) = (Place::new(), Probe::default());
     killed_in_its_first_transaction(&place);
@@ -116,7 +116,7 @@ async fn a_database_whose_process_was_killed_in_its_first_moments_can_be_opened(
     assert_eq!(forever.run(three("a")).await.unwrap(), 17);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_another_program_was_killed_in_is_left_alone() {
     let place = Place::new();
     let before = killed_in_its_first_transaction(&place);
@@ -127,7 +127,7 @@ async fn what_another_program_was_killed_in_is_left_alone() {
     assert_eq!(before, after);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_directory_is_refused() {
     let place = Place::new();
     let error = refused(place.folder.path()).await;
@@ -135,7 +135,7 @@ async fn a_directory_is_refused() {
     assert!(error.to_string().ends_with("it is a directory"), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_missing_folder_is_named() {
     let place = Place::new();
     let error = refused(place.folder.path().join("none/fibers.db")).await;
@@ -144,7 +144,7 @@ async fn a_missing_folder_is_named() {
     assert!(files(&place).is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_read_only_file_is_refused() {
     let (place, probe) = (Place::new(), Probe::default());
     place.open(&probe).await.close().await.unwrap();
@@ -156,7 +156,7 @@ async fn a_read_only_file_is_refused() {
     assert!(error.to_string().ends_with("it is read-only"), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_damaged_database_is_refused() {
     let (place, probe) = (Place::new(), Probe::default());
     place.open(&probe).await.close().await.unwrap();
@@ -168,7 +168,7 @@ async fn a_damaged_database_is_refused() {
     assert!(std::error::Error::source(&error).is_some());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_second_runtime_over_an_open_file_is_refused() {
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
@@ -193,7 +193,7 @@ fn locks_of_this_process(path: &Path) -> usize {
 /// The system drops all locks of a process on a file when the process closes any descriptor of it. A person's SQLite tool would then take itself
 /// for the last user of the database and remove its log, and everything that is stored afterwards would go to the removed file.
 #[cfg(target_os = "linux")]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn refused_second_runtime_leaves_the_locks_of_the_first() {
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
@@ -205,7 +205,7 @@ async fn refused_second_runtime_leaves_the_locks_of_the_first() {
 }
 
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_second_runtime_by_another_name_of_the_file_is_refused() {
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
@@ -215,7 +215,7 @@ async fn a_second_runtime_by_another_name_of_the_file_is_refused() {
     drop(first);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_file_owned_by_a_live_process_names_it_and_is_free_when_it_is_killed() {
     let (place, probe) = (Place::new(), Probe::default());
     let mut owner = child::start("own", &place);
@@ -229,7 +229,7 @@ async fn a_file_owned_by_a_live_process_names_it_and_is_free_when_it_is_killed()
     waiting.await.unwrap().unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_goes_on_when_a_tool_has_written_into_its_database() {
     let (place, probe) = (Place::new(), Probe::default());
     let owner = place.open(&probe).await;
@@ -239,7 +239,7 @@ async fn an_owner_goes_on_when_a_tool_has_written_into_its_database() {
     owner.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiting_for_the_owner_ends_when_the_time_is_over() {
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
@@ -248,7 +248,7 @@ async fn waiting_for_the_owner_ends_when_the_time_is_over() {
     drop(first);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_missing_resource_is_named_before_anything_is_touched() {
     let place = Place::new();
     let error = Forever::builder().sqlite(place.path()).fiber::<Three>().open().await.unwrap_err();
@@ -260,7 +260,7 @@ async fn a_missing_resource_is_named_before_anything_is_touched() {
     assert!(files(&place).is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_fibers_of_one_name_are_refused_and_one_twice_is_not() {
     let builder = || usual(&Probe::default()).in_memory();
     builder().fiber::<Three>().open().await.unwrap();
@@ -269,13 +269,13 @@ async fn two_fibers_of_one_name_are_refused_and_one_twice_is_not() {
     assert_eq!(error.to_string(), "two fibers are registered under the name `three`: give one of them `name = \"..\"`");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_runtime_without_a_database_is_refused() {
     let error = Forever::builder().open().await.unwrap_err();
     assert_eq!(error.to_string(), "no database was named: call `.sqlite(path)`, `.in_memory()` or `.store(store)`");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn both_durabilities_keep_what_was_closed() {
     for durability in [Durability::Power, Durability::Process] {
         let (place, probe) = (Place::new(), Probe::default());

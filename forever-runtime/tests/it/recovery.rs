@@ -5,7 +5,7 @@ use forever_runtime::fiber::{Fiber, FiberContext, FiberState};
 use crate::fibers::{Outer, Three, machine, three};
 use crate::support::{Place, Probe, usual};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_goes_on_in_the_middle_after_a_crash() {
     let (place, probe) = (Place::new(), Probe::default());
     let gate = probe.hold("a.three");
@@ -26,7 +26,7 @@ async fn a_fiber_goes_on_in_the_middle_after_a_crash() {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_goes_on_inside_the_one_it_calls() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("o.inner.two");
@@ -41,7 +41,7 @@ async fn a_fiber_goes_on_inside_the_one_it_calls() {
     assert_eq!(probe.log(), ["o.inner.two", "o.inner.three", "o.inner.end", "o.after"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn deaths_are_counted_and_end_a_fiber_that_makes_no_progress() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("a.two");
@@ -67,7 +67,7 @@ async fn deaths_are_counted_and_end_a_fiber_that_makes_no_progress() {
     assert_eq!(handle.status().await.unwrap().at.as_deref(), Some("one"), "the snapshot is kept");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_checkpoint_forgets_the_deaths_before_it() {
     let (place, probe) = (Place::new(), Probe::default());
     probe.hold("a.two");
@@ -82,7 +82,7 @@ async fn a_checkpoint_forgets_the_deaths_before_it() {
     assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().status().await.unwrap().deaths, 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_may_say_how_many_recoveries_it_has() {
     let (place, probe) = (Place::new(), Probe::default());
     let open = || usual(&probe).fiber::<Once>().sqlite(place.path()).open();
@@ -101,7 +101,7 @@ async fn a_fiber_may_say_how_many_recoveries_it_has() {
     assert_eq!(error.reason(), "the process died 2 times while it ran, without a checkpoint in between; 1 recoveries are allowed");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn unfinished_fibers_are_entered_oldest_first() {
     let (place, probe) = (Place::new(), Probe::default());
     let labels: Vec<String> = (0..30).map(|n| format!("f{n}")).collect();
@@ -125,7 +125,7 @@ async fn unfinished_fibers_are_entered_oldest_first() {
     drop(forever);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_was_stored_but_not_entered_is_started() {
     let (place, probe) = (Place::new(), Probe::default());
     place.open(&probe).await.close().await.unwrap();
@@ -136,7 +136,7 @@ async fn a_fiber_that_was_stored_but_not_entered_is_started() {
     assert_eq!(forever.fiber::<Three>("x").wait().await.unwrap(), 17);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiter_that_comes_right_after_the_restart_gets_the_result() {
     let (place, probe) = (Place::new(), Probe::default());
     let gate = probe.hold("a.two");

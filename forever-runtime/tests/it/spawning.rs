@@ -14,7 +14,7 @@ async fn in_memory(probe: &Probe) -> Forever {
     usual(probe).fiber::<Unsavable>().fiber::<OneWay>().in_memory().open().await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_key_joins_the_fiber_that_is_there() {
     let probe = Probe::default();
     let gate = probe.hold("a.one");
@@ -32,7 +32,7 @@ async fn the_same_key_joins_the_fiber_that_is_there() {
     assert_eq!(probe.log(), ["a.one", "a.two", "a.three", "a.end"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_id_joins_the_fiber_that_is_there() {
     let forever = in_memory(&Probe::default()).await;
     let first = forever.spawn(three("a")).id("mine").await.unwrap();
@@ -42,7 +42,7 @@ async fn the_same_id_joins_the_fiber_that_is_there() {
     assert_eq!(second.wait().await.unwrap(), 17);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_or_id_with_other_arguments_is_a_conflict() {
     let forever = in_memory(&Probe::default()).await;
     forever.spawn(three("a")).key("k").id("i").await.unwrap();
@@ -62,7 +62,7 @@ async fn a_key_or_id_with_other_arguments_is_a_conflict() {
     assert_eq!(error.to_string(), "failed to start fiber `outer`: key `k` belongs to a fiber `three`");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_ended_is_joined_by_key_after_a_restart() {
     let (place, probe) = (Place::new(), Probe::default());
     let forever = place.open(&probe).await;
@@ -78,7 +78,7 @@ async fn a_fiber_that_ended_is_joined_by_key_after_a_restart() {
     assert!(probe.log().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_spawn_whose_caller_goes_away_leaves_nothing_half_done() {
     let probe = Probe::default();
     let forever = in_memory(&probe).await;
@@ -93,7 +93,7 @@ async fn a_spawn_whose_caller_goes_away_leaves_nothing_half_done() {
     assert_eq!(forever.fiber_by_key::<Three>("k").await.unwrap().wait().await.unwrap(), 17);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn arguments_that_cannot_be_saved_are_an_error_and_nothing_is_stored() {
     let forever = in_memory(&Probe::default()).await;
     let error = forever.spawn(Unsavable { value: Refuses }).key("k").await.unwrap_err();
@@ -105,14 +105,14 @@ async fn arguments_that_cannot_be_saved_are_an_error_and_nothing_is_stored() {
 }
 
 #[cfg(debug_assertions)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn arguments_that_do_not_come_back_are_an_error_in_debug_builds() {
     let forever = in_memory(&Probe::default()).await;
     let error = forever.spawn(OneWay { value: Writes }).await.unwrap_err();
     assert!(error.to_string().starts_with("failed to start fiber `one_way`: argument `value` cannot be saved: "), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_is_not_registered_is_refused() {
     let forever = Forever::builder().in_memory().open().await.unwrap();
     let error = forever.spawn(three("a")).await.unwrap_err();
@@ -123,14 +123,14 @@ async fn a_fiber_that_is_not_registered_is_refused() {
     assert_eq!(error.to_string(), "fiber `three` is not registered: add `.fiber::<three>()` before `.open()`");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_empty_id_or_key_is_refused() {
     let forever = in_memory(&Probe::default()).await;
     assert_eq!(forever.spawn(three("a")).id("").await.unwrap_err().kind(), ErrorKind::Value);
     assert_eq!(forever.spawn(three("a")).key("").await.unwrap_err().kind(), ErrorKind::Value);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiting_for_an_id_that_nobody_has_is_an_error() {
     let forever = in_memory(&Probe::default()).await;
     let handle = forever.fiber::<Three>("nobody");
@@ -143,7 +143,7 @@ async fn waiting_for_an_id_that_nobody_has_is_an_error() {
     assert_eq!(error.to_string(), "there is no fiber with key `none`");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handle_of_the_wrong_type_is_an_error() {
     let probe = Probe::default();
     let gate = probe.hold("a.one");
@@ -159,7 +159,7 @@ async fn a_handle_of_the_wrong_type_is_an_error() {
     assert!(forever.fiber_by_key::<Big>("k").await.unwrap_err().is_conflict());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_status_tells_where_a_fiber_stands() {
     let probe = Probe::default();
     let gate = probe.hold("a.three");

@@ -65,7 +65,7 @@ impl Suspects {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn suspect_is_entered_when_the_one_before_it_has_made_a_checkpoint() {
     let world = Suspects::open().await;
     for waits in ["b", "c"] {
@@ -78,7 +78,7 @@ async fn suspect_is_entered_when_the_one_before_it_has_made_a_checkpoint() {
     assert_eq!(world.state("c").await, FiberState::Interrupted);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn suspect_without_a_checkpoint_keeps_the_next_one_waiting_for_a_while_at_most() {
     let world = Suspects::open().await;
     assert_eq!(world.state("b").await, FiberState::Interrupted);
@@ -91,7 +91,7 @@ async fn suspect_without_a_checkpoint_keeps_the_next_one_waiting_for_a_while_at_
 }
 
 /// A process dies in the first step of each of these, whatever else runs.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fibers_that_kill_their_process_do_not_hold_healthy_ones_back() {
     const HEALTHY: u64 = 12;
     for seed in 0..12_u64 {
@@ -128,7 +128,7 @@ async fn fibers_that_kill_their_process_do_not_hold_healthy_ones_back() {
 }
 
 /// Between the look at its row and its claim a fiber may be changed by a command: then it is not this activation that may run it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn activation_whose_fiber_has_ended_before_its_claim_runs_nothing() {
     let world = Suspects::open().await;
     world.forever.cancel("b", "enough").await.unwrap();

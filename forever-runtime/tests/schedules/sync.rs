@@ -183,3 +183,7 @@ pub(crate) mod oneshot {
         }
     }
 }
+
+pub(crate) async fn heard<T>(answer: oneshot::Receiver<T>) -> Result<T, oneshot::error::RecvError> {
+    answer.await
+}

@@ -47,7 +47,7 @@ fn life() {
     });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_list_survives_a_process_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
@@ -72,7 +72,7 @@ async fn the_list_survives_a_process_that_is_killed() {
     forever.close().await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_list_is_what_the_messages_say_wherever_the_process_ends() {
     let gate = watch::Sender::new(true);
     let survived = crash_everywhere(

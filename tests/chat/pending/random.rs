@@ -262,7 +262,7 @@ async fn all_is_as_the_messages_say(seed: u64) {
     assert!(longest > 1, "seed {seed} asks little");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_list_is_what_one_finds_in_all_messages_after_each_of_many_random_operations() {
     for seed in 0..if database::is_in_postgres() { 4 } else { 20 } {
         all_is_as_the_messages_say(seed).await;

@@ -43,7 +43,7 @@ versions! {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_argument_added_parks() {
     let fiber = stopped(one::work(1), "a").await;
     fiber.parks_saying::<added::work>("argument `more` is not stored").await;
@@ -53,18 +53,18 @@ async fn an_argument_added_parks() {
     fiber.resumes::<one::work>(15, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_argument_added_that_only_finished_steps_need_resumes() {
     stopped(one::work(1), "b").await.resumes::<added_for_the_first_step::work>(15, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_argument_removed_resumes() {
     stopped(one::work(1), "a").await.resumes::<removed::work>(14, &["a", "b"]).await;
     stopped(one::work(1), "b").await.resumes::<removed::work>(14, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_argument_renamed_parks() {
     let fiber = stopped(one::work(1), "a").await;
     fiber.parks_saying::<renamed::work>("argument `number` is not stored").await;
@@ -74,13 +74,13 @@ async fn an_argument_renamed_parks() {
     fiber.resumes::<one::work>(15, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_argument_of_a_wider_type_resumes() {
     stopped(one::work(1), "a").await.resumes::<wider::work>(15, &["a", "b"]).await;
     stopped(one::work(1), "b").await.resumes::<wider::work>(15, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_argument_of_another_type_parks() {
     let fiber = stopped(one::work(1), "a").await;
     fiber.parks_saying::<text::work>("argument `n` cannot be read as `String`: ").await;
@@ -90,12 +90,12 @@ async fn an_argument_of_another_type_parks() {
     fiber.resumes::<one::work>(15, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_before_its_first_step_begins_under_whatever_code_there_is() {
     stopped(one::work(1), "a").await.resumes::<next::work>(71, &["a"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_function_that_is_not_registered_parks_its_fibers() {
     versions! {
         other[name = "other"](io) -> u32 {
@@ -110,7 +110,7 @@ async fn a_function_that_is_not_registered_parks_its_fibers() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_function_of_another_name_resumes_under_its_stored_name() {
     #[forever::fiber]
     async fn labour(io: forever::fiber::Res<World>, n: u32) -> anyhow::Result<u32> {
@@ -156,7 +156,7 @@ versions! {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_survives_an_argument_and_a_field_that_are_added_with_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let builder = || forever::Forever::builder().sqlite(folder.path().join("keys.db")).resource(crate::drift::World::without(None));

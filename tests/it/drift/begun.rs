@@ -25,7 +25,7 @@ mod after {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn results_of_branches_are_known_by_the_code_that_stored_them() {
     versions! {
         old(io, n: u32) -> (u32, u32, u32) {
@@ -45,7 +45,7 @@ async fn results_of_branches_are_known_by_the_code_that_stored_them() {
     fiber.resumes::<shorter::work>((30, 300), &["two"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_is_known_by_the_code_that_began_it_behind_a_snapshot_of_other_code() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -72,7 +72,7 @@ async fn an_operation_is_known_by_the_code_that_began_it_behind_a_snapshot_of_ot
     fiber.resumes::<paying::work>(3, &["pay"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_behind_a_snapshot_of_the_same_code_is_known_by_that_code() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -92,7 +92,7 @@ async fn an_operation_behind_a_snapshot_of_the_same_code_is_known_by_that_code()
     fiber.resumes::<old::work>(3, &["pay"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_before_the_first_checkpoint_is_known_by_the_code_that_began_it() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -110,7 +110,7 @@ async fn an_operation_before_the_first_checkpoint_is_known_by_the_code_that_bega
     fiber.resumes::<old::work>(3, &["pay"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stash_is_known_by_the_code_that_stored_it() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -145,7 +145,7 @@ async fn a_stash_is_known_by_the_code_that_stored_it() {
     fiber.resumes::<old::work>(3, &["sum"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_called_function_is_known_by_the_layout_that_it_began_under() {
     versions! {
         old(io, n: u32) -> u32 {

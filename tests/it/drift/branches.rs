@@ -9,7 +9,7 @@ enum Mode {
     Slow(u32),
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn arms_exchanged_resume_in_the_arm_of_the_step() {
     versions! {
         old(io, mode: Mode) -> u32 {
@@ -33,7 +33,7 @@ async fn arms_exchanged_resume_in_the_arm_of_the_step() {
     stopped(old::work(Mode::Slow(3)), "end").await.resumes::<new::work>(6, &["end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_if_turned_into_a_match_resumes_without_asking_again() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -61,7 +61,7 @@ async fn an_if_turned_into_a_match_resumes_without_asking_again() {
     stopped(old::work(3), "add").await.resumes::<new::work>(6, &["add"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_match_on_a_borrow_resumes_in_its_arm_after_arms_are_exchanged() {
     versions! {
         old(io, mode: Mode) -> u32 {
@@ -82,7 +82,7 @@ async fn a_match_on_a_borrow_resumes_in_its_arm_after_arms_are_exchanged() {
     stopped(old::work(Mode::Slow(3)), "more").await.resumes::<new::work>(8, &["more"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_moved_to_an_arm_that_the_value_does_not_match_parks() {
     versions! {
         old(io, mode: Mode, other: Mode) -> u32 {
@@ -107,7 +107,7 @@ async fn a_step_moved_to_an_arm_that_the_value_does_not_match_parks() {
     fiber.resumes::<old::work>(8, &["more", "end Fast"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_if_let_over_another_option_that_is_none_parks() {
     versions! {
         old(io, first: Option<u32>, second: Option<u32>) -> u32 {

@@ -100,7 +100,7 @@ macro_rules! callers {
     };
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_made_a_call_parks_and_back() {
     versions! {
         step(io, n: u32) -> u32 {
@@ -139,13 +139,13 @@ async fn a_step_made_a_call_parks_and_back() {
     fiber.resumes::<called::work>(7, &["end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_added_to_the_callee_is_run_or_not_as_in_a_fiber_of_its_own() {
     callers! { old calls child::work; new calls with_steps_added::work; }
     stopped(old::work(3), "child b").await.resumes::<new::work>(3 + 4 + 30 + 3, &["child between", "child b", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_step_where_the_callee_stands_removed_or_renamed_parks() {
     callers! { old calls child::work; new calls with_its_step_removed::work; newer calls with_its_step_renamed::work; newest calls with_its_step_renamed_by_was::work; }
     let fiber = stopped(old::work(3), "child b").await;
@@ -154,7 +154,7 @@ async fn the_step_where_the_callee_stands_removed_or_renamed_parks() {
     fiber.resumes::<newest::work>(10, &["child b", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_of_the_callee_renamed_or_of_another_type_parks() {
     callers! { old calls child::work; new calls with_its_local_renamed::work; newer calls with_its_local_retyped::work; }
     let fiber = stopped(old::work(3), "child b").await;
@@ -163,7 +163,7 @@ async fn a_local_of_the_callee_renamed_or_of_another_type_parks() {
     fiber.resumes::<old::work>(10, &["child b", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_derived_step_of_the_same_name_added_to_the_callee_parks() {
     callers! { old calls with_one_did::work; new calls with_another_did::work; }
     let fiber = stopped(old::work(3), "b").await;
@@ -171,7 +171,7 @@ async fn a_derived_step_of_the_same_name_added_to_the_callee_parks() {
     fiber.resumes::<old::work>(7, &["b", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_shadowing_local_added_to_the_callee_parks() {
     callers! { old calls with_one_x::work; new calls with_another_x::work; }
     let fiber = stopped(old::work(3), "b").await;
@@ -179,7 +179,7 @@ async fn a_shadowing_local_added_to_the_callee_parks() {
     fiber.resumes::<old::work>(9, &["b", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_version_of_the_callee_raised_while_it_is_under_way_parks() {
     callers! { old calls child::work; new calls of_version_2::work; }
     let fiber = stopped(old::work(3), "child b").await;
@@ -187,7 +187,7 @@ async fn the_version_of_the_callee_raised_while_it_is_under_way_parks() {
     fiber.resumes::<old::work>(10, &["child b", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_fiber_in_the_place_of_the_callee_parks() {
     callers! { old calls child::work; new calls other::work; }
     let fiber = stopped(old::work(3), "child b").await;
@@ -195,14 +195,14 @@ async fn another_fiber_in_the_place_of_the_callee_parks() {
     fiber.resumes::<old::work>(10, &["child b", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_callee_is_called_where_the_old_one_was_not_yet_or_has_ended() {
     callers! { old calls child::work; new calls other_short::work; }
     stopped(old::work(3), "child a").await.resumes::<new::work>(303, &["other a", "end"]).await;
     stopped(old::work(3), "end").await.resumes::<new::work>(10, &["end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_migrate_function_of_the_callee_mends_its_part() {
     callers! { old calls child::work; new calls that_migrates::work; }
     stopped(old::work(3), "child b").await.resumes::<new::work>(10, &["child b", "end"]).await;
@@ -214,7 +214,7 @@ fn mend_child(mut old: forever::fiber::Snapshot) -> anyhow::Result<forever::fibe
     Ok(old)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_caller_changed_around_a_call_under_way_resumes_inside_the_call() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -233,7 +233,7 @@ async fn the_caller_changed_around_a_call_under_way_resumes_inside_the_call() {
     stopped(old::work(3), "child b").await.resumes::<new::work>(8, &["child b", "after", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_needed_only_since_the_call_came_under_way_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -285,7 +285,7 @@ versions! {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn steps_of_the_callee_exchanged_or_replaced_park_as_in_a_fiber_of_its_own() {
     callers! { old calls charging::work; new calls mailing_first::work; rewritten calls both_rewritten::work; }
     let fiber = stopped(old::work(3), "mail").await;
@@ -294,7 +294,7 @@ async fn steps_of_the_callee_exchanged_or_replaced_park_as_in_a_fiber_of_its_own
     fiber.resumes::<old::work>(6, &["mail", "child b", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_of_the_callee_dropped_and_another_of_its_name_elsewhere_parks() {
     callers! { old calls charging_once::work; new calls replaced::work; }
     let fiber = stopped(old::work(3), "child b").await;
@@ -329,7 +329,7 @@ mod after {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_finds_what_a_callee_parks_also_where_its_caller_is_as_it_was() {
     let fiber = stopped(before::caller(3), "child b").await;
     assert_eq!(fiber.parked_by_a_check::<before::caller, child::work>().await, 0);

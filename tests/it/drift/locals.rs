@@ -1,7 +1,7 @@
 //! Locals added, removed, renamed, shadowed and given other types.
 use super::{stopped, versions};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_that_is_needed_added_before_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -27,7 +27,7 @@ async fn a_local_that_is_needed_added_before_parks() {
     fiber.resumes::<third::work>(36, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_that_is_not_needed_later_added_before_resumes() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -45,7 +45,7 @@ async fn a_local_that_is_not_needed_later_added_before_resumes() {
     stopped(old::work(3), "b").await.resumes::<new::work>(6, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_made_after_the_step_but_before_it_in_the_new_code_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -66,7 +66,7 @@ async fn a_local_made_after_the_step_but_before_it_in_the_new_code_parks() {
     fiber.resumes::<old::work>(10, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_removed_resumes() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -84,7 +84,7 @@ async fn a_local_removed_resumes() {
     stopped(old::work(3), "b").await.resumes::<new::work>(6, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_renamed_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -105,7 +105,7 @@ async fn a_local_renamed_parks() {
     fiber.resumes::<old::work>(33, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_number_of_a_wider_type_resumes() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -122,7 +122,7 @@ async fn a_number_of_a_wider_type_resumes() {
     stopped(old::work(3), "b").await.resumes::<new::work>(5_000_000_003, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_number_that_the_narrower_type_cannot_hold_parks() {
     versions! {
         old(io, n: i64) -> i64 {
@@ -143,7 +143,7 @@ async fn a_number_that_the_narrower_type_cannot_hold_parks() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_number_that_becomes_a_text_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -162,7 +162,7 @@ async fn a_number_that_becomes_a_text_parks() {
     fiber.resumes::<old::work>(3, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_struct_with_another_field_resumes_if_it_has_a_default_and_else_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -192,7 +192,7 @@ async fn a_struct_with_another_field_resumes_if_it_has_a_default_and_else_parks(
     fiber.resumes::<defaulted::work>(30, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_option_put_around_a_value_resumes_and_taken_away_parks_where_there_is_none() {
     versions! {
         plain(io, n: Option<u32>) -> u32 {
@@ -213,7 +213,7 @@ async fn an_option_put_around_a_value_resumes_and_taken_away_parks_where_there_i
     fiber.resumes::<option::work>(1, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_shadowing_local_that_is_kept_as_well_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -236,7 +236,7 @@ async fn a_shadowing_local_that_is_kept_as_well_parks() {
     fiber.resumes::<old::work>(6, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_shadowing_local_that_is_not_kept_itself_resumes() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -255,7 +255,7 @@ async fn a_shadowing_local_that_is_not_kept_itself_resumes() {
     stopped(old::work(3), "b").await.resumes::<new::work>(106, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_local_made_fresh_resumes_and_one_no_longer_fresh_parks() {
     versions! {
         kept(io, n: u32) -> u32 {
@@ -279,7 +279,7 @@ async fn a_local_made_fresh_resumes_and_one_no_longer_fresh_parks() {
     fiber.resumes::<fresh::work>(8, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_borrow_made_a_value_parks_and_a_value_made_a_borrow_resumes() {
     versions! {
         borrowed(io, names: Vec<String>) -> String {
@@ -302,7 +302,7 @@ async fn a_borrow_made_a_value_parks_and_a_value_made_a_borrow_resumes() {
     stopped(owned::work(names()), "b").await.resumes::<borrowed::work>("ada of 2".into(), &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn operands_exchanged_are_not_mixed_up() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -317,7 +317,7 @@ async fn operands_exchanged_are_not_mixed_up() {
     fiber.resumes::<old::work>(297, &["two"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pair_made_a_struct_with_its_fields_the_other_way_round_parks() {
     versions! {
         old(io, n: u32) -> u32 {

@@ -5,7 +5,7 @@ fn words() -> Vec<String> {
     ["a", "b", "c"].map(str::to_owned).to_vec()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_for_loop_wrapped_around_a_step_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -28,7 +28,7 @@ async fn a_for_loop_wrapped_around_a_step_parks() {
     fiber.resumes::<old::work>(6, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_while_loop_over_what_was_kept_wrapped_around_a_step_resumes_in_its_first_round() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -49,7 +49,7 @@ async fn a_while_loop_over_what_was_kept_wrapped_around_a_step_resumes_in_its_fi
     stopped(old::work(3), "b").await.resumes::<new::work>(6, &["b", "a", "b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_loop_removed_parks_while_it_has_items_left() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -81,7 +81,7 @@ async fn a_loop_removed_parks_while_it_has_items_left() {
     stopped(old::work(3), "b 2").await.resumes::<new::work>(9, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_loop_by_value_made_one_by_borrow_parks_and_back() {
     versions! {
         value(io, list: Vec<String>) -> String {
@@ -111,7 +111,7 @@ async fn a_loop_by_value_made_one_by_borrow_parks_and_back() {
     fiber.resumes::<borrow::work>("abc".into(), &["say c"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_loop_by_value_over_what_a_step_gave_made_one_by_borrow_parks_and_back() {
     versions! {
         value(io, n: u32) -> u32 {
@@ -148,7 +148,7 @@ async fn a_loop_by_value_over_what_a_step_gave_made_one_by_borrow_parks_and_back
     stopped(borrow::work(1), "add 0").await.resumes::<value::work>(3, &["add 0", "add 1", "add 2"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_put_between_a_list_and_its_loop_leaves_the_loop_where_it_is() {
     versions! {
         beside(io, n: u32) -> u32 {
@@ -190,7 +190,7 @@ async fn a_step_put_between_a_list_and_its_loop_leaves_the_loop_where_it_is() {
         .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn loops_inside_one_another_that_are_exchanged_park() {
     versions! {
         borrowed(io, rows: Vec<u32>, columns: Vec<u32>) -> u32 {
@@ -240,7 +240,7 @@ async fn loops_inside_one_another_that_are_exchanged_park() {
     fiber.resumes::<ranges::work>(0, &["1 7", "1 8"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_loop_whose_bounds_change_keeps_its_ends_where_it_is_under_way() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -262,7 +262,7 @@ async fn a_loop_whose_bounds_change_keeps_its_ends_where_it_is_under_way() {
     stopped(old::work(3), "add 0").await.resumes::<longer::work>(10, &["add 0", "add 1", "add 2", "add 3", "add 4"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_range_that_takes_in_its_end_is_another_loop() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -286,7 +286,7 @@ async fn a_range_that_takes_in_its_end_is_another_loop() {
     fiber.resumes::<old::work>(3, &["add 1", "add 2"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_loop_is_not_taken_for_the_whole_list() {
     versions! {
         old(io, list: Vec<u32>) -> u32 {
@@ -307,7 +307,7 @@ async fn what_is_left_of_a_loop_is_not_taken_for_the_whole_list() {
     fiber.resumes::<old::work>(6, &["add 2", "add 3"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_borrowed_loop_turned_round_parks() {
     versions! {
         old(io, list: Vec<String>) -> String {
@@ -330,7 +330,7 @@ async fn a_borrowed_loop_turned_round_parks() {
     fiber.resumes::<old::work>("abc".into(), &["say b", "say c"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_borrowed_loop_over_the_same_items_written_otherwise_parks() {
     versions! {
         old(io, list: Vec<String>) -> String {
@@ -353,7 +353,7 @@ async fn a_borrowed_loop_over_the_same_items_written_otherwise_parks() {
     fiber.resumes::<old::work>("abc".into(), &["say b", "say c"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_borrowed_loop_that_has_fewer_items_than_were_done_parks() {
     versions! {
         old(io, list: Vec<String>) -> String {
@@ -378,7 +378,7 @@ async fn a_borrowed_loop_that_has_fewer_items_than_were_done_parks() {
     fiber.resumes::<old::work>("abc!".into(), &["say c", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_loops_exchanged_park() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -407,7 +407,7 @@ async fn two_loops_exchanged_park() {
     fiber.resumes::<old::work>(33, &["a 1", "a 2", "b 0", "b 1", "b 2"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_borrowed_loop_over_another_list_of_the_same_name_parks() {
     versions! {
         old(io, plan: (Vec<String>, Vec<String>)) -> String {
@@ -436,7 +436,7 @@ async fn a_borrowed_loop_over_another_list_of_the_same_name_parks() {
     fiber.resumes::<old::work>("abcxy".into(), &["say b", "say c"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_borrowed_loop_with_fewer_items_does_not_end_the_function() {
     versions! {
         old(io, list: Vec<u32>) -> usize {
@@ -459,7 +459,7 @@ async fn a_borrowed_loop_with_fewer_items_does_not_end_the_function() {
     fiber.resumes::<old::work>(3, &["say 3", "end"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_borrowed_loop_without_items_left_does_not_lose_what_comes_after_it() {
     versions! {
         old(io, list: Vec<u32>) -> u32 {
@@ -490,7 +490,7 @@ mod lists {
     pub(super) static EXCHANGED: [&str; 3] = ["b", "a", "c"];
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_loop_over_a_constant_parks_when_what_it_has_done_has_changed() {
     macro_rules! version {
         ($($version:ident: $list:ident,)*) => {$(
@@ -518,7 +518,7 @@ async fn a_loop_over_a_constant_parks_when_what_it_has_done_has_changed() {
     fiber.resumes::<longer::work>("abcd".to_owned(), &["say c", "say d"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_loop_over_a_literal_list_or_a_fresh_one_parks_when_what_it_has_done_has_changed() {
     versions! {
         old(io, n: u32) -> String {

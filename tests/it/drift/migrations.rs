@@ -31,14 +31,14 @@ fn mend(mut old: Snapshot) -> anyhow::Result<Snapshot> {
     Ok(old)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_version_raised_parks() {
     let fiber = stopped(old::work(3), "b").await;
     fiber.parks::<raised::work>("it has version 1 now and had 0 before: old snapshots need a `migrate` function").await;
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_migrate_function_mends_a_renamed_local_and_a_moved_step() {
     let fiber = stopped(old::work(3), "b").await;
     fiber.parks::<raised::work>("it has version 1 now and had 0 before: old snapshots need a `migrate` function").await;
@@ -47,7 +47,7 @@ async fn a_migrate_function_mends_a_renamed_local_and_a_moved_step() {
     fiber.resumes::<mended::work>(3 + 4 + 5, &["c"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_migrated_snapshot_is_migrated_again_until_the_next_checkpoint() {
     let fiber = stopped(old::work(3), "b").await;
     fiber.resumes_until::<mended::work>("b", &[]).await;
@@ -55,7 +55,7 @@ async fn a_migrated_snapshot_is_migrated_again_until_the_next_checkpoint() {
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_migrate_function_is_not_asked_where_the_snapshot_fits() {
     versions! {
         fits[migrate = super::refuse](io, n: u32) -> u32 {
@@ -88,7 +88,7 @@ fn forgetful(mut old: Snapshot) -> anyhow::Result<Snapshot> {
     Ok(old)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_migrate_function_that_fails_panics_or_gives_nonsense_parks() {
     versions! {
         refused[version = 1, migrate = super::refuse](io, n: u32) -> u32 {
@@ -116,7 +116,7 @@ async fn a_migrate_function_that_fails_panics_or_gives_nonsense_parks() {
     fiber.resumes::<mended::work>(12, &["b", "c"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_migrate_function_can_give_a_local_another_type() {
     versions! {
         text[version = 1, migrate = super::hits_to_text](io, n: u32) -> String {
@@ -158,7 +158,7 @@ versions! {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_migrate_function_is_asked_where_layouts_are_equal_and_a_value_no_longer_reads() {
     assert_eq!(forever::layout::of::<a_number::work>().hash(), forever::layout::of::<a_text::work>().hash());
     let fiber = stopped(a_number::work(12345), "b").await;

@@ -38,7 +38,7 @@ fn verdicts(found: &Compatibility) -> Vec<(&str, Option<&str>, u64, bool)> {
     found.entries.iter().map(|e| (e.function.as_str(), e.at.as_deref(), e.fibers, e.verdict.is_resumable())).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_says_what_becomes_of_each_fiber_and_changes_nothing() {
     let fiber = stopped(old::work(3), "b").await;
     let bytes = || std::fs::read(fiber.path()).unwrap();
@@ -69,7 +69,7 @@ async fn a_check_says_what_becomes_of_each_fiber_and_changes_nothing() {
     assert_eq!((found.parked(), found.resumable()), (1, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_runtime_that_refuses_does_not_open_and_changes_nothing() {
     let fiber = stopped(old::work(3), "b").await;
     let builder = || Forever::builder().sqlite(fiber.path()).resource(World::without(None)).on_incompatible(OnIncompatible::Refuse);
@@ -81,7 +81,7 @@ async fn a_runtime_that_refuses_does_not_open_and_changes_nothing() {
     assert!(forever.compatibility().entries.is_empty(), "what has ended is not compared");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_runtime_that_parks_says_how_many() {
     let fiber = stopped(old::work(3), "b").await;
     let world = World::without(None);
@@ -93,7 +93,7 @@ async fn a_runtime_that_parks_says_how_many() {
     assert_eq!(forever.fiber::<longer::work>("the-fiber").wait().await.unwrap(), 3);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_check_of_nothing_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let error = Forever::builder().sqlite(folder.path().join("none.db")).check().await.unwrap_err();

@@ -12,7 +12,7 @@ async fn two(io: &super::World, n: u32) -> anyhow::Result<u32> {
 #[derive(Clone, Copy)]
 struct Plain(u32);
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn branches_exchanged_keep_their_results() {
     versions! {
         old(io, n: u32) -> (u32, u32) {
@@ -34,7 +34,7 @@ async fn branches_exchanged_keep_their_results() {
     fiber.resumes::<of_derived_names::work>((30, 3), &["two"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_branch_added_is_run_and_a_branch_removed_parks() {
     versions! {
         old(io, n: u32) -> (u32, u32) {
@@ -73,7 +73,7 @@ async fn a_branch_added_is_run_and_a_branch_removed_parks() {
     fiber.resumes::<all_renamed::work>((3, 3), &["two"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn branches_of_one_derived_name_exchanged_park() {
     versions! {
         old(io, n: u32) -> (u32, u32) {
@@ -94,7 +94,7 @@ async fn branches_of_one_derived_name_exchanged_park() {
     fiber.resumes::<edited::work>((3, 300), &["two"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn items_in_another_order_or_more_of_them_keep_their_results() {
     versions! {
         old(io, n: u32) -> Vec<u32> {
@@ -133,7 +133,7 @@ async fn items_in_another_order_or_more_of_them_keep_their_results() {
     fiber.resumes::<renamed_by_its_step::work>(vec![4; 3], &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn equal_items_and_long_ones_and_those_without_json_have_names_of_their_own() {
     versions! {
         equal(io, n: u32) -> Vec<u32> {

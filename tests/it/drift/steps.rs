@@ -1,7 +1,7 @@
 //! Steps added, removed, renamed, moved and changed.
 use super::{stopped, versions};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_added_before_the_one_where_it_stands_is_not_run() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -19,7 +19,7 @@ async fn a_step_added_before_the_one_where_it_stands_is_not_run() {
     stopped(old::work(3), "b").await.resumes::<new::work>(7, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_added_before_whose_value_is_needed_later_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -39,7 +39,7 @@ async fn a_step_added_before_whose_value_is_needed_later_parks() {
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn steps_added_after_the_one_where_it_stands_are_run() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -58,7 +58,7 @@ async fn steps_added_after_the_one_where_it_stands_are_run() {
     stopped(old::work(3), "b").await.resumes::<new::work>(3 + 300 + 4 + 4000, &["between", "b", "after"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_step_where_it_stands_removed_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -85,7 +85,7 @@ async fn the_step_where_it_stands_removed_parks() {
     fiber.resumes::<third::work>(8, &["c"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_step_removed_is_no_hindrance() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -104,7 +104,7 @@ async fn another_step_removed_is_no_hindrance() {
     stopped(old::work(3), "b").await.resumes::<new::work>(7, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_renamed_step_parks_and_with_was_resumes() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -128,7 +128,7 @@ async fn a_renamed_step_parks_and_with_was_resumes() {
     fiber.resumes::<third::work>(7, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_derived_name_changed_by_renaming_its_let_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -153,7 +153,7 @@ async fn a_derived_name_changed_by_renaming_its_let_parks() {
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_derived_name_that_stays_when_another_let_is_renamed_resumes() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -170,7 +170,7 @@ async fn a_derived_name_that_stays_when_another_let_is_renamed_resumes() {
     stopped(old::work(3), "b").await.resumes::<new::work>(7, &["bee"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_body_of_a_finished_step_changed_is_not_run() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -187,7 +187,7 @@ async fn the_body_of_a_finished_step_changed_is_not_run() {
     stopped(old::work(3), "b").await.resumes::<new::work>(8, &["another b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_derived_step_of_the_same_name_added_before_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -208,7 +208,7 @@ async fn a_derived_step_of_the_same_name_added_before_parks() {
     fiber.resumes::<old::work>(4, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_derived_step_of_the_same_name_added_after_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -235,7 +235,7 @@ async fn a_derived_step_of_the_same_name_added_after_parks() {
     fiber.resumes::<third::work>(4, &["b", "last"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_derived_step_of_the_same_name_is_no_hindrance_to_one_with_a_literal_name() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -254,7 +254,7 @@ async fn a_derived_step_of_the_same_name_is_no_hindrance_to_one_with_a_literal_n
     stopped(old::work(3), "b").await.resumes::<new::work>(4, &["second", "b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_derived_steps_of_one_name_kept_in_order_resume() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -275,7 +275,7 @@ async fn two_derived_steps_of_one_name_kept_in_order_resume() {
     stopped(old::work(3), "second").await.resumes::<new::work>(5, &["second", "b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_derived_steps_of_one_name_exchanged_park() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -294,7 +294,7 @@ async fn two_derived_steps_of_one_name_exchanged_park() {
     fiber.resumes::<old::work>(3, &["mail"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_of_two_derived_steps_of_one_name_removed_and_another_added_parks() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -315,7 +315,7 @@ async fn one_of_two_derived_steps_of_one_name_removed_and_another_added_parks() 
     fiber.resumes::<old::work>(4, &["second", "b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn steps_exchanged_that_need_nothing_of_each_other_resume_behind_the_one_that_was_done() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -335,7 +335,7 @@ async fn steps_exchanged_that_need_nothing_of_each_other_resume_behind_the_one_t
     stopped(old::work(3), "c").await.resumes::<new::work>(3, &["a", "c"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn steps_exchanged_of_which_one_gives_what_is_needed_park() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -354,7 +354,7 @@ async fn steps_exchanged_of_which_one_gives_what_is_needed_park() {
     fiber.resumes::<old::work>(7, &["b"]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_step_moved_into_a_branch_where_its_value_has_another_name_parks() {
     versions! {
         old(io, n: u32) -> u32 {

@@ -7,7 +7,7 @@ pub(super) async fn child(n: u32) -> anyhow::Result<u32> {
     Ok(n)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_recv_renamed_with_was_goes_on_waiting() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -33,7 +33,7 @@ async fn a_recv_renamed_with_was_goes_on_waiting() {
     fiber.resumes::<third::work>(&[("answer", 4)], 7).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_recv_with_a_timeout_and_computed_topics_renamed_with_was_keeps_both() {
     versions! {
         old(io, n: u32) -> Option<u32> {
@@ -59,7 +59,7 @@ async fn a_recv_with_a_timeout_and_computed_topics_renamed_with_was_keeps_both()
     fiber.resumes::<new::work>(&[("answer-3", 4)], Some(4)).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_second_of_two_waits_of_one_name_is_found_by_its_number() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -87,7 +87,7 @@ async fn the_second_of_two_waits_of_one_name_is_found_by_its_number() {
     fiber.resumes::<new::work>(&[("first", 9)], 9).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_kind_of_wait_and_call_takes_a_name_and_was() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -131,7 +131,7 @@ async fn every_kind_of_wait_and_call_takes_a_name_and_was() {
     fiber.resumes::<new::work>(&[("m", 10), ("t", 100)], 3 + 3 + 3 + 4 + 10 + 100 + 2).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_select_goes_on_waiting_for_what_it_began_to_wait_for() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -167,7 +167,7 @@ async fn a_select_goes_on_waiting_for_what_it_began_to_wait_for() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_recv_on_another_topic_parks_and_on_both_goes_on_waiting() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -191,7 +191,7 @@ async fn a_recv_on_another_topic_parks_and_on_both_goes_on_waiting() {
     fiber.resumes::<both::work>(&[("decision", 5)], 8).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_waits_is_compared_when_the_file_is_opened() {
     versions! {
         old(io, n: u32) -> u32 {
@@ -228,7 +228,7 @@ async fn child_that_gives_a_text(n: u32) -> anyhow::Result<String> {
     Ok(n.to_string())
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_childs_result_of_another_type_parks_its_parent() {
     versions! {
         old(io, n: u32) -> u32 {

@@ -434,7 +434,7 @@ async fn generic<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static
     Ok((value, labelled.labels.len() + labelled.r#type as usize))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_field_of_a_generic_type_is_moved() {
     let forever = forever::Forever::builder().in_memory().fiber::<generic<u32>>().open().await.unwrap();
     let labelled = Labelled { value: 7u32, labels: vec!["a".into()], r#type: 3 };

@@ -232,7 +232,7 @@ async fn opened(path: &std::path::Path, io: &Io) -> anyhow::Result<Forever> {
     Ok(Forever::builder().sqlite(path).resource(io.clone()).fiber::<family>().fiber::<child>().open().await?)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn children_are_started_once_and_waited_for_wherever_the_runtime_ends() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let io = Io::default();

@@ -22,7 +22,7 @@ async fn file(path: &Path, calls: &Calls) -> Counting {
     Counting::over(Sqlite::open(path, Durability::Process, LONGEST).await.unwrap(), calls)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn own_store_in_memory_conforms() {
     let calls = Calls::default();
     conformance::run(async || Counting::over(Sqlite::in_memory().await.unwrap(), &calls)).await;
@@ -67,7 +67,7 @@ async fn errand(steps: Res<Steps>) -> Result<String, BoxError> {
     Ok(format!("{word} {doubled}"))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn own_store_resumes_a_fiber() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fibers.db");
@@ -124,7 +124,7 @@ async fn booking(ctx: &FiberContext) -> Result<(), Error> {
     ctx.transaction(|_| Ok::<_, Error>(())).await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn own_store_refuses_what_needs_sqlite() {
     let folder = tempfile::tempdir().unwrap();
     let calls = Calls::default();
@@ -157,7 +157,7 @@ async fn parent(steps: Res<Steps>) -> Result<u64, BoxError> {
     Ok(wait!(child)?)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn answer_that_is_lost_leaves_no_fiber_behind() {
     for operation in ["accept", "claim", "checkpoint"] {
         for skipped in 0..4 {
@@ -185,7 +185,7 @@ async fn answer_that_is_lost_leaves_no_fiber_behind() {
 }
 
 /// The spawn that is repeated makes the fiber, while the one before still looks for it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn spawn_that_is_lost_and_repeated_runs_the_fiber_once() {
     let (steps, calls) = (Steps::default(), Calls::default());
     let store = Counting::over(Sqlite::in_memory().await.unwrap(), &calls);
@@ -211,7 +211,7 @@ async fn spawn_that_is_lost_and_repeated_runs_the_fiber_once() {
 }
 
 /// The fiber is stored after its spawn has failed and has looked for it in vain.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fiber_that_is_stored_after_its_spawn_has_failed_is_run() {
     // With time that stands still it is looked for once, and found by the spawn that is repeated.
     for repeated in [false, true] {
@@ -282,7 +282,7 @@ async fn listens() -> Result<String, BoxError> {
 /// How many activations may be started at a time: from their claim until their fibers are loaded.
 const STARTED_AT_ONCE: u64 = 512;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn activations_are_started_a_limited_number_at_a_time_by_recovery_and_by_messages() {
     const EACH: usize = 400;
     let folder = tempfile::tempdir().unwrap();
@@ -324,7 +324,7 @@ async fn activations_are_started_a_limited_number_at_a_time_by_recovery_and_by_m
 }
 
 /// A spawn whose outcome is unknown looks for its fiber, and finds one that a hook decides about.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fibers.db");
@@ -363,7 +363,7 @@ impl Agent for Bell {
 }
 
 /// It is stored as running, and its runtime does not know of it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn schedule_whose_claim_had_no_answer_runs() {
     let (calls, rung, clock) = (Calls::default(), Arc::<AtomicU64>::default(), VirtualClock::new());
     let store = Counting::over(Sqlite::in_memory().await.unwrap(), &calls);
@@ -388,7 +388,7 @@ async fn schedule_whose_claim_had_no_answer_runs() {
 }
 
 /// The code of a closure goes with the spawn that is told nothing.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn closure_whose_answer_is_lost_is_interrupted_and_left_to_the_hook_of_its_agent() {
     let (steps, calls) = (Steps::default(), Calls::default());
     let (asked, allowed) = <(Arc<Notify>, Arc<Notify>)>::default();

@@ -153,17 +153,17 @@ async fn ends_at_each_moment(end: impl AsyncFn(&Forever, &TurnHandle)) {
     assert!(moments.contains(&"park_turn") && moments.contains(&"suspend"), "{moments:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turn_that_is_being_parked_can_be_cancelled_at_each_moment() {
     ends_at_each_moment(async |_: &Forever, turn: &TurnHandle| turn.cancel("no").await.unwrap()).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turn_that_is_being_parked_ends_with_its_chat_at_each_moment() {
     ends_at_each_moment(async |forever: &Forever, _: &TurnHandle| forever.agent::<Charging>("a").clear().await.unwrap()).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turn_that_waits_in_memory_hears_what_comes_at_each_moment() {
     let (mut moments, mut seen) = (Vec::new(), Vec::new());
     // The end of the child and the calls of its parent come in any order, so one round may hold none of the ends back.
@@ -206,7 +206,7 @@ async fn hears_at_each_moment(moments: &mut Vec<&'static str>) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turn_that_waits_in_memory_hears_of_a_message_whose_sender_is_gone() {
     let mut stored = Vec::new();
     for polls in 1.. {
@@ -235,7 +235,7 @@ async fn turn_that_waits_in_memory_hears_of_a_message_whose_sender_is_gone() {
     assert!(stored.len() > 2, "it is given up before it is stored and while it is: {stored:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turn_that_waits_in_memory_hears_of_a_message_whose_answer_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let calls = Calls::default();

@@ -30,7 +30,7 @@ async fn errors(reply: impl Fn() -> Reply) -> Vec<ModelError> {
     errors
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_status_that_is_no_success_is_an_error_of_its_kind_with_the_wait_that_is_asked_for() {
     let body = r#"{"error":{"type":"rate_limit_error","message":"Slow down"}}"#;
     for error in errors(|| Reply::Plain(429, "retry-after: 17\r\n", body.into())).await {
@@ -45,7 +45,7 @@ async fn a_status_that_is_no_success_is_an_error_of_its_kind_with_the_wait_that_
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_that_the_server_repeats_is_not_in_the_error() {
     let body = format!("{{\"error\":{{\"message\":\"the key {KEY} is wrong\"}}}}");
     for error in errors(|| Reply::Plain(401, "", body.clone())).await {
@@ -61,7 +61,7 @@ async fn a_key_that_the_server_repeats_is_not_in_the_error() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_without_an_end_is_read_no_further_than_an_error_needs() {
     for error in errors(|| Reply::Unending(500)).await {
         assert_eq!(error.kind(), ModelErrorKind::Transient);
@@ -69,7 +69,7 @@ async fn a_body_without_an_end_is_read_no_further_than_an_error_needs() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_is_not_there_or_hangs_up_is_a_passing_error() {
     for error in errors(|| Reply::Nothing).await {
         assert_eq!(error.kind(), ModelErrorKind::Transient, "{error}");
@@ -83,7 +83,7 @@ async fn a_server_that_is_not_there_or_hangs_up_is_a_passing_error() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_no_stream_is_an_error() {
     let json = "content-type: application/json\r\n";
     for error in errors(|| Reply::Plain(200, json, r#"{"id":"x","choices":[]}"#.into())).await {
@@ -102,7 +102,7 @@ async fn an_answer_that_is_no_stream_is_an_error() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_sent_is_an_error_and_no_panic() {
     let mut wrong = models("this is no address");
     wrong.push(Box::new(OpenAiCompatible::new("m").api_key("two\nlines and more of them").client(client())));

@@ -47,7 +47,7 @@ async fn rest(shown: Vec<Part>, stored: Reply) -> ModelOutput {
     told
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stored_answer_gives_what_was_not_shown_wherever_it_was_cut() {
     for cut in (0..=TEXT.len()).filter(|&cut| TEXT.is_char_boundary(cut)).step_by(3).chain([TEXT.len()]) {
         for shown in [of_item(&TEXT[..cut], "msg_text_01"), Part::text(&TEXT[..cut])] {
@@ -60,7 +60,7 @@ async fn a_stored_answer_gives_what_was_not_shown_wherever_it_was_cut() {
     assert_eq!(rest(Vec::new(), stored("completed")).await.text(), TEXT);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn text_of_earlier_attempts_is_no_part_of_the_stored_answer() {
     // It ends in what the stored one begins with.
     let shown = vec![of_item("As I said: The S", "msg_earlier"), of_item("The", "msg_text_01"), of_item(" Seine", "msg_text_01")];
@@ -68,13 +68,13 @@ async fn text_of_earlier_attempts_is_no_part_of_the_stored_answer() {
     assert_eq!(rest(vec![of_item("The", "msg_earlier")], stored("completed")).await.text(), TEXT);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn text_that_is_not_what_is_stored_goes_on_after_what_both_have_in_common() {
     assert_eq!(rest(vec![Part::text("The Seine was")], stored("completed")).await.text(), TEXT["The Seine ".len()..]);
     assert_eq!(rest(vec![of_item(&format!("{TEXT} And"), "msg_text_01")], stored("completed")).await.text(), "");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn reasoning_and_calls_that_were_shown_are_not_given_again() {
     let whole = recorded("responses-tools").whole();
     let metadata = json!({ "openai": { "itemId": "rs_tools_01" } });
@@ -124,7 +124,7 @@ async fn reasoning_and_calls_that_were_shown_are_not_given_again() {
     assert_eq!((told.events, told.end.map(|end| end.reason)), (vec![], Ok(FinishReason::ToolCalls)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_still_being_written_is_looked_at_again() {
     let server = Server::with(vec![stored("queued"), Reply::Plain(503, "", String::new()), stored("completed")]).await;
     let model = responses(&server);
@@ -134,7 +134,7 @@ async fn an_answer_that_is_still_being_written_is_looked_at_again() {
     assert_eq!(server.lines(), ["GET /v1/responses/resp_text_01"; 3]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_is_asked_for_anew_after_what_had_come() {
     let incomplete = plain(200, r#"{"id":"resp_text_01","status":"incomplete","incomplete_details":null,"output":[]}"#);
     let lost = [plain(404, r#"{"error":{"message":"Response with id 'resp_text_01' not found."}}"#), plain(405, "")];
@@ -152,7 +152,7 @@ async fn an_answer_that_is_lost_is_asked_for_anew_after_what_had_come() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_reached_its_limit_while_nobody_read_ends_as_it_would_have() {
     let mut json: Value = serde_json::from_str(STORED).expect("it is JSON");
     json["status"] = "incomplete".into();
@@ -161,7 +161,7 @@ async fn an_answer_that_reached_its_limit_while_nobody_read_ends_as_it_would_hav
     assert_eq!((told.text().as_str(), told.end.map(|end| end.reason)), (&TEXT["The Seine".len()..], Ok(FinishReason::Length)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_provider_that_cannot_be_asked_for_the_stored_answer_is_not_asked_for_a_new_one() {
     for (reply, kind) in
         [(plain(401, ""), ModelErrorKind::Denied), (plain(503, ""), ModelErrorKind::Transient), (Reply::Nothing, ModelErrorKind::Transient)]
@@ -174,7 +174,7 @@ async fn a_provider_that_cannot_be_asked_for_the_stored_answer_is_not_asked_for_
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_id_that_would_change_the_path_is_not_asked_for() {
     for id in ["../files", "a?b=c", "", "a/b", "a b"] {
         let server = Server::with(vec![anew("responses-text")]).await;
@@ -183,7 +183,7 @@ async fn an_id_that_would_change_the_path_is_not_asked_for() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_model_without_a_store_is_shown_what_had_come_and_asked_to_go_on() {
     let shown = || {
         interrupted(
@@ -212,7 +212,7 @@ async fn a_model_without_a_store_is_shown_what_had_come_and_asked_to_go_on() {
     insta::assert_snapshot!("anthropic-asked-to-go-on", pretty(&server.asked()[0].body));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_of_which_nothing_but_thoughts_had_come_is_asked_for_as_if_for_the_first_time() {
     let thought = || vec![part(json!({ "type": "reasoning", "text": "Hm." }))];
     for parts in [Vec::new(), thought(), vec![Part::text("")]] {
@@ -227,7 +227,7 @@ async fn an_answer_of_which_nothing_but_thoughts_had_come_is_asked_for_as_if_for
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_had_come_as_far_as_a_tool_call_is_not_asked_for_again() {
     let call = part(json!({ "type": "tool-search", "toolCallId": "c1", "state": "input-available", "input": {} }));
     let shown = || interrupted("?", None, vec![Part::text("I look."), call.clone()]);

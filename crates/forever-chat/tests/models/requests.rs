@@ -80,7 +80,7 @@ fn a_conversation_with_everything_in_it_is_sent_like_this() {
     insta::assert_snapshot!("anthropic-body", pretty(Anthropic::new("claude-sonnet-4-5").body(&request)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_has_the_providers_path_and_key_and_what_the_user_adds() {
     let reply = |name: &str| Reply::Stream(vec![recorded(name).text.into()]);
     let server = Server::with(vec![reply("responses-text"), reply("completions-text"), reply("anthropic-text")]).await;

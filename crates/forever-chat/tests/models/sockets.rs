@@ -24,7 +24,7 @@ fn places(length: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..=count).map(move |place| place * length / count)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_is_the_same_in_two_writes_or_many() {
     for &recorded in RECORDED {
         let (bytes, whole) = (recorded.text.as_bytes(), recorded.whole());
@@ -37,7 +37,7 @@ async fn an_answer_is_the_same_in_two_writes_or_many() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_is_lost_leaves_the_beginning_and_an_error() {
     for &recorded in RECORDED {
         let (bytes, whole) = (recorded.text.as_bytes(), recorded.whole());
@@ -56,7 +56,7 @@ async fn a_connection_that_is_lost_leaves_the_beginning_and_an_error() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn events_are_given_as_they_come_and_dropping_the_answer_closes_the_connection() {
     for name in ["responses-text", "completions-text", "anthropic-text"] {
         let recorded = recorded(name);
@@ -74,7 +74,7 @@ async fn events_are_given_as_they_come_and_dropping_the_answer_closes_the_connec
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_connection_is_closed_with_the_last_event_though_the_server_keeps_it_open() {
     for name in ["responses-text", "responses-failed", "completions-text", "anthropic-text"] {
         let recorded = recorded(name);

@@ -11,6 +11,7 @@ use super::conn::Conn;
 use super::job::Scope;
 use super::open::{self, Durability};
 use super::recent_items::Lengths;
+use super::sync::heard;
 use super::worker::{Held, Opened, Worker};
 use super::{lock, log, schema};
 #[cfg(doc)]
@@ -275,7 +276,7 @@ fn read_with_histories(conn: Connection) -> Result<Conn> {
 }
 
 pub(super) async fn opened((worker, opened): (Worker, Opened)) -> Result<Worker> {
-    opened.await.unwrap_or_else(|_| Err(Error::closed()))?;
+    heard(opened).await.unwrap_or_else(|_| Err(Error::closed()))?;
     Ok(worker)
 }
 

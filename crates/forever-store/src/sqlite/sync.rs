@@ -42,6 +42,14 @@ impl Spin {
     }
 }
 
+/// What another thread answers.
+pub(super) async fn heard<T>(answer: oneshot::Receiver<T>) -> Result<T, oneshot::error::RecvError> {
+    #[cfg(any(test, feature = "testing"))]
+    return crate::paused::heard(answer).await;
+    #[cfg(not(any(test, feature = "testing")))]
+    answer.await
+}
+
 /// The machine's clock. Threads wait for each other in real time, whatever the clock of the runtime
 /// is.
 #[expect(clippy::disallowed_methods, reason = "threads that wait for each other do so in real time")]

@@ -21,7 +21,7 @@ use super::log::Log;
 use super::pace::{Caller, Pace};
 use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::sync::thread::JoinHandle;
-use super::sync::{Handle, Mutex, QUEUE, Spin, mpsc, oneshot, thread, yield_now};
+use super::sync::{Handle, Mutex, QUEUE, Spin, heard, mpsc, oneshot, thread, yield_now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::witness::{Asks, Witness};
 
@@ -320,7 +320,7 @@ impl Worker {
                 }
             }
         }
-        let answer = answered.await.unwrap_or_else(|_| Err(Error::closed()));
+        let answer = heard(answered).await.unwrap_or_else(|_| Err(Error::closed()));
         caller.answered(false);
         answer
     }
@@ -341,7 +341,7 @@ impl Worker {
         self.tell_to_stop();
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(gone) = gone {
-            let _ = gone.await;
+            let _ = heard(gone).await;
         }
         self.stop();
     }

@@ -84,7 +84,7 @@ impl Desk {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn calls_of_one_agent_are_carried_out_one_at_a_time_in_their_order() {
     let desk = Desk::new(0);
     let forever = desk.open().await;
@@ -103,7 +103,7 @@ async fn calls_of_one_agent_are_carried_out_one_at_a_time_in_their_order() {
     assert_eq!(ada.state().await.unwrap(), ["a", "b", "c"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn call_that_is_late_or_dropped_never_begins_and_one_that_has_begun_ends() {
     let desk = Desk::new(0);
     let forever = desk.open().await;
@@ -128,7 +128,7 @@ async fn call_that_is_late_or_dropped_never_begins_and_one_that_has_begun_ends()
     assert_eq!(desk.begun(), ["first", "last"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn circle_of_calls_is_an_error() {
     let desk = Desk::new(0);
     let forever = desk.open().await;
@@ -141,7 +141,7 @@ async fn circle_of_calls_is_an_error() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn names_of_methods_are_checked_when_the_runtime_opens() {
     let desk = Desk::new(0);
     for (builder, wrong) in [

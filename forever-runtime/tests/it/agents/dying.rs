@@ -14,7 +14,7 @@ async fn die_in_a_run(world: &World) {
 }
 
 /// [58]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_process_that_dies_in_a_run_leaves_the_row_and_the_run_is_repeated() {
     let world = World::new();
     let forever = world.open().await;
@@ -30,7 +30,7 @@ async fn a_process_that_dies_in_a_run_leaves_the_row_and_the_run_is_repeated() {
 }
 
 /// [59]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_runtime_that_closes_in_a_run_counts_no_death_and_the_run_is_repeated() {
     let world = World::new();
     let forever = world.open().await;
@@ -58,7 +58,7 @@ async fn a_runtime_that_closes_in_a_run_counts_no_death_and_the_run_is_repeated(
     assert_eq!(world.probe.times("a: tea"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_that_ends_while_the_runtime_closes_is_done() {
     let world = World::new();
     let gate = world.probe.hold("a: tea");
@@ -75,7 +75,7 @@ async fn a_run_that_ends_while_the_runtime_closes_is_done() {
     assert_eq!(world.place.number("SELECT count(*) FROM schedules"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn three_deaths_in_a_row_set_a_schedule_aside_and_no_other() {
     let world = World::new();
     let forever = world.open().await;
@@ -103,7 +103,7 @@ async fn three_deaths_in_a_row_set_a_schedule_aside_and_no_other() {
 }
 
 /// [60]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_clean_run_forgets_the_deaths_before_it() {
     let world = World::new();
     let forever = world.open().await;
@@ -121,7 +121,7 @@ async fn a_clean_run_forgets_the_deaths_before_it() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn schedules_that_may_have_killed_the_process_run_one_at_a_time() {
     let world = World::new();
     let forever = world.open().await;
@@ -147,7 +147,7 @@ mod killed {
     use super::*;
     use crate::child;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_agent_that_a_killed_process_kept_alive_is_woken_at_open_without_a_request() {
         let world = World::new();
         let mut child = child::start("keep an agent alive", &world.place);
@@ -159,7 +159,7 @@ mod killed {
         world.until("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL", 0).await;
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_schedule_that_kills_its_process_each_time_is_set_aside_after_three() {
         let world = World::new();
         for _ in 0..3 {

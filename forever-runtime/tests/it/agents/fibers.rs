@@ -89,7 +89,7 @@ impl Office {
 }
 
 /// [24]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn on_start_is_over_before_the_agent_hears_of_its_fibers_oldest_first() {
     let office = Office::new();
     office.leave_behind(&["x", "y", "z"]).await;
@@ -107,7 +107,7 @@ async fn on_start_is_over_before_the_agent_hears_of_its_fibers_oldest_first() {
     assert_eq!(decided, ["b decides z", "b decides y", "b decides x"], "in the order that the hook has given");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hook_says_what_becomes_of_a_fiber() {
     let office = Office::new();
     office.leave_behind(&["resume", "restart", "skip", "complete", "fail"]).await;
@@ -131,7 +131,7 @@ async fn a_hook_says_what_becomes_of_a_fiber() {
     assert_eq!((office.probe.times("resume.one"), office.probe.times("restart.one")), (0, 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_hears_of_the_end_of_its_fibers_and_a_failure_of_its_hook_harms_nobody() {
     let office = Office::new();
     let forever = office.builder().open().await.unwrap();
@@ -146,7 +146,7 @@ async fn an_agent_hears_of_the_end_of_its_fibers_and_a_failure_of_its_hook_harms
     assert_eq!(office.probe.times("b hears that alone has completed"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_running_fiber_keeps_its_agent_awake() {
     let world = World::new();
     let (probe, rule) = (world.probe.clone(), Rule::default());
@@ -176,7 +176,7 @@ async fn a_running_fiber_keeps_its_agent_awake() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_closure_fiber_of_an_agent_hands_over_its_stash() {
     let office = Office::new();
     let forever = office.builder().open().await.unwrap();
@@ -205,7 +205,7 @@ async fn a_closure_fiber_of_an_agent_hands_over_its_stash() {
     assert_eq!(office.place.text("SELECT result FROM fibers").as_deref(), Some("42"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_of_an_agent_that_cannot_be_is_refused() {
     let forever = Forever::builder().in_memory().resource(Probe::default()).fiber::<Three>().open().await.unwrap();
     let error = forever.agent::<Boss>("b").spawn(three("a")).await.unwrap_err();

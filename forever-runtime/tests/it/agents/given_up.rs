@@ -52,7 +52,7 @@ async fn at_every_poll<F: Future<Output = bool>>(world: &World, check: impl Fn(A
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_is_asked_for_in_vain_leaves_memory() {
     at_every_poll(&World::new(), |agent, times| async move {
         let given_up = [
@@ -66,7 +66,7 @@ async fn an_agent_that_is_asked_for_in_vain_leaves_memory() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_state_that_is_stored_is_sent_to_connections_although_the_call_is_given_up() {
     at_every_poll(&World::new(), |agent, times| async move {
         let mut connection = agent.connect().await.unwrap();
@@ -79,7 +79,7 @@ async fn a_state_that_is_stored_is_sent_to_connections_although_the_call_is_give
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_guard_that_is_asked_for_in_vain_keeps_no_agent_awake() {
     at_every_poll(&World::new(), |agent, times| async move {
         let taken = polled(agent.keep_alive(), times).await.is_none();
@@ -88,7 +88,7 @@ async fn a_guard_that_is_asked_for_in_vain_keeps_no_agent_awake() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_guard_is_released_although_the_call_is_given_up() {
     at_every_poll(&World::new(), |agent, times| async move {
         let mut guard = agent.keep_alive().await.unwrap();
@@ -99,7 +99,7 @@ async fn a_guard_is_released_although_the_call_is_given_up() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_schedule_that_is_stored_runs_although_the_call_is_given_up() {
     let world = World::new();
     let in_test = world.clone();
@@ -125,7 +125,7 @@ async fn a_schedule_that_is_stored_runs_although_the_call_is_given_up() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_interval_can_be_asked_for_and_taken_away_although_calls_are_given_up() {
     at_every_poll(&World::new(), |agent, times| async move {
         let asked = polled(agent.schedule_every(SECOND, "tick", ()).into_future(), times).await.is_none();
@@ -138,7 +138,7 @@ async fn an_interval_can_be_asked_for_and_taken_away_although_calls_are_given_up
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_of_an_agent_that_is_stored_runs_although_the_call_is_given_up() {
     let world = World::new();
     let forever = world.open().await;

@@ -5,7 +5,7 @@ use super::{Clerk, HOUR, MINUTE, SECOND, World};
 use crate::support::Plan;
 
 /// [43]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn releasing_a_guard_twice_releases_it_once() {
     let world = World::new();
     let forever = world.open().await;
@@ -26,7 +26,7 @@ async fn releasing_a_guard_twice_releases_it_once() {
 }
 
 /// [44]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn keep_alive_while_cleans_up_when_the_work_fails_or_panics() {
     let world = World::new();
     let forever = world.open().await;
@@ -54,7 +54,7 @@ async fn keep_alive_while_cleans_up_when_the_work_fails_or_panics() {
 }
 
 /// [45]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn guards_are_counted_and_never_below_none() {
     let world = World::new();
     let forever = world.open().await;
@@ -78,7 +78,7 @@ async fn guards_are_counted_and_never_below_none() {
 }
 
 /// [46]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_last_release_clears_the_heartbeat_so_that_the_agent_can_leave() {
     let world = World::new();
     let forever = world.open().await;
@@ -98,7 +98,7 @@ async fn the_last_release_clears_the_heartbeat_so_that_the_agent_can_leave() {
 }
 
 /// [47]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_guard_the_agent_wakes_at_its_next_schedule_and_not_before() {
     let world = World::new();
     let forever = world.open().await;
@@ -115,7 +115,7 @@ async fn without_a_guard_the_agent_wakes_at_its_next_schedule_and_not_before() {
     assert_eq!(world.probe.log(), ["a starts", "a leaves", "a starts", "a: tea"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_heartbeat_is_renewed_while_a_guard_is_held() {
     let world = World::new();
     let forever = world.builder().keep_alive_interval(20 * SECOND).open().await.unwrap();
@@ -132,7 +132,7 @@ async fn a_heartbeat_is_renewed_while_a_guard_is_held() {
     drop(guard);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_guard_is_stored_before_it_is_given() {
     let world = World::new();
     let forever = world.open().await;
@@ -143,7 +143,7 @@ async fn a_guard_is_stored_before_it_is_given() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_given_up_leaves_no_heartbeat() {
     let world = World::new();
     let forever = world.open().await;
@@ -158,7 +158,7 @@ async fn a_call_that_is_given_up_leaves_no_heartbeat() {
     drop(awake);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn guards_taken_and_dropped_at_the_same_time_leave_the_heartbeat_of_the_one_that_is_held() {
     let world = World::new();
     let forever = world.open().await;
@@ -176,7 +176,7 @@ async fn guards_taken_and_dropped_at_the_same_time_leave_the_heartbeat_of_the_on
 }
 
 /// The guard goes with the process, so this one plays its death with a handle that does not keep the runtime open.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_heartbeat_of_a_crash_wakes_the_agent_once_and_is_gone_then() {
     let world = World::new();
     let forever = world.open().await;
@@ -198,7 +198,7 @@ async fn the_heartbeat_of_a_crash_wakes_the_agent_once_and_is_gone_then() {
     assert_eq!(world.probe.log(), ["a starts", "a leaves"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_takes_a_guard_again_when_it_is_woken_keeps_its_heartbeat() {
     let world = World::new();
     let forever = world.open().await;
@@ -216,7 +216,7 @@ async fn an_agent_that_takes_a_guard_again_when_it_is_woken_keeps_its_heartbeat(
     assert!(forever.agent::<Clerk>("a").is_awake());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_guard_that_is_held_when_the_runtime_closes_wakes_the_agent_at_the_next_open() {
     let world = World::new();
     let forever = world.open().await;
@@ -231,7 +231,7 @@ async fn a_guard_that_is_held_when_the_runtime_closes_wakes_the_agent_at_the_nex
     drop(forever);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_guard_that_is_dropped_before_the_runtime_closes_leaves_nothing() {
     let world = World::new();
     let forever = world.open().await;
@@ -240,7 +240,7 @@ async fn a_guard_that_is_dropped_before_the_runtime_closes_leaves_nothing() {
     assert_eq!(world.place.number("SELECT count(*) FROM agents"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_be_woken_at_open_is_tried_again_later() {
     let world = World::new();
     drop(world.open().await);
@@ -260,7 +260,7 @@ async fn an_agent_that_cannot_be_woken_at_open_is_tried_again_later() {
     drop(forever);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_kills_the_process_whenever_it_is_woken_is_left_alone_in_the_end() {
     let world = World::new();
     drop(world.open().await);
@@ -281,7 +281,7 @@ async fn an_agent_that_kills_the_process_whenever_it_is_woken_is_left_alone_in_t
     drop(forever);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_death_is_counted_before_an_agent_that_was_kept_alive_is_woken() {
     let world = World::new();
     drop(world.open().await);
@@ -302,7 +302,7 @@ async fn a_death_is_counted_before_an_agent_that_was_kept_alive_is_woken() {
     assert_eq!(world.probe.times("a starts"), 0, "it is not woken a fourth time");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_of_a_class_that_is_not_registered_keeps_its_heartbeat() {
     let world = World::new();
     drop(world.open().await);

@@ -6,7 +6,7 @@ use forever_runtime::agent::{ScheduleKind, When};
 
 use super::{Clerk, HOUR, MINUTE, SECOND, World, at};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn schedules_are_listed_in_order_and_can_be_cancelled() {
     let world = World::new();
     let forever = world.open().await;
@@ -39,7 +39,7 @@ async fn schedules_are_listed_in_order_and_can_be_cancelled() {
     assert_eq!(agent.schedules().await.unwrap().len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cron_and_intervals_are_idempotent_and_what_is_due_once_is_not() {
     let world = World::new();
     let forever = world.open().await;
@@ -65,7 +65,7 @@ async fn cron_and_intervals_are_idempotent_and_what_is_due_once_is_not() {
     assert_eq!(forever.agent::<Clerk>("b").schedules().await.unwrap().len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_due_once_is_idempotent_on_demand_and_stays_due_when_it_was() {
     let world = World::new();
     let forever = world.open().await;
@@ -80,7 +80,7 @@ async fn what_is_due_once_is_idempotent_on_demand_and_stays_due_when_it_was() {
     assert_ne!(first.id(), third.id(), "the first is done");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_interval_that_has_changed_takes_effect() {
     let world = World::new();
     let forever = world.open().await;
@@ -92,7 +92,7 @@ async fn an_interval_that_has_changed_takes_effect() {
     world.probe.reached("a: tick").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn payloads_are_the_same_whatever_the_order_of_their_maps() {
     let world = World::new();
     let forever = world.open().await;
@@ -104,7 +104,7 @@ async fn payloads_are_the_same_whatever_the_order_of_their_maps() {
     assert_eq!(agent.schedules().await.unwrap().len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_that_failed_runs_again_when_it_is_asked_for_again() {
     use crate::support::Plan;
     let world = World::new();
@@ -125,7 +125,7 @@ async fn one_that_failed_runs_again_when_it_is_asked_for_again() {
     world.until("SELECT count(*) FROM schedules", 0).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_a_schedule_is_an_error_that_says_why() {
     let world = World::new();
     let forever = world.open().await;
@@ -155,7 +155,7 @@ async fn what_cannot_be_a_schedule_is_an_error_that_says_why() {
     assert_eq!(agent.schedules().await.unwrap().len(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_damaged_row_keeps_no_other_schedule_from_running() {
     let world = World::new();
     let forever = world.open().await;
@@ -197,7 +197,7 @@ async fn a_damaged_row_keeps_no_other_schedule_from_running() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn schedules_of_a_class_that_is_not_registered_stay_and_run_when_it_is() {
     let world = World::new();
     let forever = world.open().await;
@@ -213,7 +213,7 @@ async fn schedules_of_a_class_that_is_not_registered_stay_and_run_when_it_is() {
     world.probe.reached("a: tea").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_class_without_on_schedule_fails_with_a_message_that_says_so() {
     use forever_runtime::Forever;
     use forever_runtime::agent::Agent;

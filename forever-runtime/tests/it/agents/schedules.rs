@@ -8,7 +8,7 @@ use forever_runtime::{Clock, Forever};
 use super::{Clerk, HOUR, MINUTE, SECOND, World, at};
 use crate::support::Plan;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_delay_wakes_the_agent_when_it_is_over_and_is_done_then() {
     let world = World::new();
     let forever = world.open().await;
@@ -24,7 +24,7 @@ async fn a_delay_wakes_the_agent_when_it_is_over_and_is_done_then() {
     assert_eq!(world.dues(), ["tea 10 1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_time_is_kept_and_one_that_has_passed_is_now() {
     let world = World::new();
     let forever = world.open().await;
@@ -39,7 +39,7 @@ async fn a_time_is_kept_and_one_that_has_passed_is_now() {
     world.probe.reached("a: later").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cron_pattern_is_due_at_its_times_in_utc() {
     let world = World::new();
     let forever = world.open().await;
@@ -53,7 +53,7 @@ async fn a_cron_pattern_is_due_at_its_times_in_utc() {
     assert_eq!(world.dues(), ["tea 34200 1", "tea 120600 1", "tea 207000 1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_interval_never_overlaps_itself_and_keeps_its_rhythm() {
     let world = World::new();
     let gate = world.probe.hold("a: tick");
@@ -75,7 +75,7 @@ async fn an_interval_never_overlaps_itself_and_keeps_its_rhythm() {
     assert_eq!(world.dues(), ["tick 10 1", "tick 60 1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_fell_due_while_no_process_was_there_runs_once_at_open() {
     let world = World::new();
     let forever = world.open().await;
@@ -100,7 +100,7 @@ async fn what_fell_due_while_no_process_was_there_runs_once_at_open() {
     assert_eq!(world.dues().last().map(String::as_str), Some("tick 18060 1"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_that_fails_is_tried_three_times_and_then_kept_with_its_error() {
     let world = World::new();
     world.probe.plan("a: tea", Plan::Fail("no water".into()));
@@ -130,7 +130,7 @@ async fn a_run_that_fails_is_tried_three_times_and_then_kept_with_its_error() {
     assert_eq!(forever.agent::<Clerk>("a").schedules().await.unwrap().len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_interval_that_fails_goes_on_at_its_next_time() {
     let world = World::new();
     world.probe.plan("a: tick", Plan::Fail("no clock".into()));
@@ -153,7 +153,7 @@ async fn an_interval_that_fails_goes_on_at_its_next_time() {
     assert_eq!(world.dues(), ["tick 60 1", "tick 60 2", "tick 60 3", "tick 120 1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_cannot_be_woken_counts_as_a_failed_run() {
     let world = World::new();
     world.probe.plan("a starts", Plan::Fail("no agent".into()));
@@ -168,7 +168,7 @@ async fn an_agent_that_cannot_be_woken_counts_as_a_failed_run() {
     assert_eq!(world.dues(), ["tea 1 2"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_that_hangs_is_dropped_and_counts_as_failed() {
     let world = World::new();
     world.probe.hold("a: tea");
@@ -190,7 +190,7 @@ async fn a_run_that_hangs_is_dropped_and_counts_as_failed() {
     world.probe.reached("a: tea").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slow_schedule_keeps_no_other_waiting() {
     let world = World::new();
     let gate = world.probe.hold("slow: tea");
@@ -205,7 +205,7 @@ async fn a_slow_schedule_keeps_no_other_waiting() {
     world.until("SELECT count(*) FROM schedules", 0).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_running_schedule_keeps_its_agent_awake() {
     let world = World::new();
     let gate = world.probe.hold("a: tea");
@@ -222,7 +222,7 @@ async fn a_running_schedule_keeps_its_agent_awake() {
 }
 
 /// [61]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn asking_for_an_interval_that_is_there_sets_its_alarm_again_if_it_was_lost() {
     let world = World::new();
     let forever = world.open().await;
@@ -244,7 +244,7 @@ async fn asking_for_an_interval_that_is_there_sets_its_alarm_again_if_it_was_los
     world.probe.reached("a: tick").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_thousand_schedules_of_a_thousand_agents_run_together() {
     let world = World::new();
     let forever = world.open().await;
@@ -262,7 +262,7 @@ async fn a_thousand_schedules_of_a_thousand_agents_run_together() {
     forever.close().deadline(Duration::ZERO).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn many_schedules_that_are_due_are_taken_page_by_page() {
     let world = World::new();
     drop(world.open().await);
@@ -293,7 +293,7 @@ impl std::fmt::Display for Unsayable {
 
 impl std::error::Error for Unsayable {}
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_error_that_panics_when_it_is_shown_counts_as_a_failed_run() {
     let world = World::new();
     world.on_start(|_| async { Err(Unsayable.into()) });
@@ -305,7 +305,7 @@ async fn an_error_that_panics_when_it_is_shown_counts_as_a_failed_run() {
     assert!(agent.schedules().await.unwrap()[0].error().unwrap().ends_with("an error whose text cannot be had: it panicked"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_schedule_that_asks_for_itself_in_its_run_comes_again() {
     let world = World::new();
     let me: Arc<OnceLock<AgentHandle<Clerk>>> = Arc::default();
@@ -341,7 +341,7 @@ async fn a_schedule_that_asks_for_itself_in_its_run_comes_again() {
     assert_eq!(world.dues().last().map(String::as_str), Some("tea 300 2"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_who_asks_before_a_run_begins_asks_for_that_run() {
     let world = World::new();
     // The agent is woken by the schedule, and asks for it again before it has run.
@@ -368,7 +368,7 @@ async fn set(world: &World, forever: &Forever, ahead: bool, by: Duration) {
     world.pass(forever, Duration::from_millis(1)).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_jumps_ahead_and_back_neither_stops_nor_floods_what_repeats() {
     for (by, closes) in [(HOUR, false), (YEAR, false), (10 * YEAR, false), (YEAR, true)] {
         let world = World::new();
@@ -403,7 +403,7 @@ async fn a_clock_that_jumps_ahead_and_back_neither_stops_nor_floods_what_repeats
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_keeps_what_repeats_going() {
     let world = World::new();
     let forever = world.open().await;
@@ -419,7 +419,7 @@ async fn a_clock_that_is_set_back_keeps_what_repeats_going() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_while_a_schedule_runs_does_not_stop_it() {
     let world = World::new();
     let gate = world.probe.hold("a: tick");
@@ -437,7 +437,7 @@ async fn a_clock_that_is_set_back_while_a_schedule_runs_does_not_stop_it() {
     assert_eq!(world.dues(), ["tick 60 1", "tick 120 1"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_asked_for_or_failed_while_the_clock_was_ahead_is_not_due_in_a_year() {
     let world = World::new();
     world.probe.plan("a: cake", Plan::Fail("no flour".into()));
@@ -460,7 +460,7 @@ async fn what_was_asked_for_or_failed_while_the_clock_was_ahead_is_not_due_in_a_
     assert_eq!(party.next(), Some(at), "a time stays what it is");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_leaves_memory_although_the_clock_was_set_back() {
     let world = World::new();
     let forever = world.open().await;

@@ -18,7 +18,7 @@ fn state(pushed: Option<Pushed>) -> Vec<String> {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_state_is_stored_when_set_state_returns_and_survives_a_crash() {
     let world = World::new();
     let forever = world.open().await;
@@ -36,7 +36,7 @@ async fn a_state_is_stored_when_set_state_returns_and_survives_a_crash() {
     assert_eq!(forever.agent::<Clerk>("a").state().await.unwrap(), lines(&["one", "two"]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_gets_the_state_first_and_then_everything_in_order() {
     let world = World::new();
     let forever = world.open().await;
@@ -60,7 +60,7 @@ async fn a_connection_gets_the_state_first_and_then_everything_in_order() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_keeps_the_agent_awake_and_ends_with_the_runtime() {
     let world = World::new();
     let forever = world.open().await;
@@ -77,7 +77,7 @@ async fn a_connection_keeps_the_agent_awake_and_ends_with_the_runtime() {
     drop(forever);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_without_connections_leaves() {
     let world = World::new();
     let forever = world.open().await;
@@ -87,7 +87,7 @@ async fn an_agent_without_connections_leaves() {
     assert!(!agent.is_awake());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slow_connection_loses_the_oldest_messages_and_is_told_how_many() {
     let world = World::new();
     let forever = world.open().await;
@@ -107,7 +107,7 @@ async fn a_slow_connection_loses_the_oldest_messages_and_is_told_how_many() {
     assert_eq!(state(quick.recv().await), ["last"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_leaves_no_state_half_set() {
     let world = World::new();
     let forever = world.open().await;
@@ -122,7 +122,7 @@ async fn a_caller_that_goes_away_leaves_no_state_half_set() {
     assert_eq!(world.place.text("SELECT state FROM agents").as_deref(), Some(r#"["one"]"#));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn states_set_at_the_same_time_are_pushed_in_the_order_in_which_they_are_stored() {
     let world = World::new();
     let forever = world.open().await;
@@ -143,7 +143,7 @@ async fn states_set_at_the_same_time_are_pushed_in_the_order_in_which_they_are_s
     assert_eq!(agent.state().await.unwrap(), last);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_damaged_state_is_an_error_and_can_be_replaced() {
     let world = World::new();
     let forever = world.open().await;
@@ -164,7 +164,7 @@ async fn a_damaged_state_is_an_error_and_can_be_replaced() {
     assert_eq!(agent.state().await.unwrap(), ["new"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_value_that_cannot_be_saved_is_an_error() {
     let world = World::new();
     let forever = world.open().await;

@@ -8,7 +8,7 @@ use forever_runtime::{ErrorKind, Forever};
 use super::{Clerk, MINUTE, SECOND, World};
 use crate::support::Plan;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_wakes_an_agent_and_it_leaves_memory_when_it_has_been_idle_for_long_enough() {
     let world = World::new();
     let forever = world.builder().idle_timeout(10 * SECOND).open().await.unwrap();
@@ -31,7 +31,7 @@ async fn a_call_wakes_an_agent_and_it_leaves_memory_when_it_has_been_idle_for_lo
     assert_eq!(world.probe.log(), ["ada starts", "ada leaves", "ada starts"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_idle_agent_leaves_after_ninety_seconds_unless_told_otherwise() {
     let world = World::new();
     let forever = world.open().await;
@@ -42,7 +42,7 @@ async fn an_idle_agent_leaves_after_ninety_seconds_unless_told_otherwise() {
     assert!(!forever.agent::<Clerk>("a").is_awake());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn on_start_runs_once_however_many_wake_the_agent_together() {
     let world = World::new();
     let gate = world.probe.hold("a starts");
@@ -60,7 +60,7 @@ async fn on_start_runs_once_however_many_wake_the_agent_together() {
     assert_eq!(world.probe.log(), ["a starts"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_on_start_that_fails_fails_the_wake_and_the_next_wake_tries_again() {
     let world = World::new();
     world.probe.plan("a starts", Plan::Fail("no coffee".into()));
@@ -78,7 +78,7 @@ async fn an_on_start_that_fails_fails_the_wake_and_the_next_wake_tries_again() {
     assert_eq!(world.probe.log(), ["a starts"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_does_not_stop_the_waking() {
     let world = World::new();
     let gate = world.probe.hold("a starts");
@@ -92,7 +92,7 @@ async fn a_caller_that_goes_away_does_not_stop_the_waking() {
     assert_eq!(world.probe.log(), ["a starts"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_wakes_itself_while_it_starts_is_told_so() {
     let world = World::new();
     world.on_start(|me| async move {
@@ -105,7 +105,7 @@ async fn an_agent_that_wakes_itself_while_it_starts_is_told_so() {
     assert_eq!(why, "agent `clerk/a` cannot be woken by its own `on_start`, which would wait for itself");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_may_keep_itself_alive_and_schedule_while_it_starts() {
     let world = World::new();
     world.on_start(|me| async move {
@@ -123,7 +123,7 @@ async fn an_agent_may_keep_itself_alive_and_schedule_while_it_starts() {
     assert_eq!(forever.agent::<Clerk>("a").state().await.unwrap(), ["a"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn names_and_classes_that_cannot_be_are_errors_at_first_use() {
     struct Unknown;
     impl Agent for Unknown {
@@ -154,7 +154,7 @@ async fn names_and_classes_that_cannot_be_are_errors_at_first_use() {
     assert!(error.to_string().starts_with("agent class `clerk` is registered for another type than `"), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn classes_that_cannot_be_told_apart_or_named_are_setup_errors() {
     macro_rules! class {
         ($name:ident, $class:literal) => {
@@ -179,7 +179,7 @@ async fn classes_that_cannot_be_told_apart_or_named_are_setup_errors() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handle_inside_an_agent_does_not_keep_the_runtime_open() {
     let world = World::new();
     let forever = world.open().await;
@@ -196,7 +196,7 @@ async fn a_handle_inside_an_agent_does_not_keep_the_runtime_open() {
     assert_eq!(world.probe.log(), ["a starts", "a leaves"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_holds_guards_of_itself_goes_with_its_runtime() {
     use forever_runtime::BoxError;
     use forever_runtime::agent::{AgentHandle, KeepAlive};
@@ -228,7 +228,7 @@ async fn an_agent_that_holds_guards_of_itself_goes_with_its_runtime() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_closed_runtime_wakes_nobody() {
     let world = World::new();
     let forever = world.open().await;
@@ -243,7 +243,7 @@ async fn a_closed_runtime_wakes_nobody() {
     assert!(agent.state().await.unwrap_err().is_closed());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_thousand_agents_come_and_go() {
     let world = World::new();
     let forever = world.open().await;

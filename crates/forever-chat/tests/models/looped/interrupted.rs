@@ -105,32 +105,32 @@ async fn killed(by: Provider) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_of_responses_that_is_lost_anywhere_is_fetched_and_not_asked_for_again() {
     lost(Provider::Responses).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_of_completions_that_is_lost_anywhere_goes_on() {
     lost(Provider::Completions).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_of_anthropic_that_is_lost_anywhere_goes_on() {
     lost(Provider::Anthropic).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_process_that_ends_anywhere_in_responses_fetches_the_rest() {
     killed(Provider::Responses).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_process_that_ends_anywhere_in_completions_goes_on() {
     killed(Provider::Completions).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_process_that_ends_anywhere_in_anthropic_goes_on() {
     killed(Provider::Anthropic).await;
 }

@@ -37,17 +37,17 @@ async fn round(by: Provider) {
     assert_eq!(server.asked().len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_second_request_to_responses_carries_the_calls_with_their_results() {
     round(Provider::Responses).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_second_request_for_completions_carries_the_calls_with_their_results() {
     round(Provider::Completions).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_second_request_to_anthropic_carries_the_calls_with_their_results_and_signed_thoughts() {
     round(Provider::Anthropic).await;
 }

@@ -36,7 +36,7 @@ async fn ends_in_the_middle(place: &Place, server: &Server) {
     drop((turn, agent, forever));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_model_that_falls_silent_is_interrupted_and_goes_on() {
     let cut = Cut { round: 0, after: 2, how: How::Silent };
     let (server, place) = (provider(Provider::Completions, Some(cut)).await, Place::new());
@@ -49,7 +49,7 @@ async fn a_model_that_falls_silent_is_interrupted_and_goes_on() {
     assert!(message.text().starts_with("Two calls.Two calls."), "{message:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_tool_takes_as_long_as_it_takes() {
     let (server, place) = (provider(Provider::Completions, None).await, Place::new());
     place.tools_may_end.send_replace(false);
@@ -64,7 +64,7 @@ async fn a_tool_takes_as_long_as_it_takes() {
     assert_eq!((place.recoveries(), server.asked().len()), (0, 2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stored_answer_that_is_still_being_written_is_no_stall() {
     let mut replies = vec![falls_silent()];
     for _ in 0..2 {
@@ -84,7 +84,7 @@ async fn a_stored_answer_that_is_still_being_written_is_no_stall() {
     assert_eq!((place.recoveries(), server.asked().len()), (1, 5), "taken up once, when the process had ended");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_model_that_is_asked_anew_in_place_of_a_stored_answer_is_watched_like_any_other() {
     let gone = || plain(404, r#"{"error":{"message":"There is no such response."}}"#.to_owned());
     let silent = Reply::Silent(Vec::new(), oneshot::channel().0);

@@ -12,7 +12,7 @@ fn another(text: &str) -> String {
     text.replace("resp_text_01", "resp_text_02").replace("msg_text_01", "msg_text_02")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn text_that_was_asked_for_anew_and_cut_off_is_fetched_without_what_was_there_before() {
     let [tools, text] = rounds(Provider::Responses);
     let begun = events(&text);
@@ -46,7 +46,7 @@ fn another_with_calls(event: &[u8]) -> Vec<u8> {
     text.replace("call_Tool", "call_Other").into_bytes()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_whose_input_nobody_has_any_more_is_settled_and_the_ones_that_are_made_instead_are_made() {
     let [tools, text] = rounds(Provider::Responses);
     let begun = events(&tools);
