@@ -152,6 +152,11 @@ pub fn from_ms(ms: i64) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
+/// A time later than another by a duration, in milliseconds.
+pub(crate) fn later(at_ms: i64, by: Duration) -> i64 {
+    at_ms.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -164,7 +164,7 @@ async fn stands(forever: &Forever, wanted: FiberState) {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_person_and_a_hook_that_both_resume_start_one_activation() {
     let place = Place::new();
     place.world.plan(&[Answer::Fail, Answer::Resume]);
@@ -183,7 +183,7 @@ async fn a_person_and_a_hook_that_both_resume_start_one_activation() {
     assert_eq!((*place.world.charging.borrow(), place.world.charges.load(Ordering::SeqCst)), (2, 1), "the lost one, and one more");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_whose_hook_is_being_asked_is_not_resolved_by_hand() {
     let place = Place::new();
     place.world.plan(&[Answer::Skip]);
@@ -202,7 +202,7 @@ async fn a_fiber_whose_hook_is_being_asked_is_not_resolved_by_hand() {
     assert_eq!(soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap(), "by hand");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_a_person_has_resolved_no_later_hook_overwrites() {
     for late in [Answer::Complete, Answer::Resume, Answer::Restart, Answer::Skip, Answer::Fail] {
         let place = Place::new();
@@ -219,7 +219,7 @@ async fn what_a_person_has_resolved_no_later_hook_overwrites() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_fiber_that_is_cancelled_while_its_hook_says_skip_ends() {
     for answer in [Answer::Skip, Answer::Fail] {
         let place = Place::new();
@@ -234,20 +234,19 @@ async fn a_fiber_that_is_cancelled_while_its_hook_says_skip_ends() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_decision_that_cannot_be_stored_is_stored_later() {
     let place = Place::new();
     place.world.plan(&[Answer::Complete]);
     let forever = place.left().await;
     place.world.asked(1).await;
-    // The disk is full to the last page while the hook answers.
+    // No write to the row of a fiber succeeds while the hook answers.
     let sql = place.sql();
-    let block = sql.unchecked_transaction().unwrap();
-    block.execute("UPDATE fibers SET metadata = '1'", ()).unwrap();
+    sql.execute_batch("CREATE TRIGGER refuses BEFORE UPDATE ON fibers BEGIN SELECT RAISE(ABORT, 'no'); END").unwrap();
     place.world.door.add_permits(1);
-    // The store gives up after its busy timeout of 5 s; the decision has to outlive that.
     tokio::time::sleep(Duration::from_millis(5600)).await;
-    block.rollback().unwrap();
+    assert_ne!(state(&forever).await, FiberState::Completed);
+    sql.execute_batch("DROP TRIGGER refuses").unwrap();
     assert_eq!(soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap(), "by the hook");
     assert_eq!(*place.world.asked.borrow(), 1, "it was not asked again");
 }
@@ -266,7 +265,7 @@ fn claim_away(place: &Place) {
     Database::open(&place.path).run("UPDATE snapshots SET epoch = epoch + 1, worker = 99");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_activation_whose_claim_is_lost_stops_and_stores_nothing() {
     let place = Place::new();
     let forever = place.builder().fiber::<counts>().open().await.unwrap();
@@ -285,7 +284,7 @@ async fn an_activation_whose_claim_is_lost_stops_and_stores_nothing() {
     assert!(handle.wait().await.is_err());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
     let place = Place::new();
     let forever = place.open().await;
@@ -315,7 +314,7 @@ async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
 }
 
 /// What a task of the program does with the context of a fiber that has ended: refused, and answered.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn context_that_outlives_its_activation_writes_nothing() {
     for ends in ["completed", "failed", "cancelled"] {
         let forever = Forever::builder().in_memory().cancel_grace(Duration::from_millis(1)).open().await.unwrap();
@@ -350,7 +349,7 @@ async fn context_that_outlives_its_activation_writes_nothing() {
 }
 
 /// Commits that are in the log of a database that was moved away are not thrown away with it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn database_that_was_moved_from_its_log_is_not_made_anew() {
     let folder = TempDir::new().unwrap();
     let (path, moved) = (folder.path().join("shop.db"), folder.path().join("shop.bak"));

@@ -7,7 +7,6 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use tracing::{debug, warn};
 
@@ -24,8 +23,6 @@ use crate::runtime::state::Runtime;
 use crate::runtime::sync::sleep;
 use crate::store::{AgentHold, AgentId, Changes, HoldResult, Watch};
 
-/// Time between two looks for schedules that other workers have made or left.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Number of such looks between two for keep-alives of workers that are gone.
 const KEEP_ALIVES: u32 = 5;
@@ -194,7 +191,7 @@ pub(super) async fn begin(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Resul
     let (agents, of_task) = (Arc::clone(agents), Arc::clone(runtime));
     runtime.start(async move {
         for look in 1_u32.. {
-            if race(of_task.closing(), sleep(LOOK)).await.is_some() {
+            if race(of_task.closing(), sleep(of_task.settings.timings.idle_look)).await.is_some() {
                 return;
             }
             let looked = async {

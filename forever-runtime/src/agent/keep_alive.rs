@@ -5,12 +5,12 @@
 //! progress: the agent is woken to handle it.
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::{info, warn};
 
 use super::cached::Heartbeat;
-use super::registry::{AgentRef, Agents, Kept, later};
+use super::registry::{AgentRef, Agents, Kept};
+use crate::clock::later;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::runtime::detached::detached;
 use crate::runtime::link::Link;
@@ -26,8 +26,6 @@ const BEAT: &str = "keep-alive";
 /// its heartbeat.
 const STRIKES: u32 = 3;
 
-/// Minimum and maximum pause before a failed waking is tried again.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// Guard that keeps an agent awake until it is released or dropped.
 ///
@@ -174,8 +172,7 @@ pub(super) async fn revive(agents: &Arc<Agents>, runtime: &Arc<Runtime>) -> Resu
 /// Wakes one agent, retrying until it succeeds, and deletes its heartbeat if no guard keeps it
 /// awake then.
 async fn wake_left(agents: Arc<Agents>, runtime: Arc<Runtime>, id: AgentId) {
-    let mut pause = BACKOFF.0;
-    loop {
+    for failed in 1.. {
         let woken = async {
             runtime.store.count_wake_attempt(id.clone()).await?;
             let woken = agents.wake(&runtime, &id).await;
@@ -200,9 +197,8 @@ async fn wake_left(agents: Arc<Agents>, runtime: Arc<Runtime>, id: AgentId) {
             Err(why) if why.kind() == ErrorKind::AgentElsewhere => return,
             Err(why) => warn!(agent = %id, error = %chain(&why), "an agent that was kept awake could not be woken"),
         }
-        if race(runtime.closing(), runtime.clock.sleep(pause)).await.is_some() {
+        if race(runtime.closing(), runtime.pause_after(failed)).await.is_some() {
             return;
         }
-        pause = pause.saturating_mul(2).min(BACKOFF.1);
     }
 }

@@ -14,6 +14,7 @@ use super::hooks::{Class, Classes, Hooks};
 use super::pushed::Pushed;
 use super::requests::Requests;
 use super::schedule_claims::ScheduleClaims;
+use crate::clock::later;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::agent_hooks::check_name;
 use crate::exec::executor::Executor;
@@ -597,9 +598,4 @@ impl Drop for Waking {
 
 fn idle_alarm(id: &AgentId) -> Alarm {
     Alarm { what: IDLE, of: id.to_string().into() }
-}
-
-/// A time later than another by a duration, in milliseconds.
-pub(super) fn later(at_ms: i64, by: Duration) -> i64 {
-    at_ms.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
 }

@@ -24,8 +24,6 @@ use crate::runtime::rounds::Rounds;
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, AgentRequest, ClusterStore, NewAgentRequest, RequestOutcome, RequestProgress};
 
-/// Pause before an outcome that could not be stored is stored again.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Number of times that it is tried.
 const TRIES: u32 = 20;
@@ -290,7 +288,7 @@ async fn end(runtime: &Runtime, agent: &AgentId, request: String, outcome: Reque
             Err(error) if error.is_closed() => return,
             Err(error) => warn!(%agent, request, error = %chain(&error), "the outcome of a request could not be stored"),
         }
-        if race(runtime.closing(), runtime.clock.sleep(PAUSE)).await.is_some() {
+        if race(runtime.closing(), runtime.clock.sleep(runtime.settings.timings.store_retry)).await.is_some() {
             return;
         }
     }

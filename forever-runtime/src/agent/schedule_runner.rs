@@ -10,10 +10,11 @@ use tracing::{debug, info, warn};
 
 use super::class::BoxError;
 use super::due::Due;
-use super::registry::{Agents, IDLE, later};
+use super::registry::{Agents, IDLE};
 use super::schedule::{self, DUE, due_at, next_due};
 use super::schedule_claims::ScheduleClaims;
 use super::{elsewhere, keep_alive};
+use crate::clock::later;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::frame::retry::{Backoff, Retry};
 use crate::runtime::race::race;
@@ -30,8 +31,6 @@ const RETRY: Retry<()> = Retry::times(2).backoff(Backoff::exponential(Duration::
 /// Number of deaths in a row after which a schedule is suspended.
 const STRIKES: u32 = 3;
 
-/// Pause after the store has failed.
-const STORE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Agents {
     /// Registers the alarms of agents.
@@ -105,7 +104,7 @@ async fn run_due(agents: &Arc<Agents>, runtime: &Arc<Runtime>) {
         && !why.is_closed()
     {
         warn!(error = %chain(&why), "schedules that are due could not be taken");
-        due_at(runtime, later(runtime.now_ms(), STORE_PAUSE));
+        due_at(runtime, later(runtime.now_ms(), runtime.settings.timings.store_retry));
     }
 }
 
@@ -138,7 +137,7 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
         // Its agent could not be woken, which is no failure of the run.
         Err(why) if is_not_begun && is_of_store(&*why) => {
             warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&*why), "the agent of a schedule could not be woken");
-            if race(runtime.closing(), runtime.clock.sleep(STORE_PAUSE)).await.is_some() {
+            if race(runtime.closing(), runtime.clock.sleep(runtime.settings.timings.store_retry)).await.is_some() {
                 return;
             }
             RunResult::Next { due_ms: row.due_ms, error: None }
@@ -156,7 +155,7 @@ async fn run(agents: &Arc<Agents>, runtime: &Arc<Runtime>, row: ScheduleRow) {
             return;
         }
         warn!(agent = %row.agent, schedule.id = row.id, error = %chain(&why), "the outcome of a schedule's run could not be stored");
-        if race(runtime.closing(), runtime.clock.sleep(STORE_PAUSE)).await.is_some() {
+        if race(runtime.closing(), runtime.clock.sleep(runtime.settings.timings.store_retry)).await.is_some() {
             return;
         }
     }

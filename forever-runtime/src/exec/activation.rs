@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::{Instrument, debug, info_span, warn};
@@ -21,7 +20,7 @@ use crate::exec::entry_order::Standing;
 use crate::exec::executor::Executor;
 use crate::exec::lease::{LeaseNumber, while_leased};
 use crate::exec::registry::{Begin, Known};
-use crate::exec::{dispatch, entry_order};
+use crate::exec::dispatch;
 use crate::frame::backend::RunBackend;
 use crate::frame::context::FiberContext;
 use crate::frame::poll::Guarded;
@@ -40,9 +39,6 @@ use crate::store::{
     AgentId, Claim, ClaimResult, DeclineResult, End, Epoch, FiberState, LoadedFiber, OpOutcome, Runnable, Seq, StoredClaim, StreamAppend,
     Suspension, WaitResult,
 };
-
-/// The first and the longest pause before an interrupted fiber is tried again.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// `max_recoveries` where the fiber does not say.
 pub(crate) const MAX_RECOVERIES: u32 = 10;
@@ -249,7 +245,7 @@ impl FiberTask {
             self.known_claim = KnownClaim::Unknown(self.known_claim.epoch());
             let text: Arc<str> = chain(&*why).into();
             failed = if progress { 1 } else { failed + 1 };
-            let pause = pause(failed);
+            let pause = self.exec.runtime.settings.timings.pause_after(failed);
             warn!(fiber.id = %self.alive.id, error = %text, pause_ms = pause.as_millis(), "fiber interrupted");
             // Among several workers it stays claimed, so that another one takes it over if this one
             // dies.
@@ -348,7 +344,7 @@ impl FiberTask {
         self.entering.take();
         let (standing, runtime) = (self.standing.as_ref()?, &self.exec.runtime);
         let healthier = async {
-            race(standing.healthier_gone(), sleep(entry_order::WAIT)).await;
+            race(standing.healthier_gone(), sleep(runtime.settings.timings.suspect)).await;
         };
         race(healthier, runtime.closing()).await?;
         race(standing.is_next(), runtime.closing()).await?;
@@ -613,10 +609,4 @@ pub(crate) async fn decline(runtime: &Runtime, seen: Claim, why: &str, interrupt
     }
     let ended = runtime.store.suspend(seen, Suspension::Parked(why.to_owned()), runtime.now_ms()).await?;
     Ok(ended.map_or(DeclineResult::Parked, DeclineResult::Ended))
-}
-
-/// How long to wait after `failed` interruptions in a row without progress.
-pub(crate) fn pause(failed: u32) -> Duration {
-    let (first, longest) = BACKOFF;
-    first.saturating_mul(1 << (failed.saturating_sub(1)).min(16)).min(longest)
 }

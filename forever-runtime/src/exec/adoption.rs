@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::error::{Result, chain};
 use crate::exec::executor::Executor;
-use crate::exec::{activation, dispatch, recovery};
+use crate::exec::{dispatch, recovery};
 use crate::runtime::race::race;
 use crate::store::{Claim, Epoch, FiberRef, FiberRow, FiberState, StoredClaim};
 
@@ -48,7 +48,7 @@ pub(crate) fn adopt(exec: &Arc<Executor>, id: String) {
                 Err(error) => {
                     failed += 1;
                     warn!(fiber.id = id, error = %chain(&error), "a fiber whose acceptance is unknown could not be looked up");
-                    activation::pause(failed)
+                    exec.runtime.settings.timings.pause_after(failed)
                 }
             };
             if race(exec.runtime.closing(), exec.runtime.clock.sleep(pause)).await.is_some() {

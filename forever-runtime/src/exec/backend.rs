@@ -35,8 +35,6 @@ use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
 use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, NewSnapshot, StreamAppend, TopicPage};
 
-/// How long others wait for a suspect that neither makes a checkpoint nor ends.
-const SUSPECT_TIME: Duration = Duration::from_secs(1);
 
 /// The store, as one running fiber uses it.
 pub(super) struct StoreBackend {
@@ -122,12 +120,13 @@ impl StoreBackend {
         }
     }
 
-    /// Drives a run. A suspect keeps the others waiting for a limited time.
+    /// Drives a run. A suspect that neither makes a checkpoint nor ends keeps the others waiting for
+    /// a limited time.
     pub(super) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {
         let mut driven = std::pin::pin!(driven);
         let suspected = self.suspect.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if suspected {
-            if let Some(ended) = race(driven.as_mut(), self.exec.runtime.clock.sleep(SUSPECT_TIME)).await {
+            if let Some(ended) = race(driven.as_mut(), self.exec.runtime.clock.sleep(self.exec.runtime.settings.timings.suspect)).await {
                 return ended;
             }
             self.suspect.lock().unwrap_or_else(PoisonError::into_inner).take();

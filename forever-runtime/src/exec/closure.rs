@@ -275,7 +275,7 @@ impl ClosureTask {
             if failed > 1 {
                 self.alive.set(RunState::Stopped(Exit::interrupted(error)));
             }
-            if race(self.exec.runtime.closing(), self.exec.runtime.clock.sleep(activation::pause(failed))).await.is_some() {
+            if race(self.exec.runtime.closing(), self.exec.runtime.pause_after(failed)).await.is_some() {
                 return self.alive.stop(Exit::Closed);
             }
         }

@@ -6,11 +6,11 @@
 //! looks for rows that are ready and of which nothing was heard.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
+use crate::clock::later;
 use crate::error::{Result, chain};
 use crate::exec::activation::{FiberTask, Turn};
 use crate::exec::executor::Executor;
@@ -35,12 +35,6 @@ const BATCH: u32 = 512;
 /// Most fibers in the queue of the dispatcher. A sweep finds the others.
 const QUEUE: usize = 4096;
 
-/// How long until the store is asked again after it failed.
-const AGAIN_MS: i64 = 1000;
-
-/// How often the dispatcher looks for rows that are ready and of which it has heard nothing; of the
-/// machine's time, as it is no business of the fibers'.
-pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 
 /// Makes fibers ready that are due, and sets the alarm for the next one.
 fn ring(exec: &Arc<Executor>) -> Ring {
@@ -54,7 +48,7 @@ fn ring(exec: &Arc<Executor>) -> Ring {
                 Err(error) if exec.runtime.is_closing() || error.is_closed() => return,
                 Err(error) => {
                     warn!(error = %chain(&error), "fibers that are due could not be woken");
-                    Some(exec.runtime.now_ms() + AGAIN_MS)
+                    Some(later(exec.runtime.now_ms(), exec.runtime.settings.timings.store_retry))
                 }
             };
             if let Some(next) = next {
@@ -148,7 +142,7 @@ async fn sweep_soon(exec: &Arc<Executor>) {
 }
 
 async fn sweep(exec: Arc<Executor>) {
-    while race(exec.runtime.closing(), sleep(SWEEP)).await.is_none() {
+    while race(exec.runtime.closing(), sleep(exec.runtime.settings.timings.sweep)).await.is_none() {
         match sweep_once(&exec).await {
             Err(error) if exec.runtime.is_closing() || error.is_closed() => return,
             Err(error) => warn!(error = %chain(&error), "ready fibers could not be listed"),

@@ -9,7 +9,6 @@
 //! fibers resume at once, as after a crash each that was running has a death.
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -21,9 +20,6 @@ use crate::store::{Runnable, Seq};
 /// those of the others.
 const SUSPECT: u32 = 3;
 
-/// The longest wait for fibers with fewer deaths. It is of the machine's time, as it does not
-/// concern the fibers.
-pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 /// Deaths of a fiber, and its number.
 type Place = (u32, Seq);

@@ -19,13 +19,6 @@ use crate::runtime::state::Runtime;
 use crate::runtime::sync::sleep;
 use crate::store::{Claim, Lease, StoredClaim};
 
-/// How long until a claim is looked up again after that has failed.
-const PAUSE: Duration = Duration::from_millis(500);
-
-/// Added to the lease of an earlier worker. A poll that has begun under the lease ends later, and
-/// clocks of machines run at slightly different rates.
-const MARGIN: Duration = Duration::from_secs(1);
-
 /// Lease of a worker that a fiber was taken over from: until then, by the runtime's clock, that
 /// worker may be in the middle of the fiber's code.
 #[derive(Debug)]
@@ -36,7 +29,7 @@ pub(crate) struct EarlierLease {
 impl EarlierLease {
     /// The lease of which so much was left at the claim, just now; `None` if it had run out.
     pub(crate) fn of(runtime: &Runtime, left: Duration) -> Option<Self> {
-        let left_ms = i64::try_from(left.saturating_add(MARGIN).as_millis()).unwrap_or(i64::MAX);
+        let left_ms = i64::try_from(left.saturating_add(runtime.settings.timings.lease_margin).as_millis()).unwrap_or(i64::MAX);
         (!left.is_zero()).then(|| EarlierLease { until_ms: runtime.now_ms().saturating_add(left_ms) })
     }
 
@@ -98,6 +91,6 @@ async fn renewed(runtime: &Runtime, lease: &dyn Lease, claim: Claim) -> Option<u
             Ok(stored) => return (stored == Some(this)).then_some(number),
             Err(error) => warn!(fiber = claim.fiber, error = %chain(&error), "a claim could not be looked up"),
         }
-        sleep(PAUSE).await;
+        sleep(runtime.settings.timings.store_retry).await;
     }
 }

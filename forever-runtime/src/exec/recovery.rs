@@ -153,7 +153,7 @@ async fn hand_over(exec: Arc<Executor>, agent: AgentId, mut fibers: Vec<Runnable
             return;
         }
         failed = if fibers.len() < before { 1 } else { failed + 1 };
-        let over = race(exec.runtime.closing(), exec.runtime.clock.sleep(activation::pause(failed))).await;
+        let over = race(exec.runtime.closing(), exec.runtime.pause_after(failed)).await;
         if over.is_some() {
             return;
         }
@@ -440,7 +440,7 @@ impl Decided<'_> {
             }
             failed += 1;
             warn!(fiber.id = %self.fiber.id, error = %chain(&error), "a decision about an interrupted fiber could not be stored");
-            race(self.exec.runtime.closing(), self.exec.runtime.clock.sleep(activation::pause(failed))).await;
+            race(self.exec.runtime.closing(), self.exec.runtime.pause_after(failed)).await;
         }
     }
 

@@ -4,7 +4,6 @@
 //! things that something in this process waits for: a few times a second, and sooner when another
 //! worker says that it has changed something. A store of one worker has no such task.
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tracing::warn;
@@ -16,16 +15,6 @@ use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::sync::{Mutex, sleep};
 use crate::store::{Changes, ClusterStore, Notification, Watch};
-
-/// Time between two looks while something is waited for.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// Time between two looks while nothing is waited for: fibers of this worker may be cancelled,
-/// and it may count as dead.
-const IDLE_LOOK: Duration = Duration::from_secs(1);
-
-/// Shortest time between two looks, however many notifications there are.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Part of the runtime that waits for what other workers do.
 pub(crate) trait Watcher: Send + Sync {
@@ -138,12 +127,13 @@ pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready:
     }
     loop {
         let Some(cluster) = runtime.cluster() else { return };
-        let pause = if is_busy(&runtime) { LOOK } else { IDLE_LOOK };
+        let timings = &runtime.settings.timings;
+        let pause = if is_busy(&runtime) { timings.look } else { timings.idle_look };
         let notified = async {
             let notification = cluster.notified().await;
             if !notification.requested {
                 // Those that follow closely are taken in together with it.
-                sleep(PAUSE).await;
+                sleep(timings.shortest_look).await;
             }
             notification
         };

@@ -28,5 +28,6 @@ pub(crate) mod store_time;
 pub(crate) mod stream_reader;
 pub(crate) mod sync;
 pub(crate) mod timer;
+pub(crate) mod timings;
 pub(crate) mod type_checks;
 pub(crate) mod unread;

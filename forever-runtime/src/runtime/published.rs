@@ -6,7 +6,6 @@
 //! it has missed. Nothing here is durable.
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tracing::debug;
@@ -25,8 +24,6 @@ const CAPACITY: usize = 8192;
 /// Most items of one transaction.
 const BATCH: usize = 512;
 
-/// Pause after the store has failed.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// An item to publish.
 #[derive(Debug)]
@@ -203,7 +200,7 @@ pub(crate) async fn run(runtime: Arc<Runtime>) {
         let items: Vec<Publication> = items.into_iter().map(publication).collect();
         while let Err(error) = cluster.publish(runtime.worker, first, items.clone()).await {
             debug!(error = %chain(&error), "other workers do not hear of broadcasts and events at the moment");
-            if error.is_closed() || race(runtime.closing(), sleep(PAUSE)).await.is_some() {
+            if error.is_closed() || race(runtime.closing(), sleep(runtime.settings.timings.store_retry)).await.is_some() {
                 return;
             }
         }

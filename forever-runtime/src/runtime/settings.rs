@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use crate::history::History;
+use crate::runtime::timings::Timings;
 
 /// Default maximum time of a check.
 pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -86,6 +87,7 @@ pub(crate) struct Settings {
     pub(crate) hook_timeout: Duration,
     /// Maximum time of a check whether an operation was carried out.
     pub(crate) check_timeout: Duration,
+    pub(crate) timings: Timings,
     /// What holds back the tasks of a worker that a test pauses.
     #[cfg(feature = "testing")]
     pub(crate) gate: Option<std::sync::Arc<crate::runtime::gate::Gate>>,
@@ -102,6 +104,7 @@ impl Default for Settings {
             cancel_grace: Duration::from_secs(5),
             hook_timeout: Duration::from_secs(10),
             check_timeout: CHECK_TIMEOUT,
+            timings: Timings::default(),
             #[cfg(feature = "testing")]
             gate: None,
             #[cfg(feature = "testing")]

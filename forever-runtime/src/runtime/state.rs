@@ -27,9 +27,6 @@ use crate::runtime::type_checks::Kinds;
 use crate::store::sqlite::Ownership;
 use crate::store::{Store, WorkerId};
 
-/// How long `close` waits for aborted tasks to be dropped. A task that blocks its thread is not
-/// waited for longer.
-const DROP_TIME: Duration = Duration::from_secs(1);
 
 /// One open runtime. Tasks hold it; it does not keep them alive.
 #[derive(Debug)]
@@ -85,6 +82,11 @@ pub(crate) struct Parts {
 }
 
 impl Runtime {
+    /// Waits before what has failed so many times in a row is tried again.
+    pub(crate) fn pause_after(&self, failed: u32) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.clock.sleep(self.settings.timings.pause_after(failed))
+    }
+
     pub(crate) fn new(parts: Parts, async_handle: Handle) -> Self {
         let Parts { store, database, worker, clock, listeners, settings } = parts;
         Runtime {
@@ -204,7 +206,7 @@ impl Runtime {
         if race(drain(&mut tasks), self.clock.sleep(deadline)).await.is_none() {
             self.aborts.store(true, Ordering::Release);
             tasks.abort_all();
-            race(drain(&mut tasks), sleep(DROP_TIME)).await;
+            race(drain(&mut tasks), sleep(self.settings.timings.drop)).await;
         }
         self.listeners.close();
         let stored = self.store.close(self.worker, self.now_ms()).await;

@@ -18,8 +18,6 @@ use crate::runtime::state::Runtime;
 use crate::runtime::sync::sleep;
 use crate::store::Store;
 
-/// Time between two questions. Counting on is wrong by less than a millisecond after it.
-const EVERY: Duration = Duration::from_secs(5);
 
 /// Clock of a runtime whose store has a clock of its own.
 pub(crate) struct StoreTime {
@@ -48,7 +46,7 @@ impl StoreTime {
 
     /// Asks the store again and again, until the runtime closes.
     pub(crate) async fn follow(self: Arc<Self>, runtime: Arc<Runtime>) {
-        while race(runtime.closing(), sleep(EVERY)).await.is_none() {
+        while race(runtime.closing(), sleep(runtime.settings.timings.store_time)).await.is_none() {
             match ask(&*self.store).await {
                 Ok(Some(known)) => *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known,
                 Ok(None) => {}

@@ -2,7 +2,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -18,8 +18,6 @@ use crate::store::{FiberRef, PROGRESS, Seq, output_stream};
 /// Number of batches that are read at once.
 const PAGE: u32 = 64;
 
-/// Interval of lookups where another worker runs the fiber.
-const POLL: Duration = Duration::from_millis(200);
 
 /// The progress of a fiber that is stored.
 pub(crate) async fn stored_progress(runtime: &Runtime, fiber: Seq) -> Result<Option<Value>> {
@@ -102,7 +100,7 @@ impl<T: DeserializeOwned> StreamReader<T> {
             };
             let elsewhere = async {
                 match runtime.cluster() {
-                    Some(_) if !runtime.active.is_active(&self.fiber) => runtime.clock.sleep(POLL).await,
+                    Some(_) if !runtime.active.is_active(&self.fiber) => runtime.clock.sleep(runtime.settings.timings.look).await,
                     _ => std::future::pending().await,
                 }
             };

@@ -40,6 +40,7 @@ mod runtime {
     #[path = "../../tests/schedules/tasks.rs"]
     pub(crate) mod sync;
     pub(crate) mod timer;
+    pub(crate) mod timings;
 
     pub(crate) use crate::stubs::runtime::{cluster, database, events, type_checks};
 }
