@@ -12,6 +12,7 @@ use forever::prelude::*;
 use forever::{BoxError, Forever};
 use forever_testkit::database::Database;
 use forever_testkit::notes::Notes;
+use forever_testkit::waiting::settled;
 use serde_json::{Value, json};
 
 use crate::hooks::{self, Hooks, policy};
@@ -114,7 +115,7 @@ async fn ask(chat: &AgentHandle<Obeys>, id: &str, body: &str) -> TurnHandle {
 /// Waits until a turn is being answered.
 async fn begun(turn: &TurnHandle) {
     while turn.status().await.unwrap().state() != TurnState::Running {
-        tokio::task::yield_now().await;
+        settled().await;
     }
 }
 
@@ -184,7 +185,7 @@ async fn a_chat_is_cleared_although_the_call_is_given_up() {
         begun(&first).await;
         let mine = || place.forever.fibers().name("forever.turn").agent("obeys", chat.name());
         while mine().state(FiberState::Running).await.unwrap().fibers.iter().all(|fiber| fiber.checkpoints == 0) {
-            tokio::task::yield_now().await;
+            settled().await;
         }
         let (first_ends, second_ends) = (waits_for(&first).await, waits_for(&second).await);
         let mut events = chat.chat_events().unwrap();
@@ -194,7 +195,7 @@ async fn a_chat_is_cleared_although_the_call_is_given_up() {
         heard(&mut events, |event| matches!(event, ChatEvent::Cleared)).await;
         let fiber = async {
             while !mine().await.unwrap().fibers.iter().all(|fiber| fiber.state.is_final()) {
-                tokio::task::yield_now().await;
+                settled().await;
             }
         };
         comes("the end of what the turn has run", fiber).await;
@@ -260,7 +261,7 @@ async fn an_answer_of_a_person_is_followed_by_its_turn_although_the_call_is_give
             let answered = polled(chat.answer_tool("call", ToolAnswer::Output(json!(1)), true), times).await;
             let follows = async {
                 while chat.turns(&[TurnState::Completed]).await.unwrap().len() < 2 {
-                    tokio::task::yield_now().await;
+                    settled().await;
                 }
             };
             comes("the turn that goes on with an answer", follows).await;

@@ -8,6 +8,7 @@ use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{BoxError, Builder, ErrorKind, Forever, Retention};
+use forever_testkit::waiting::settled;
 use serde_json::Value;
 
 /// Answers with a fiber that waits to be told what to say, or at once.
@@ -132,7 +133,7 @@ async fn fiber_that_an_earlier_version_has_made_beside_that_of_its_turn_answers_
         let forever = runs().sqlite(&path).open().await.unwrap();
         let turn = ask(&forever.agent::<Runs>(name), &id, "runs after a death").await;
         while turn.status().await.unwrap().state() != TurnState::Running {
-            tokio::task::yield_now().await;
+            settled().await;
         }
         forever.spawn(told()).id(&beside).agent("runs", name).await.unwrap();
         drop((turn, forever));
@@ -143,7 +144,7 @@ async fn fiber_that_an_earlier_version_has_made_beside_that_of_its_turn_answers_
             turn.cancel("no").await.unwrap();
             assert_eq!(turn.wait().await.unwrap().state(), TurnState::Aborted);
             while forever.fibers().name("told").state(FiberState::Cancelled).await.unwrap().fibers.iter().all(|it| it.id != beside) {
-                tokio::task::yield_now().await;
+                settled().await;
             }
         } else {
             forever.send(&beside, "told", &true).await.unwrap();
@@ -168,7 +169,7 @@ async fn a_turn_that_waits_for_quiet_does_not_wait_for_a_clock_that_was_ahead() 
         let quiet = Queueing::Debounce(Duration::from_secs(60));
         let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").queueing(quiet).await.unwrap();
         while forever.fibers().name("forever.turn").state(FiberState::Waiting).await.unwrap().fibers.is_empty() {
-            tokio::task::yield_now().await;
+            settled().await;
         }
         clock.set_back(year);
         if closes {

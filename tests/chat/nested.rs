@@ -13,6 +13,7 @@ use forever::{BoxError, Forever};
 use forever_testkit::database;
 use forever_testkit::notes::Notes;
 use forever_testkit::sizes;
+use forever_testkit::waiting::settled;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -278,7 +279,7 @@ async fn run_that_fails_fails_the_same_way_for_the_next_attempt() {
     assert_eq!(text(&forever).await, "it is wrong it is wrong");
     // Over Postgres the end of the turn is stored before that of its fiber.
     while database::is_in_postgres() && fiber(&forever).await.state == FiberState::Running {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     assert_eq!(fiber(&forever).await.state, FiberState::Completed);
 }

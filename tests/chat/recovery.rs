@@ -11,6 +11,7 @@ use forever::testing::crash_everywhere;
 use forever_testkit::database::Database;
 use forever_testkit::notes::Notes;
 use forever_testkit::sizes;
+use forever_testkit::waiting::settled;
 use serde_json::{Value, json};
 
 use crate::damaged::{parked, sql};
@@ -552,7 +553,7 @@ async fn close_does_not_wait_for_the_next_attempt_of_a_turn() {
     asked(&hooks, 1).await;
     let slept = async {
         while place.clock.next_sleeper().is_none() {
-            tokio::task::yield_now().await;
+            settled().await;
         }
     };
     slept.await;

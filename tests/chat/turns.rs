@@ -6,6 +6,7 @@ use forever::chat::{Queueing, TurnState};
 use forever::prelude::*;
 use forever::{ErrorKind, Forever};
 use forever_testkit::notes::Notes;
+use forever_testkit::waiting::settled;
 use serde_json::json;
 
 use crate::scripted::{Scripted, ask, scripted, told};
@@ -294,7 +295,7 @@ async fn no_more_turns_are_queued_than_the_class_allows() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let running = ask(&agent, "r1", json!({ "n": 0, "mode": "hang" })).await;
     while running.status().await.unwrap().state() != TurnState::Running {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     let hi = |id: String| agent.save_messages([UiMessage::user(id, "hi")]);
     for n in 0..256 {

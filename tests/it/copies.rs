@@ -9,6 +9,7 @@ use forever::testing::Fuse;
 use forever::view::FiberView;
 use forever::{Builder, ErrorKind};
 use forever_testkit::database::{self, Database};
+use forever_testkit::waiting::settled;
 use serde_json::{Value, json};
 
 /// What the functions below do outside, and whether the shop is open.
@@ -33,7 +34,7 @@ impl World {
         if weight > limit {
             // The other branch comes to its end meanwhile, and is stored.
             while self.charges() == 0 {
-                tokio::task::yield_now().await;
+                settled().await;
             }
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
             anyhow::bail!("{weight} is more than {limit}");

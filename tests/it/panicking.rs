@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forever::fiber::FiberState;
 use forever::prelude::*;
+use forever_testkit::waiting::settled;
 
 use crate::support::soon;
 
@@ -117,7 +118,7 @@ async fn fiber_whose_locals_panic_when_it_is_cancelled_is_cancelled() {
     let forever = open().await;
     let handle = forever.spawn(holds()).await.unwrap();
     while handle.status().await.unwrap().state != FiberState::Running {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     forever.cancel(handle.id(), "enough").await.unwrap();
     assert!(soon("the end", handle.wait()).await.unwrap_err().is_cancelled());

@@ -10,6 +10,7 @@ use forever::fiber::{EventItem, EventKind, Events, Fiber, FiberState};
 use forever::ops::{OnUnknown, Op};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
+use forever_testkit::waiting::settled;
 
 use crate::support::{soon, until};
 
@@ -96,7 +97,7 @@ async fn shows_its_retries<F: Fiber<Output = u32>>(call: F, step: &str) {
     let forever = builder().open().await.unwrap();
     clock.advance(MINUTE * 2);
     while shown(&forever).await.failed < 3 {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     let retry = shown(&forever).await;
     assert_eq!((retry.error.as_str(), retry.next_attempt), ("1 to go: connection refused", clock.now() + MINUTE * 4));
@@ -185,9 +186,7 @@ async fn come_through_deploys<F: Fiber<Output = u64>>(call: impl Fn(u64) -> F) {
         soon("a close", forever.close()).await.unwrap();
         clock.advance(MINUTE / DEPLOYS);
         forever = soon("a database", open()).await.unwrap();
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        settled().await;
     }
     assert_eq!(calls.count(), FIBERS as usize, "none was asked for before its time");
     for n in 0..u64::from(FIBERS) {
@@ -474,15 +473,13 @@ async fn fiber_stays_in_memory_while_another_branch_works() {
     let mut events = forever.events();
     let handle = forever.spawn(asks_beside_work()).await.unwrap();
     failed(&mut events, 1).await;
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    settled().await;
     assert_eq!(handle.status().await.unwrap().state, FiberState::Running);
     work.0.notify_one();
     for asked in 1..3 {
         // When the work is done, and after the second attempt.
         while handle.status().await.unwrap().state != FiberState::Waiting {
-            tokio::task::yield_now().await;
+            settled().await;
         }
         clock.advance(MINUTE * 10);
         until("the next attempt", || diary.read().len() > asked).await;

@@ -9,6 +9,7 @@ use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Builder, Retention};
 use forever_testkit::database::Database;
+use forever_testkit::waiting::settled;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
@@ -184,7 +185,7 @@ async fn the_end_of_a_sleep_is_fixed_once_over_restarts() {
     scene.clock.advance(HOUR * 5 + MINUTE * 59 + MINUTE / 2);
     // The timer has looked at the time, and sleeps for what is left.
     while scene.clock.next_sleeper() != Some(MINUTE / 2) {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     assert_eq!(handle.status().await.unwrap().state, FiberState::Waiting);
     assert_eq!(scene.world.log(), ["a begins"]);
@@ -211,7 +212,7 @@ async fn fibers_that_fell_due_while_nobody_was_there_are_entered_once_each_at_op
         forever.spawn(reminder(name.clone(), 1)).id(name).await.unwrap();
     }
     while forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len() < names.len() {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     drop(forever);
 

@@ -9,6 +9,7 @@ use forever::prelude::*;
 use forever::rusqlite::OptionalExtension;
 use forever::testing::{Fuse, Outcome, Stage, StartFrom};
 use forever::{BoxError, Builder, Error, ErrorKind};
+use forever_testkit::waiting::settled;
 use futures_util::future::{BoxFuture, join_all};
 
 use crate::support::{Bank, Place, soon};
@@ -744,7 +745,7 @@ async fn a_fiber_that_leaves_memory_before_its_checkpoint_comes_back_to_what_it_
     let handle = forever.spawn(waits()).id(ID).await.unwrap();
     soon(async {
         while handle.status().await.unwrap().state != FiberState::Waiting {
-            tokio::task::yield_now().await;
+            settled().await;
         }
     })
     .await;

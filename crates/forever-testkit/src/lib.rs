@@ -7,6 +7,7 @@
 //! - [`sizes`]: how much a generated test does, in the gate and in the night.
 //! - `database` (feature `database`): a look at the database of a test beside its runtime.
 //! - `gates` (feature `tokio`): places at which a test stops what it tests.
+//! - `waiting` (feature `tokio`): waits for what has to happen.
 //! - `models` (feature `models`): a model for chat agents that follows a script.
 //! - `servers` (feature `servers`): the same behind a socket.
 //! - `postgres` (feature `postgres`): a Postgres server of the tests' own, and `history`: what
@@ -32,3 +33,5 @@ pub mod process;
 #[cfg(feature = "servers")]
 pub mod servers;
 pub mod sizes;
+#[cfg(feature = "tokio")]
+pub mod waiting;

@@ -23,7 +23,6 @@ use crate::runtime::state::Runtime;
 use crate::runtime::sync::sleep;
 use crate::store::{AgentHold, AgentId, Changes, HoldResult, Watch};
 
-
 /// Number of such looks between two for keep-alives of workers that are gone.
 const KEEP_ALIVES: u32 = 5;
 

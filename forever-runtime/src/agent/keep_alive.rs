@@ -26,7 +26,6 @@ const BEAT: &str = "keep-alive";
 /// its heartbeat.
 const STRIKES: u32 = 3;
 
-
 /// Guard that keeps an agent awake until it is released or dropped.
 ///
 /// Made by [`AgentHandle::keep_alive`](super::AgentHandle::keep_alive).

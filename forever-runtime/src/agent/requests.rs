@@ -24,7 +24,6 @@ use crate::runtime::rounds::Rounds;
 use crate::runtime::state::Runtime;
 use crate::store::{AgentId, AgentRequest, ClusterStore, NewAgentRequest, RequestOutcome, RequestProgress};
 
-
 /// Number of times that it is tried.
 const TRIES: u32 = 20;
 

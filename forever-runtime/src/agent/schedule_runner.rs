@@ -31,7 +31,6 @@ const RETRY: Retry<()> = Retry::times(2).backoff(Backoff::exponential(Duration::
 /// Number of deaths in a row after which a schedule is suspended.
 const STRIKES: u32 = 3;
 
-
 impl Agents {
     /// Registers the alarms of agents.
     pub(crate) fn listen(&self, timer: &Timer) {

@@ -16,11 +16,11 @@ use tracing::{Instrument, debug, info_span, warn};
 
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::backend::StoreBackend;
+use crate::exec::dispatch;
 use crate::exec::entry_order::Standing;
 use crate::exec::executor::Executor;
 use crate::exec::lease::{LeaseNumber, while_leased};
 use crate::exec::registry::{Begin, Known};
-use crate::exec::dispatch;
 use crate::frame::backend::RunBackend;
 use crate::frame::context::FiberContext;
 use crate::frame::poll::Guarded;

@@ -35,7 +35,6 @@ use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
 use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, NewSnapshot, StreamAppend, TopicPage};
 
-
 /// The store, as one running fiber uses it.
 pub(super) struct StoreBackend {
     exec: Arc<Executor>,

@@ -35,7 +35,6 @@ const BATCH: u32 = 512;
 /// Most fibers in the queue of the dispatcher. A sweep finds the others.
 const QUEUE: usize = 4096;
 
-
 /// Makes fibers ready that are due, and sets the alarm for the next one.
 fn ring(exec: &Arc<Executor>) -> Ring {
     let exec = Arc::downgrade(exec);

@@ -20,7 +20,6 @@ use crate::store::{Runnable, Seq};
 /// those of the others.
 const SUSPECT: u32 = 3;
 
-
 /// Deaths of a fiber, and its number.
 type Place = (u32, Seq);
 

@@ -11,7 +11,6 @@ use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::store::{FiberCount, FiberQuery, FiberState};
 
-
 /// Describes all metrics, counts events from now on, and sets the gauges until the runtime closes.
 pub(crate) fn begin(runtime: &Arc<Runtime>) -> Result<()> {
     describe();

@@ -24,7 +24,6 @@ const CAPACITY: usize = 8192;
 /// Most items of one transaction.
 const BATCH: usize = 512;
 
-
 /// An item to publish.
 #[derive(Debug)]
 enum Item {

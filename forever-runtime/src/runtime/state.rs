@@ -27,7 +27,6 @@ use crate::runtime::type_checks::Kinds;
 use crate::store::sqlite::Ownership;
 use crate::store::{Store, WorkerId};
 
-
 /// One open runtime. Tasks hold it; it does not keep them alive.
 #[derive(Debug)]
 pub(crate) struct Runtime {

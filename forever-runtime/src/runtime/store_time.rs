@@ -18,7 +18,6 @@ use crate::runtime::state::Runtime;
 use crate::runtime::sync::sleep;
 use crate::store::Store;
 
-
 /// Clock of a runtime whose store has a clock of its own.
 pub(crate) struct StoreTime {
     /// Where sleeps and ids come from.

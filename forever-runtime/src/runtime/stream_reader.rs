@@ -18,7 +18,6 @@ use crate::store::{FiberRef, PROGRESS, Seq, output_stream};
 /// Number of batches that are read at once.
 const PAGE: u32 = 64;
 
-
 /// The progress of a fiber that is stored.
 pub(crate) async fn stored_progress(runtime: &Runtime, fiber: Seq) -> Result<Option<Value>> {
     let batches = runtime.store.stream(fiber, PROGRESS.to_owned(), 0, 1).await?;

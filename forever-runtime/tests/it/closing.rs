@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use forever_runtime::Forever;
 use forever_runtime::fiber::{FiberErrorKind, FiberState};
+use forever_testkit::waiting::settled;
 
 use crate::fibers::{Three, three};
 use crate::support::{Place, Probe};
@@ -18,7 +19,7 @@ async fn closing_lets_the_step_in_flight_finish_and_stops_at_its_checkpoint() {
     let told = handle.clone();
     let waiter = tokio::spawn(async move { told.wait().await });
     while forever.spawn(three("late")).await.is_ok() {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     gate.add_permits(1);
     closing.await.unwrap().unwrap();

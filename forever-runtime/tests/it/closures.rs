@@ -7,6 +7,7 @@ use std::time::Duration;
 use forever_runtime::fiber::{FiberFilter, FiberState, Resolution, stash};
 use forever_runtime::testing::VirtualClock;
 use forever_runtime::{Error, Forever};
+use forever_testkit::waiting::settled;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::support::{Place, Probe};
@@ -255,7 +256,7 @@ async fn case_34_a_closure_that_does_not_listen_is_dropped_after_the_grace() {
     let handle = forever.spawn_closure("deaf", |_| std::future::pending::<Result<(), Error>>()).start().await.unwrap();
     handle.cancel("enough").await.unwrap();
     while clock.next_sleeper() != Some(Duration::from_secs(5)) {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     clock.advance(Duration::from_secs(5));
     assert!(handle.wait().await.unwrap_err().is_cancelled());

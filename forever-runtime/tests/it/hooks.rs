@@ -7,6 +7,7 @@ use forever_runtime::agent::{Agent, RecoveredFiber, RecoveryAction};
 use forever_runtime::fiber::{FiberContext, FiberState, Resolution};
 use forever_runtime::testing::VirtualClock;
 use forever_runtime::{BoxError, Builder, Error, Forever, Retention};
+use forever_testkit::waiting::settled;
 use tokio::sync::{Barrier, watch};
 
 use crate::support::Place;
@@ -148,7 +149,7 @@ async fn case_18_to_23_a_hook_that_fails_keeps_the_fiber_and_is_asked_again_late
     // That the failure is stored says that the pass is over; its pause begins a moment later.
     let over = async || {
         while place.text("SELECT state FROM fibers WHERE id = 'bad'").as_deref() != Some("interrupted") {
-            tokio::task::yield_now().await;
+            settled().await;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
@@ -175,7 +176,7 @@ async fn case_18_to_23_a_hook_that_fails_keeps_the_fiber_and_is_asked_again_late
     clock.advance(Duration::from_secs(300));
     world.until(asked + 1).await;
     while state(&forever, "bad").await != FiberState::Completed {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     clock.advance(Duration::from_secs(3600));
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -192,7 +193,7 @@ async fn case_42_and_57_hooks_that_panic_or_hang_keep_nobody_else_waiting() {
     let forever = world.builder(&place).clock(clock.clone()).hook_timeout(Duration::from_secs(7)).open().await.unwrap();
     world.until(2).await;
     while clock.next_sleeper() != Some(Duration::from_secs(7)) {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     clock.advance(Duration::from_secs(7));
     assert_eq!(forever.find_fiber::<u32>("last").await.unwrap().wait().await.unwrap(), 3);

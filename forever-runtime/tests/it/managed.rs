@@ -4,6 +4,7 @@ use std::time::Duration;
 use forever_runtime::fiber::{EventItem, EventKind, FiberFilter, FiberState, Resolution};
 use forever_runtime::testing::VirtualClock;
 use forever_runtime::{Clock, Retention};
+use forever_testkit::waiting::settled;
 
 use crate::fibers::{Three, three};
 use crate::support::{Place, Plan, Probe};
@@ -49,7 +50,7 @@ async fn a_cancelled_fiber_that_does_not_listen_is_dropped_after_the_grace() {
     probe.reached("a.two").await;
     handle.cancel("enough").await.unwrap();
     while clock.next_sleeper() != Some(Duration::from_secs(3)) {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     clock.advance(Duration::from_secs(3));
     assert!(handle.wait().await.unwrap_err().is_cancelled());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use forever_runtime::Forever;
 use forever_runtime::fiber::FiberState;
 use forever_runtime::testing::VirtualClock;
+use forever_testkit::waiting::settled;
 use tokio::sync::Semaphore;
 
 use crate::fibers::{Three, three};
@@ -83,7 +84,7 @@ async fn suspect_without_a_checkpoint_keeps_the_next_one_waiting_for_a_while_at_
     let world = Suspects::open().await;
     assert_eq!(world.state("b").await, FiberState::Interrupted);
     while world.clock.next_sleeper() != Some(SUSPECT_TIME) {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     world.clock.advance(SUSPECT_TIME);
     world.probe.reached("b.two").await;

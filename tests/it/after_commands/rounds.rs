@@ -18,6 +18,7 @@ use forever::fiber::{FiberError, FiberFilter, FiberHandle, FiberState, Resolutio
 use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::{BoxError, Builder, Retention};
+use forever_testkit::waiting::settled;
 use tokio::sync::Notify;
 
 /// How long nothing may happen before a test is called hung.
@@ -197,7 +198,7 @@ async fn state(handle: &FiberHandle<u64>) -> FiberState {
 async fn stands(handle: &FiberHandle<u64>, wanted: FiberState) {
     soon(&format!("{} {wanted}", handle.id()), async {
         while state(handle).await != wanted {
-            tokio::task::yield_now().await;
+            settled().await;
         }
     })
     .await;
@@ -311,7 +312,7 @@ async fn round(
         "cancelled" => {
             soon("its first attempt", async {
                 while !world.has_tried(number) {
-                    tokio::task::yield_now().await;
+                    settled().await;
                 }
             })
             .await;
@@ -373,7 +374,7 @@ pub(crate) async fn leave_interrupted(forever: &Forever, world: &World) {
         forever.spawn(stops(1_000_000 + left, "interrupted".into())).id(&id).agent(Keeper::CLASS, "one").await.unwrap();
         soon("its first attempt", async {
             while !world.has_tried(1_000_000 + left) {
-                tokio::task::yield_now().await;
+                settled().await;
             }
         })
         .await;

@@ -2,6 +2,7 @@
 use std::time::{Duration, SystemTime};
 
 use forever::prelude::{Forever, Res, fiber};
+use forever_testkit::waiting::settled;
 use serde::{Deserialize, Serialize};
 
 use super::harness::{
@@ -251,7 +252,7 @@ async fn children_are_started_once_and_waited_for_wherever_the_runtime_ends() ->
         let forever = opened(&path, &io).await?;
         let id = forever.spawn(family(3)).await?.id().to_owned();
         while io.taken().len() < done {
-            tokio::task::yield_now().await;
+            settled().await;
         }
         drop(forever);
         let forever = opened(&path, &io).await?;

@@ -14,6 +14,7 @@ use forever::prelude::*;
 use forever::store::{Durability, Sqlite, conformance};
 use forever::testing::VirtualClock;
 use forever::{BoxError, Error, ErrorKind};
+use forever_testkit::waiting::settled;
 use tokio::sync::Notify;
 
 use crate::support::{LONGEST, soon, until};
@@ -310,10 +311,8 @@ async fn activations_are_started_a_limited_number_at_a_time_by_recovery_and_by_m
     }
     let being_started = || calls.of("claim") - calls.of("claim let through") - before;
     until("claims", || being_started() >= STARTED_AT_ONCE).await;
-    for _ in 0..1_000 {
-        // Each task that can begin does.
-        tokio::task::yield_now().await;
-    }
+    // Each task that can begin does.
+    settled().await;
     assert_eq!(being_started(), STARTED_AT_ONCE);
     calls.shut(None);
     for n in 0..EACH {

@@ -8,6 +8,7 @@ use forever::chat::{ChatAgent, RecoveryPolicy, Turn, TurnHandle, TurnState};
 use forever::fiber::{EventItem, EventKind, FiberState};
 use forever::prelude::*;
 use forever::{BoxError, ErrorKind};
+use forever_testkit::waiting::settled;
 use tokio::sync::watch;
 
 use super::counting::{Calls, Fate, HeldBack};
@@ -92,7 +93,7 @@ async fn fiber(forever: &Forever) -> forever::fiber::FiberStatus {
 /// Ready when a turn has looked for its message and its child has ended: then it calls nothing more.
 async fn waits_for_a_word(forever: &Forever, calls: &Calls) {
     while calls.of("topic let through") == 0 || calls.of("end let through") == 0 || fiber(forever).await.at.as_deref() != Some("word") {
-        tokio::task::yield_now().await;
+        settled().await;
     }
 }
 
@@ -144,7 +145,7 @@ async fn ends_at_each_moment(end: impl AsyncFn(&Forever, &TurnHandle)) {
         assert_eq!(soon(&at, turn.wait()).await.unwrap().state(), TurnState::Aborted, "{at}");
         let completed = async {
             while fiber(&forever).await.state != FiberState::Completed {
-                tokio::task::yield_now().await;
+                settled().await;
             }
         };
         soon(&at, completed).await;
@@ -218,9 +219,7 @@ async fn turn_that_waits_in_memory_hears_of_a_message_whose_sender_is_gone() {
         let id = fiber(&forever).await.id;
         let sent = polled(forever.send(&id, "word", "hello").message_id("once"), polls).await;
         // What was begun is carried out.
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        settled().await;
         stored.push(calls.of("send let through") > 0);
         if calls.of("send let through") == 0 {
             forever.send(&id, "word", "hello").message_id("once").await.unwrap();

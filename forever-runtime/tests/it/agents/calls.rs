@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use forever_runtime::agent::{Agent, AgentHandle};
 use forever_runtime::testing::VirtualClock;
 use forever_runtime::{BoxError, Builder, ErrorKind, Forever};
+use forever_testkit::waiting::settled;
 use tokio::sync::Semaphore;
 
 use super::SECOND;
@@ -79,7 +80,7 @@ impl Desk {
 
     async fn until_begun(&self, words: &[&str]) {
         while self.begun() != words {
-            tokio::task::yield_now().await;
+            settled().await;
         }
     }
 }
@@ -112,9 +113,7 @@ async fn call_that_is_late_or_dropped_never_begins_and_one_that_has_begun_ends()
     let first = call("first");
     desk.until_begun(&["first"]).await;
     let (late, dropped) = (call("late"), call("dropped"));
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    settled().await;
     dropped.abort();
     assert!(dropped.await.is_err());
     desk.clock.advance(11 * SECOND);

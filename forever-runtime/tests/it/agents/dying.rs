@@ -1,5 +1,6 @@
 //! Schedules and agents over the death of processes. Numbers in brackets: the catalogue of cases that the behaviour is taken from.
 use forever_runtime::SystemClock;
+use forever_testkit::waiting::settled;
 
 use super::{Clerk, HOUR, MINUTE, SECOND, World};
 
@@ -68,7 +69,7 @@ async fn a_run_that_ends_while_the_runtime_closes_is_done() {
     world.probe.reached("a: tea").await;
     let closing = tokio::spawn(forever.close().into_future());
     while forever.agent::<Clerk>("late").wake().await.is_ok() {
-        tokio::task::yield_now().await;
+        settled().await;
     }
     gate.add_permits(1);
     closing.await.unwrap().unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use forever_runtime::BoxError;
 use forever_runtime::agent::{AgentHandle, Pushed};
 use forever_runtime::fiber::FiberState;
+use forever_testkit::waiting::settled;
 
 use super::{Clerk, HOUR, MINUTE, SECOND, World};
 
@@ -113,7 +114,7 @@ async fn a_schedule_that_is_stored_runs_although_the_call_is_given_up() {
             world.clock.advance(MINUTE);
             let ran = async {
                 while world.dues().len() == before {
-                    tokio::task::yield_now().await;
+                    settled().await;
                 }
             };
             comes("the time of a schedule", ran).await;
@@ -150,7 +151,7 @@ async fn a_fiber_of_an_agent_that_is_stored_runs_although_the_call_is_given_up()
         agent.set_state(&Vec::new()).await.unwrap();
         let ended = async {
             while all().state(FiberState::Completed).await.unwrap().fibers.len() != 1 {
-                tokio::task::yield_now().await;
+                settled().await;
             }
         };
         comes("the end of a fiber", ended).await;

@@ -19,6 +19,7 @@ use std::time::Duration;
 use forever_runtime::agent::{Agent, AgentHandle, Due};
 use forever_runtime::testing::VirtualClock;
 use forever_runtime::{BoxError, Builder, Forever};
+use forever_testkit::waiting::settled;
 use tokio::sync::watch;
 
 use crate::support::{Place, Probe};
@@ -148,7 +149,7 @@ impl World {
     /// Waits until a query gives a number.
     pub async fn until(&self, query: &str, wanted: i64) {
         while self.place.number(query) != wanted {
-            tokio::task::yield_now().await;
+            settled().await;
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever_runtime::agent::Agent;
 use forever_runtime::{ErrorKind, Forever};
+use forever_testkit::waiting::settled;
 
 use super::{Clerk, MINUTE, SECOND, World};
 use crate::support::Plan;
@@ -224,7 +225,7 @@ async fn an_agent_that_holds_guards_of_itself_goes_with_its_runtime() {
     drop(forever);
     // The tasks that were told to stop may still be about to.
     while LEFT.load(Ordering::Relaxed) == 0 {
-        tokio::task::yield_now().await;
+        settled().await;
     }
 }
 
