@@ -114,6 +114,13 @@ async fn two(world: &World) -> Option<(Forever, Forever, forever::agent::Awake<C
     Some(two_of(&cluster::url()?, &cluster::schema(), world).await)
 }
 
+/// Number of requests that are stored: those of calls from another worker that have no answer yet.
+async fn requests(url: &str, schema: &str) -> i64 {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.query_one(&format!("SELECT count(*) FROM \"{schema}\".agent_requests"), &[]).await.unwrap().get(0)
+}
+
 async fn two_of(url: &str, schema: &str, world: &World) -> (Forever, Forever, forever::agent::Awake<Counter>) {
     let (a, b) = (open(url, schema, 'a', world).await, open(url, schema, 'b', world).await);
     let awake = a.agent::<Counter>("ada").wake().await.unwrap();
@@ -184,13 +191,14 @@ async fn failures_of_a_call_reach_the_caller_in_another_worker_as_in_its_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_that_has_begun_in_a_worker_that_dies_is_not_repeated() {
     let world = World::new();
-    let Some((a, b, awake)) = two(&world).await else { return };
+    let (Some(url), schema) = (cluster::url(), cluster::schema()) else { return };
+    let (a, b, awake) = two_of(&url, &schema, &world).await;
     let ada = b.agent::<Counter>("ada");
     let call = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
     until("it has begun", async || world.begun() == ['a']).await;
     // One behind it, which has not begun, is carried out by the worker of its caller.
     let behind = tokio::spawn(ada.call::<u64>("add", 5).within(SOON).into_future());
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("both are requested", async || requests(&url, &schema).await == 2).await;
     // As if the process had died.
     drop((a, awake));
     let error = in_time("the caller is told", call).await.unwrap().unwrap_err();
@@ -205,14 +213,17 @@ async fn call_that_has_begun_in_a_worker_that_dies_is_not_repeated() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker_that_closes_ends_the_call_that_has_begun_and_leaves_the_others() {
     let world = World::new();
-    let Some((a, b, awake)) = two(&world).await else { return };
+    let (Some(url), schema) = (cluster::url(), cluster::schema()) else { return };
+    let (a, b, awake) = two_of(&url, &schema, &world).await;
     let ada = b.agent::<Counter>("ada");
     let begun = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
     until("it has begun", async || world.begun() == ['a']).await;
     let behind = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
+    until("both are requested", async || requests(&url, &schema).await == 2).await;
     drop(awake);
-    let closing = tokio::spawn(async move { a.close().await });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (closes, closing) = (a.clone(), tokio::spawn(async move { a.close().await }));
+    // It starts nothing more.
+    until("a closes", async || closes.spawn(errand("late".to_owned())).await.is_err()).await;
     world.permits.add_permits(2);
     assert_eq!(in_time("the first one is answered", begun).await.unwrap().unwrap(), 'a');
     in_time("a closes", closing).await.unwrap().unwrap();
@@ -224,12 +235,13 @@ async fn worker_that_closes_ends_the_call_that_has_begun_and_leaves_the_others()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_whose_agent_cannot_be_woken_here_after_the_death_of_its_worker_fails() {
     let world = World::new();
-    let Some((a, b, awake)) = two(&world).await else { return };
+    let (Some(url), schema) = (cluster::url(), cluster::schema()) else { return };
+    let (a, b, awake) = two_of(&url, &schema, &world).await;
     let of_a = a.agent::<Counter>("of a").wake().await.unwrap();
     let first = tokio::spawn(a.agent::<Counter>("of a").call::<char>("wait", ()).into_future());
     until("the agent is busy", async || world.begun() == ['a']).await;
     let call = tokio::spawn(b.agent::<Counter>("of a").call::<u64>("add", 1).within(SOON).into_future());
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("it is requested", async || requests(&url, &schema).await == 1).await;
     first.abort();
     drop((first.await, of_a, awake, a));
     let error = in_time("the caller is told", call).await.unwrap().unwrap_err();
@@ -253,10 +265,7 @@ async fn call_that_is_late_or_whose_caller_is_gone_never_begins() {
         assert!(unheard.is_err());
     }
     // A caller that is dropped does not wait until its request is withdrawn.
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    let requests = format!("SELECT 1 FROM \"{schema}\".agent_requests");
-    until("all are withdrawn", async || client.query(&requests, &[]).await.unwrap().is_empty()).await;
+    until("all are withdrawn", async || requests(&url, &schema).await == 0).await;
     // The first one ends; those would begin now.
     world.permits.add_permits(10);
     assert_eq!(in_time("it ends", first).await.unwrap().unwrap(), 'a');
