@@ -1,5 +1,5 @@
 //! Rulings on differences between plain Rust and a resume, one test each: what a step keeps, what
-//! is made again, and what is refused. `scripts/mutants` undoes them one at a time.
+//! is made again, and what is refused. `scripts/nightly mutants` undoes them one at a time.
 use super::{expanded, kept, messages, tokens};
 
 fn function(body: &str) -> String {
