@@ -8,6 +8,7 @@ use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, ToolAnswer, Turn};
 use forever::prelude::*;
 use forever::{BoxError, ErrorKind, Forever};
+use forever_testkit::waiting::eventually;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
@@ -420,7 +421,13 @@ async fn an_answer_to_a_call_of_a_turn_whose_fiber_is_parked_can_be_given_again_
     sql(&path, "UPDATE turn_requests SET tools = (SELECT tools FROM copy WHERE copy.turn = turn_requests.turn); DROP TABLE copy");
     let (forever, agent) = interrupted(&path, &signals).await;
     signals.recovers.add_permits(1);
-    assert!(agent.answer_tool("look", ToolAnswer::Output(json!("here")), true).await.unwrap().applied);
+    // The fiber is parked until it is recovered.
+    eventually("the answer is taken", async || match agent.answer_tool("look", ToolAnswer::Output(json!("here")), true).await {
+        Ok(answered) => answered.applied,
+        Err(error) if error.is_busy() && error.is_retryable() => false,
+        Err(error) => panic!("{error}"),
+    })
+    .await;
     assert!(agent.turn("r").await.unwrap().unwrap().wait().await.unwrap().is_completed());
     forever.close().await.unwrap();
 }

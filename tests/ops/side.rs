@@ -6,7 +6,7 @@ use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::testing::{Fuse, VirtualClock};
 
-use crate::support::{Bank, Place, Plan, soon, words};
+use crate::support::{Bank, Place, Plan, soon, sorted, words};
 
 const ID: &str = "orders";
 const LONG: Duration = Duration::from_secs(3600);
@@ -177,7 +177,7 @@ async fn a_caught_branch_is_failed_in_the_ledger_and_ends_no_other() {
     assert_eq!((error.to_string(), error.attempts()), ("card declined".to_owned(), 2));
     assert_eq!((all[1].as_ref().unwrap(), all[2].as_ref().unwrap()), (&1000, &1001));
     let ops = forever.ops(ID).await.unwrap();
-    assert_eq!(words(&ops), ["all[1] failed card declined", "all[2] completed 1000", "all[3] completed 1001"]);
+    assert_eq!(sorted(words(&ops)), ["all[1] failed card declined", "all[2] completed 1000", "all[3] completed 1001"]);
     assert_eq!(bank.calls(), 5);
 }
 

@@ -166,3 +166,9 @@ pub(crate) fn words(ops: &[OpStatus]) -> Vec<String> {
         |op: &OpStatus| op.result.as_ref().map(ToString::to_string).or_else(|| op.error.clone()).map_or(String::new(), |c| format!(" {c}"));
     ops.iter().map(|op| format!("{} {}{}", op.step, op.state, came(op))).collect()
 }
+
+/// Operations of one millisecond have no order.
+pub(crate) fn sorted(mut words: Vec<String>) -> Vec<String> {
+    words.sort();
+    words
+}

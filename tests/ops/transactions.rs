@@ -290,7 +290,7 @@ impl Gate {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_attempt_that_was_dropped_may_have_committed_and_the_next_one_finds_it() {
     let place = Place::new();
     let forever = builder(&place).resource(Gate::default()).fiber::<hasty>().open().await.unwrap();
@@ -484,7 +484,7 @@ async fn an_error_and_a_panic_of_the_closure_leave_nothing_behind() {
     assert_eq!(place.number("SELECT count(*) FROM ops"), 0);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn those_that_go_wrong_hurt_nobody_who_shares_their_commit() {
     let place = Place::new();
     let forever = builder(&place).open().await.unwrap();

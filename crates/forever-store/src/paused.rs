@@ -11,6 +11,7 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
+use tokio::task::unconstrained;
 
 /// Whether tokio's time is paused.
 #[doc(hidden)]
@@ -23,7 +24,8 @@ pub fn time_is_paused() -> bool {
 
 /// What a thread answers. Keeps the caller's thread where time is paused.
 pub(crate) async fn heard<T>(answer: oneshot::Receiver<T>) -> Result<T, oneshot::error::RecvError> {
-    if time_is_paused() { block_on(answer) } else { answer.await }
+    // Within tokio's budget of a task it would not be polled to its end.
+    if time_is_paused() { block_on(unconstrained(answer)) } else { answer.await }
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {
@@ -65,6 +67,15 @@ mod tests {
         assert_eq!(tokio::time::timeout(Duration::from_millis(1), heard(answered)).await, Ok(Ok(7)));
         assert_eq!(begun.elapsed(), Duration::ZERO);
         worker.join().unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_asks_again_and_again_is_answered() {
+        for n in 0..1_000 {
+            let (answer, answered) = oneshot::channel();
+            answer.send(n).unwrap();
+            assert_eq!(heard(answered).await, Ok(n));
+        }
     }
 
     #[tokio::test]

@@ -4,32 +4,32 @@ use std::time::Duration;
 
 /// Pauses and intervals of the library that no setting of the builder has.
 #[derive(Debug, Clone, Copy)]
-pub struct Timings {
+pub(crate) struct Timings {
     /// Interval of the sweep for fibers that are ready and of which no notification came.
-    pub sweep: Duration,
+    pub(crate) sweep: Duration,
     /// Interval of looks at what other workers have done, where something waits for it.
-    pub look: Duration,
+    pub(crate) look: Duration,
     /// Interval of these looks otherwise: a fiber may be cancelled, or the worker count as dead.
-    pub idle_look: Duration,
+    pub(crate) idle_look: Duration,
     /// Shortest interval of these looks, however many notifications there are.
-    pub shortest_look: Duration,
+    pub(crate) shortest_look: Duration,
     /// Pause after the store has failed.
-    pub store_retry: Duration,
+    pub(crate) store_retry: Duration,
     /// First and longest pause before what failed is tried again.
-    pub backoff: (Duration, Duration),
+    pub(crate) backoff: (Duration, Duration),
     /// Longest time that other fibers wait for one that may kill the process, and that one for them.
-    pub suspect: Duration,
+    pub(crate) suspect: Duration,
     /// Added to the lease of an earlier worker: a poll that has begun under it ends later, and
     /// clocks of machines run at slightly different rates.
-    pub lease_margin: Duration,
+    pub(crate) lease_margin: Duration,
     /// Interval at which a store is asked for its time. Counting on is wrong by less than a
     /// millisecond after it.
-    pub store_time: Duration,
+    pub(crate) store_time: Duration,
     /// Interval at which gauges are set.
-    pub gauges: Duration,
+    pub(crate) gauges: Duration,
     /// How long `close` waits for aborted tasks to be dropped. A task that blocks its thread is not
     /// waited for longer.
-    pub drop: Duration,
+    pub(crate) drop: Duration,
 }
 
 impl Default for Timings {
