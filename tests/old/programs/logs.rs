@@ -1,4 +1,4 @@
-//! What a database of version 10 can hold besides: logs, and the log of an operation, as streams with several items in a row.
+//! Logs, and the log of an operation, as streams with several items in a row.
 use forever::prelude::*;
 use forever::{Builder, Forever, fiber::Log, ops::OnUnknown};
 
@@ -10,8 +10,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT count(*) = 3 AND sum(count) = 4 FROM stream_log WHERE name = 'log/0' AND data LIKE '%crate%'"),
     (2, "SELECT max(count) = 3 FROM stream_log WHERE name LIKE 'op/%' AND data LIKE '%kg%'"),
 ];
-
-pub(crate) const LEFT: &[&str] = &["weigh 3"];
 
 #[fiber]
 pub(crate) async fn weighs(desk: Res<Desk>) -> anyhow::Result<Vec<String>> {

@@ -1,5 +1,4 @@
-//! What a database of version 12 can hold besides: the newest items of histories of fibers that commit together. And a fiber that waits for a
-//! message on two topics, which none of the programs before does.
+//! The newest items of histories of fibers that commit together, and a fiber that waits for a message on two topics.
 use forever::prelude::*;
 use forever::{Builder, Forever, fiber::History};
 
@@ -24,8 +23,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT count(DISTINCT stream) > 2 FROM history_tail_left"),
     (2, "SELECT count(*) = 2 FROM wait_topics JOIN fibers ON fiber = seq WHERE id = 'counter' AND state = 'waiting'"),
 ];
-
-pub(crate) const LEFT: &[&str] = &["stamp 0", "stamp 1", "stamp 2", "stamp 3", "stamp 4", "stamp 5"];
 
 #[fiber]
 pub(crate) async fn stamps(desk: Res<Desk>, n: u32) -> anyhow::Result<u32> {

@@ -1,4 +1,4 @@
-//! What a database of version 3 can hold besides: operations in every state of the ledger, and tables of the program's own.
+//! Operations in every state of the ledger, and tables of the program's own.
 use forever::prelude::*;
 use forever::{Builder, ops::OpResolution};
 
@@ -24,24 +24,21 @@ pub(crate) const HOLDS: &[(u32, &str)] = &[
 
 pub(crate) const SETTLED: &[(u32, &str)] = &[
     (1, "SELECT state = 'failed' FROM fibers WHERE id = 'anew'"),
-    (1, "SELECT ops.state = 'completed' FROM ops JOIN fibers ON fiber = seq WHERE fibers.id = 'anew'"),
-    (2, "SELECT state = 'completed' AND outcome IS NOT NULL AND key IS NOT NULL FROM ops WHERE step = 'charge known'"),
+    (1, "SELECT ops.state = 'completed' FROM op_ledger AS ops JOIN fibers ON fiber = seq WHERE fibers.id = 'anew'"),
+    (2, "SELECT state = 'completed' AND outcome IS NOT NULL AND key IS NOT NULL FROM op_ledger AS ops WHERE step = 'charge known'"),
     (2, "SELECT state = 'parked' FROM fibers WHERE id = 'unknown'"),
-    (2, "SELECT state = 'started' FROM ops WHERE step = 'ask first'"),
-    (2, "SELECT count(*) = 2 FROM op_items"),
-    (2, "SELECT state = 'started' AND stash IS NOT NULL AND failed = 1 FROM ops WHERE step = 'rent'"),
-    (2, "SELECT state = 'failed' FROM ops WHERE step = 'declined'"),
+    (2, "SELECT state = 'started' FROM op_ledger AS ops WHERE step = 'ask first'"),
+    (2, "SELECT sum(count) = 2 FROM stream_log WHERE name LIKE 'op/%' AND fiber NOT IN (SELECT seq FROM fibers WHERE name = 'weighs')"),
+    (2, "SELECT state = 'started' AND stash IS NOT NULL AND failed = 1 FROM op_ledger AS ops WHERE step = 'rent'"),
+    (2, "SELECT state = 'failed' FROM op_ledger AS ops WHERE step = 'declined'"),
     (2, "SELECT state = 'parked' FROM fibers WHERE id = 'letters'"),
-    (2, "SELECT count(*) = 2 AND max(state) = 'started' FROM ops WHERE kind = 'op' AND step = 'letter'"),
-    (2, "SELECT resolved = 1 AND state = 'completed' FROM ops WHERE step = 'look up'"),
-    (2, "SELECT count(*) = 1 FROM ops WHERE kind = 'transaction'"),
+    (2, "SELECT count(*) = 2 AND max(state) = 'started' FROM op_ledger AS ops WHERE kind = 'op' AND step = 'letter'"),
+    (2, "SELECT resolved = 1 AND state = 'completed' FROM op_ledger AS ops WHERE step = 'look up'"),
+    (2, "SELECT count(*) = 1 FROM op_ledger AS ops WHERE kind = 'transaction'"),
     (2, "SELECT count(*) = 1 FROM entries"),
     (2, "SELECT count(*) = 2 FROM user_migrations"),
     (2, "SELECT restarts = 1 FROM fibers WHERE id = 'anew'"),
 ];
-
-pub(crate) const LEFT: &[&str] =
-    &["ask", "begun anew", "book", "declined", "pack what was looked up", "rent", "second letter", "ship", "stream"];
 
 /// The tables of the program's own.
 const MIGRATIONS: [(&str, &str); 2] = [

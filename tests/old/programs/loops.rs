@@ -1,4 +1,4 @@
-//! What a database of version 1 can hold: fibers in the middle of loops and calls, failed, parked, completed, with keys.
+//! Fibers in the middle of loops and calls, failed, parked, completed, with keys.
 use std::collections::BTreeMap;
 
 use forever::Builder;
@@ -26,29 +26,11 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (1, "SELECT state = 'completed' FROM fibers WHERE id = 'done'"),
     (1, "SELECT state = 'failed' FROM fibers WHERE id = 'refused'"),
     (1, "SELECT state = 'failed' FROM fibers WHERE id = 'panicked'"),
-    (1, "SELECT failed = 1 AND stash IS NOT NULL FROM ops JOIN fibers ON fiber = seq WHERE fibers.id = 'retrying'"),
+    (1, "SELECT failed = 1 AND stash IS NOT NULL FROM op_ledger AS ops JOIN fibers ON fiber = seq WHERE fibers.id = 'retrying'"),
     (2, "SELECT state = 'parked' FROM fibers WHERE id = 'moved'"),
     (2, "SELECT state = 'parked' FROM fibers WHERE id = 'gone'"),
     (2, "SELECT state = 'running' AND deaths = 0 FROM fibers JOIN snapshots ON fiber = seq WHERE id = 'late'"),
     (2, "SELECT deaths = 1 FROM snapshots JOIN fibers ON fiber = seq WHERE id = 'early'"),
-];
-
-/// What is left to be done, each once.
-pub(crate) const LEFT: &[&str] = &[
-    "birch: pick a",
-    "birch: pick b",
-    "cedar: open",
-    "cedar: pick a",
-    "cedar: pick b",
-    "early",
-    "early",
-    "gone: second",
-    "panicked: second",
-    "refused: second",
-    "seal",
-    "second attempt",
-    "stamp: press",
-    "warehouse of customs",
 ];
 
 /// Values that JSON alone would not give back.

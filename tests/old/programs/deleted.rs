@@ -1,4 +1,4 @@
-//! What a database of version 5 can hold besides: the keys of fibers that were deleted.
+//! The keys of fibers that were deleted.
 use forever::prelude::*;
 use forever::{Builder, fiber::FiberFilter};
 
@@ -9,8 +9,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT count(*) = 0 FROM fibers WHERE name = 'past'"),
     (2, "SELECT id_given FROM fibers WHERE id = 'unknown'"),
 ];
-
-pub(crate) const LEFT: &[&str] = &[];
 
 /// Deleted when it has ended.
 #[fiber]

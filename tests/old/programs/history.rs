@@ -1,4 +1,4 @@
-//! What a database of version 8 can hold besides: the history of a fiber, in both tables of streams.
+//! The history of a fiber.
 use forever::prelude::*;
 use forever::{Builder, fiber::History};
 
@@ -8,14 +8,6 @@ pub(crate) const HOLDS: &[(u32, &str)] = &[(1, "before filing"), (2, "file last"
 
 pub(crate) const SETTLED: &[(u32, &str)] =
     &[(2, "SELECT count(*) > 0 FROM stream_chunks c JOIN streams s ON s.seq = c.stream WHERE s.name = 'history'")];
-
-/// What has to be so in a database of version 8 alone: later ones have the newest items elsewhere.
-pub(crate) const SETTLED_BESIDE: &[(u32, &str)] = &[
-    (2, "SELECT sum(count) = 41 FROM stream_log l JOIN fibers f ON f.seq = l.fiber WHERE f.id = 'clerk' AND l.name = 'history'"),
-    (2, "SELECT count(*) > 0 FROM stream_tail_left t JOIN streams s ON s.seq = t.stream WHERE s.name = 'history'"),
-];
-
-pub(crate) const LEFT: &[&str] = &["file last"];
 
 #[fiber]
 pub(crate) async fn clerk(desk: Res<Desk>) -> anyhow::Result<usize> {

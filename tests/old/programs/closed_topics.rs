@@ -1,5 +1,5 @@
-//! What a database of version 13 can hold besides: topics that are closed, messages that a fiber had not received when it ended, and the
-//! places of fibers that wait, three at one and two at another.
+//! Topics that are closed, messages that a fiber had not received when it ended, and the places of fibers that wait, three at one and two
+//! at another.
 use forever::prelude::*;
 use forever::{Builder, Forever};
 
@@ -16,8 +16,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
      WHERE name = 'counter_clerk' AND state = 'waiting' AND place IS NOT NULL GROUP BY place ORDER BY 1)",
     ),
 ];
-
-pub(crate) const LEFT: &[&str] = &["empty the box"];
 
 #[fiber]
 pub(crate) async fn empties(desk: Res<Desk>) -> anyhow::Result<String> {

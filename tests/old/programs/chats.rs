@@ -1,4 +1,4 @@
-//! What a database of version 4 can hold besides: chats, with turns in every state, one that was interrupted and one that waits for a person.
+//! Chats, with turns in every state, one that was interrupted and one that waits for a person.
 use std::time::Duration;
 
 use forever::agent::{Agent, AgentHandle};
@@ -35,16 +35,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT count(*) = 2 FROM turns WHERE state = 'queued' AND id IN ('behind', 'second thought')"),
     (2, "SELECT state = 'queued' AND due_ms IS NOT NULL FROM turns WHERE id = 'later'"),
     (2, "SELECT turns.state = 'completed' AND held = message FROM turns JOIN chats ON chat = chats.seq WHERE id = 'asks'"),
-];
-
-pub(crate) const LEFT: &[&str] = &[
-    "grace: behind one",
-    "grace: behind two",
-    "grace: long five",
-    "grace: long four",
-    "grace: second thought too",
-    "hopper: goes on",
-    "lovelace: later on",
 ];
 
 /// Says the words that it is asked for, one after the other; or asks its client.

@@ -1,4 +1,4 @@
-//! What a database of version 11 can hold besides: the digest of a message that was sent with an id.
+//! The digest of a message that was sent with an id.
 use forever::prelude::*;
 use forever::{Builder, Forever};
 
@@ -8,8 +8,6 @@ pub(crate) const HOLDS: &[(u32, &str)] = &[(1, "sign"), (2, "sign")];
 
 pub(crate) const SETTLED: &[(u32, &str)] =
     &[(2, "SELECT count(*) = 1 AND min(length(digest)) = 32 FROM message_ids WHERE id = 'letter 7'")];
-
-pub(crate) const LEFT: &[&str] = &["sign"];
 
 #[fiber]
 pub(crate) async fn signs(desk: Res<Desk>) -> anyhow::Result<String> {

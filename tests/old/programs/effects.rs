@@ -1,5 +1,4 @@
-//! What a database of version 7 can hold besides: effects in the snapshot row of their fiber, and settled ones several in a row;
-//! and what a turn runs, in the fiber of the turn.
+//! Effects in the snapshot row of their fiber, and settled ones several in a row; and what a turn runs, in the fiber of the turn.
 use forever::Builder;
 use forever::prelude::*;
 
@@ -19,8 +18,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     ),
     (2, "SELECT count(*) = 1 FROM op_ledger AS ops JOIN turns USING (fiber) WHERE turns.id = 'digs' AND ops.state = 'started'"),
 ];
-
-pub(crate) const LEFT: &[&str] = &["pay last"];
 
 #[fiber]
 pub(crate) async fn payer(desk: Res<Desk>) -> anyhow::Result<usize> {

@@ -1,4 +1,4 @@
-//! What a database of version 9 can hold besides: the newest items of a history in the snapshot row.
+//! The newest items of a history in the snapshot row.
 use forever::prelude::*;
 use forever::{Builder, Forever};
 
@@ -10,8 +10,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT count(*) > 0 FROM snapshots s JOIN fibers f ON f.seq = s.fiber WHERE f.name = 'seals' AND s.history IS NOT NULL"),
     (2, "SELECT count(*) > 0 FROM streams s JOIN fibers f ON f.seq = s.fiber WHERE f.name = 'seals' AND s.name = 'history'"),
 ];
-
-pub(crate) const LEFT: &[&str] = &["seal few", "seal many"];
 
 #[fiber]
 pub(crate) async fn seals(letters: usize, which: String, desk: Res<Desk>) -> anyhow::Result<usize> {

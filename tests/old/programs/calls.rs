@@ -1,5 +1,4 @@
-//! What a database of version 6 can hold besides: the layouts of functions that are being called. What branches have given is known by their
-//! names since then. And the loop of an agent, which was a fiber beside that of its turn.
+//! The layouts of functions that are being called, and the loop of an agent.
 use forever::chat::message::{Chunk, Part, ToolState, UiMessage};
 use forever::chat::model::{ChatModel, FinishReason, Finished, ModelEvent, ModelRequest, ModelStream};
 use forever::chat::{AgentLoop, ChatAgent, Tool, Turn, UnknownCall};
@@ -18,15 +17,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT length(callees) = 32 FROM snapshots JOIN fibers ON fiber = seq WHERE id = 'caller'"),
     (2, "SELECT count(*) = 3 FROM branch_results JOIN fibers ON fiber = seq WHERE id = 'side' AND branch LIKE 'steps[%]'"),
 ];
-
-/// Of this version only: since version 7 a loop is in the fiber of its turn.
-pub(crate) const SETTLED_BESIDE: &[(u32, &str)] = &[
-    (2, "SELECT count(*) = 2 FROM fibers WHERE name = 'forever.agent_loop' AND state = 'running'"),
-    (2, "SELECT count(*) = 1 FROM ops JOIN fibers ON fiber = seq WHERE fibers.id = 'miner/ann/turn/digs' AND ops.state = 'started'"),
-];
-
-pub(crate) const LEFT: &[&str] =
-    &["called: second", "caller: end", "miner: bob", "miner: ann", "model: 2 results", "model: 2 results", "tool: dig"];
 
 #[fiber]
 pub(crate) async fn called(desk: Res<Desk>) -> anyhow::Result<usize> {

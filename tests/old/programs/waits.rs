@@ -1,5 +1,5 @@
-//! What a database of version 2 can hold besides: fibers that wait, messages, children, steps side by side, cancelled fibers, closures, lists
-//! and long locals beside the snapshot, agents and schedules.
+//! Fibers that wait, messages, children, steps side by side, cancelled fibers, closures, lists and long locals beside the snapshot, agents
+//! and schedules.
 use std::time::Duration;
 
 use forever::agent::{Agent, AgentHandle, Due, RecoveredFiber, RecoveryAction};
@@ -38,10 +38,10 @@ pub(crate) const HOLDS: &[(u32, &str)] = &[
 pub(crate) const SETTLED: &[(u32, &str)] = &[
     (1, "SELECT count(*) = 3 FROM messages JOIN fibers ON fiber = fibers.seq WHERE id = 'inbox'"),
     (1, "SELECT count(*) = 2 FROM joins JOIN fibers ON fiber = seq WHERE id = 'parent'"),
-    (1, "SELECT count(*) = 2 FROM arrived JOIN fibers ON fiber = seq WHERE id = 'side'"),
-    (2, "SELECT count(*) = 3 FROM arrived JOIN fibers ON fiber = seq WHERE id = 'side'"),
-    (2, "SELECT count(*) = 3 FROM arrived JOIN fibers ON fiber = seq WHERE id = 'pages'"),
-    (2, "SELECT count(*) = 5 FROM log_items"),
+    (1, "SELECT count(*) = 2 FROM branch_results JOIN fibers ON fiber = seq WHERE id = 'side'"),
+    (2, "SELECT count(*) = 3 FROM branch_results JOIN fibers ON fiber = seq WHERE id = 'side'"),
+    (2, "SELECT count(*) = 3 FROM branch_results JOIN fibers ON fiber = seq WHERE id = 'pages'"),
+    (2, "SELECT sum(count) = 5 FROM stream_log WHERE name LIKE 'log/%' AND fiber NOT IN (SELECT seq FROM fibers WHERE name = 'weighs')"),
     (2, "SELECT count(*) = 2 FROM parts"),
     (2, "SELECT state = 'waiting' AND due_ms IS NOT NULL FROM fibers JOIN waits ON fiber = seq WHERE id = 'sleeper'"),
     (2, "SELECT state = 'waiting' AND due_ms IS NULL FROM fibers JOIN waits ON fiber = seq WHERE id = 'patient'"),
@@ -55,27 +55,6 @@ pub(crate) const SETTLED: &[(u32, &str)] = &[
     (2, "SELECT attempts >= 1 AND error IS NOT NULL FROM schedules WHERE name = 'shaky'"),
     (1, "SELECT heartbeat_ms IS NOT NULL FROM agents WHERE name = 'busy'"),
     (2, "SELECT heartbeat_ms IS NOT NULL FROM agents WHERE name = 'busy'"),
-];
-
-pub(crate) const LEFT: &[&str] = &[
-    "child 1",
-    "child 2",
-    "choosy: second",
-    "inbox: read one",
-    "line 6",
-    "line 7",
-    "owned",
-    "page 2",
-    "page 4",
-    "page 5",
-    "side d",
-    "slept",
-    "ada: cron midnight",
-    "ada: once after an hour",
-    "ada: once at three",
-    "ada: often {\"n\":1}",
-    "ada: often {\"n\":1}",
-    "ada: shaky at last",
 ];
 
 #[fiber]
