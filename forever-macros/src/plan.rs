@@ -14,7 +14,7 @@ use std::fmt;
 use crate::cut::CutBody;
 use crate::flow::{Assigned, Flow, Live, Needed, assigned, solve, successors};
 use crate::held::{Found, held};
-use crate::hir::{Arm, Block, Body, Branch, Control, Head, LEFT, Stmt, StmtKind};
+use crate::hir::{Arm, Block, Body, Branch, Control, Head, Stmt, StmtKind};
 use crate::ids::{CutId, JumpId, VarId};
 use crate::kept::{Kept, Role};
 use crate::names::{Table, VarKind, VarOrigin, assign_all};
@@ -453,10 +453,6 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
     // The remaining fields of a variable take its place in the snapshot.
     let origins: BTreeSet<VarId> = all.iter().map(|var| table.origin(*var)).collect();
     let (keys, count) = numbered(&origins, &base);
-    // Earlier versions of this library stored the items of a loop under the name of their source.
-    let left = |var: VarId| base(var).strip_suffix(LEFT).map(str::to_owned);
-    let (keys_then, _) = numbered(&origins, &|var| left(var).unwrap_or_else(|| base(var)));
-    let was = |var: VarId| if left(var).is_some() { keys_then.get(&var).cloned() } else { table.var(var).was.clone() };
     let results = results(&body.block, body.cuts.len());
     (0..body.cuts.len())
         .map(|cut| {
@@ -467,7 +463,7 @@ fn kept(body: &Body, table: &Table, needed: &Needed) -> Vec<Vec<Kept>> {
                     var,
                     key: keys[&table.origin(var)].clone(),
                     of: count[&base(table.origin(var))],
-                    was: was(table.origin(var)),
+                    was: table.var(table.origin(var)).was.clone(),
                     result: results[cut].contains(&var) && table.var(var).remainder_of.is_none(),
                     role: role(table, table.origin(var)),
                     why: why(table, var, cut),

@@ -61,8 +61,7 @@ pub use forever_store::{
     SendResult, Seq, SnapshotCopy, SnapshotDelta, SnapshotRows, Sqlite, Store, StoredClaim, StreamAppend, StreamBatch, StreamStore,
     StreamsDelta, Suspension, TopicPage, TopicRow, TurnFilter, TurnKind, TurnProgress, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
     TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup, UnreadMessages, UnreadSender, UpdateRefused, Wait, WaitResult,
-    Watch, WorkerId, WorkerRow, arguments_digest, has_pending_interaction, is_same_payload, log_number, log_stream, message_digest,
-    op_stream, output_stream,
+    Watch, WorkerId, WorkerRow, arguments_digest, is_same_payload, log_number, log_stream, message_digest, op_stream, output_stream,
 };
 #[cfg(feature = "testing")]
 pub(crate) use forever_store::{Pages, Witness};

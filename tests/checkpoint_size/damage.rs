@@ -157,27 +157,3 @@ async fn a_position_behind_the_end_of_a_loop_parks_and_nothing_behind_the_loop_r
     assert_eq!(forever.fiber::<walks>("f").wait().await.unwrap(), 6);
     assert_eq!(world.done(), ["behind"]);
 }
-
-/// A file as the first version of the schema has left it.
-#[tokio::test]
-async fn a_fiber_of_an_older_database_goes_on() {
-    let (place, world) = (Place::new(), World::new(1));
-    let sql = place.sql();
-    sql.execute_batch(include_str!("../../crates/forever-store/src/sqlite/schema_1.sql")).unwrap();
-    sql.execute_batch(
-        "PRAGMA application_id = 0x46727672; PRAGMA user_version = 1; PRAGMA journal_mode = WAL;
-         INSERT INTO fibers (id, name, state, args, created_ms, changed_ms) VALUES ('f', 'keeps', 'running', '{\"text\":\"t\"}', 1, 1);",
-    )
-    .unwrap();
-    let data = format!(
-        r#"{{"at":"round","locals":{{"text":"{}","log":["item 0","item 1"],"for n":{{"range":{{"next":2,"end":3}}}}}},"call":null}}"#,
-        "t".repeat(1000)
-    );
-    sql.execute("INSERT INTO snapshots (fiber, number, at, data) VALUES (1, 2, 'round', ?1)", [data]).unwrap();
-    drop(sql);
-    let forever = place.open::<keeps>(&world).await;
-    assert_eq!(forever.fiber::<keeps>("f").wait().await.unwrap(), "1000 item 0, item 1, item 2");
-    let new = Place::new();
-    drop(new.open::<keeps>(&world).await);
-    assert_eq!(place.number("PRAGMA user_version"), new.number("PRAGMA user_version"));
-}

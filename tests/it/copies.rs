@@ -383,7 +383,7 @@ async fn damaged_exports_are_refused() {
     failed_tour(&forever, "t").await;
     let export = serde_json::to_value(forever.export("t").await.unwrap()).unwrap();
     let damage: [(&str, Damage); 6] = [
-        ("version 3 of an export", |export| export["forever_export"] = json!(3)),
+        ("version 2 of an export", |export| export["forever_export"] = json!(2)),
         ("the snapshot cannot be read", |export| export["snapshot"]["main"] = json!({ "at": 1 })),
         ("is missing", |export| export["layouts"] = json!([])),
         ("is not the one of this hash", |export| export["layouts"][0]["hash"] = json!("0".repeat(32))),

@@ -38,8 +38,7 @@ impl ChatBuilder for Builder {
         self.agent(make)
     }
 
-    fn agent_loop(mut self, looped: AgentLoop) -> Self {
-        layer::<ChatRegistry>(&mut self).has_loop = true;
+    fn agent_loop(self, looped: AgentLoop) -> Self {
         self.resource(looped)
     }
 

@@ -7,7 +7,7 @@ use forever_runtime::agent::AgentHandle;
 use forever_runtime::store::{InteractionQuery, TurnFilter, TurnKind, TurnState};
 use forever_runtime::{Error, ErrorKind, Result};
 
-use crate::answer::{cancel_fiber, read_messages};
+use crate::answer::read_messages;
 use crate::chat_agent::ChatAgent;
 use crate::feed::{ChatEvent, ChatEvents};
 use crate::handle::{NewTurn, PAGE, TurnHandle, new_turn, rows};
@@ -174,7 +174,6 @@ impl<A: ChatAgent> ChatHandle for AgentHandle<A> {
             let _alone = asking.lock().await;
             for ended in of_work.store().clear_chat(chat.clone(), of_work.now_ms()).await? {
                 chats.cleared(&ended);
-                cancel_fiber(&of_work, &ended, "the chat was cleared").await;
             }
             chats.feeds.tell(&chat, || ChatEvent::Cleared);
             Ok(())

@@ -6,7 +6,6 @@ use forever_runtime::Result;
 use forever_runtime::store::BoxFuture;
 use tracing::warn;
 
-use crate::agent_loop::ChildLoop;
 use crate::answer::{Answer, settle_left};
 use crate::elsewhere::ChatWatcher;
 use crate::registry::ChatRegistry;
@@ -25,10 +24,7 @@ impl Layer for ChatRegistry {
 
     fn register(self: Arc<Self>, functions: &mut Functions<'_>) -> Result<()> {
         if !self.classes.is_empty() {
-            functions.add::<Answer>(Arc::clone(&self))?;
-        }
-        if self.has_loop {
-            functions.add::<ChildLoop>(self)?;
+            functions.add::<Answer>(self)?;
         }
         Ok(())
     }

@@ -36,8 +36,6 @@ impl Default for Settings {
 pub(crate) struct ChatRegistry {
     /// The agents of the chats, once the runtime is open.
     agents: OnceLock<EngineAgents>,
-    /// Whether the program has an agent loop.
-    pub(crate) has_loop: bool,
     pub(crate) classes: ChatClasses,
     pub(crate) settings: Settings,
     pub(crate) logs: Logs,

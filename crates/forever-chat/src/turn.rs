@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forever_runtime::__layers::{Engine, Fence, not_started, save_arguments, text_to_keep, unreadable};
 use forever_runtime::fiber::{Fiber, FiberError};
-use forever_runtime::store::{AgentId, FiberRef, TurnKind, TurnRow, TurnWrite};
+use forever_runtime::store::{TurnKind, TurnRow, TurnWrite};
 use forever_runtime::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,9 +50,6 @@ pub(super) struct Inner {
     pub(super) runs: Runs,
     /// Id of the turn's fiber.
     pub(super) fiber: String,
-    /// Whether an earlier version of this library may have created a separate fiber that answers
-    /// the turn.
-    pub(super) may_have_child: bool,
     pub(super) hooks: Arc<dyn ChatHooks>,
 }
 
@@ -268,23 +265,9 @@ impl Turn {
         inner.runs_fiber.store(true, Ordering::Release);
         let name = F::MACHINE.name;
         let not_started = |error| not_started(name, &error);
-        if let Some(child) = self.child().await.map_err(not_started)? {
-            return inner.engine.wait_for(&child, name).await;
-        }
         let args = save_arguments(&call).map_err(|why| not_started(Error::new(ErrorKind::Value, why)))?;
         let exit = inner.runs.begin(call, args).map_err(not_started)?.ended().await;
         inner.engine.result_of(&inner.fiber, name, exit)
-    }
-
-    /// Id of the separate fiber that answers the turn, where an earlier version of this library has
-    /// created one.
-    async fn child(&self) -> Result<Option<String>> {
-        let Inner { engine, row, may_have_child, .. } = &*self.0;
-        if !may_have_child {
-            return Ok(None);
-        }
-        let child = engine.store().find(FiberRef::Id(fiber_id(engine, row).await?)).await?;
-        Ok(child.filter(|child| child.agent.as_ref() == Some(&row.chat)).map(|child| child.id))
     }
 
     /// Writes a chunk of a fiber of the turn, which needs no fitting.
@@ -528,31 +511,6 @@ impl Inner {
             _ => Repair::Wait,
         }
     }
-}
-
-/// Separator between the name of an agent and the id of a turn in the id of a fiber.
-const JOINT: &str = "/turn/";
-
-/// Id of the separate fiber that answers a turn, where an earlier version of this library has
-/// created one.
-///
-/// It is `class/name/turn/id`. Where that could be split in more than one way, it is
-/// `class/turn/name/id`, with each `/` and `%` of both as `%2F` and `%25`, unless the turn has a
-/// fiber under the first form already.
-pub(super) async fn fiber_id(engine: &Engine, row: &TurnRow) -> Result<String> {
-    let AgentId { class, name } = &row.chat;
-    let plain = format!("{class}/{name}{JOINT}{}", row.id);
-    // An id with exactly one `/turn/` can be split in one way only; occurrences may overlap.
-    let joints = (0..plain.len()).filter(|&at| plain.as_bytes()[at..].starts_with(JOINT.as_bytes())).count();
-    if joints == 1 {
-        return Ok(plain);
-    }
-    let there = engine.store().find(FiberRef::Id(plain.clone())).await?;
-    if there.is_some_and(|fiber| fiber.agent.as_ref() == Some(&row.chat)) {
-        return Ok(plain);
-    }
-    let escaped = |text: &str| text.replace('%', "%25").replace('/', "%2F");
-    Ok(format!("{class}{JOINT}{}/{}", escaped(name), escaped(&row.id)))
 }
 
 /// Splits a chunk into pieces that can be stored.

@@ -209,10 +209,6 @@ pub(crate) fn mixed() -> String {
 /// Condition: a fiber that has not ended, does not wait, and is no closure.
 const READY_OR_STOPPED: &str = "f.state IN ('pending', 'running', 'interrupted', 'parked') AND f.state <> 'completed' AND NOT f.closure";
 
-/// Waiting fibers of which an earlier version has stored the wait, without its place.
-const WITHOUT_PLACE: &str = "FROM @waits w JOIN @fibers f ON f.seq = w.fiber LEFT JOIN @snapshots s ON s.fiber = f.seq
-         WHERE w.place IS NULL AND NOT f.closure AND f.state = 'waiting'";
-
 /// Groups fibers that wait by their places: they are counted from an index, and one of each place
 /// is read.
 pub(crate) fn groups() -> String {
@@ -221,7 +217,6 @@ pub(crate) fn groups() -> String {
              SELECT f.name, TRUE AS waiting, s.at, s.layout, s.callees, {} AS mixed, w.fibers
              FROM (SELECT min(fiber) AS fiber, count(*) AS fibers FROM @waits WHERE place IS NOT NULL GROUP BY place) w
              JOIN @fibers f ON f.seq = w.fiber LEFT JOIN @snapshots s ON s.fiber = w.fiber
-             UNION ALL SELECT f.name, TRUE, s.at, s.layout, s.callees, FALSE, 1 {WITHOUT_PLACE}
              UNION ALL SELECT f.name, FALSE, s.at, s.layout, s.callees, {}, 1
              FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq WHERE {READY_OR_STOPPED}) each_place
          GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6",
@@ -253,18 +248,14 @@ pub(crate) async fn unfinished_of(tx: &Tx, group: &UnfinishedGroup, after: Seq, 
 
 /// The fibers of a group: behind $1, at most $2.
 pub(crate) fn of_group(waiting: bool) -> String {
-    let stands = "f.name = $3 AND s.at IS NOT DISTINCT FROM $4 AND s.layout IS NOT DISTINCT FROM $5 AND s.callees IS NOT DISTINCT FROM $6";
     if waiting {
-        format!(
-            "(SELECT fiber AS seq FROM @waits WHERE place = {} AND fiber > $1 ORDER BY fiber LIMIT $2)
-             UNION ALL (SELECT f.seq {WITHOUT_PLACE} AND w.fiber > $1 AND {stands} AND NOT $7 ORDER BY w.fiber LIMIT $2)
-             ORDER BY 1 LIMIT $2",
-            waits::digest_of_place(["$3", "$4", "$5", "$6"], "$7")
-        )
+        let place = waits::digest_of_place(["$3", "$4", "$5", "$6"], "$7");
+        format!("SELECT fiber AS seq FROM @waits WHERE place = {place} AND fiber > $1 ORDER BY fiber LIMIT $2")
     } else {
         format!(
             "SELECT f.seq FROM @fibers f LEFT JOIN @snapshots s ON s.fiber = f.seq
-             WHERE {READY_OR_STOPPED} AND f.seq > $1 AND {stands} AND {} = $7 ORDER BY f.seq LIMIT $2",
+             WHERE {READY_OR_STOPPED} AND f.seq > $1 AND f.name = $3 AND s.at IS NOT DISTINCT FROM $4 AND s.layout IS NOT DISTINCT FROM $5
+             AND s.callees IS NOT DISTINCT FROM $6 AND {} = $7 ORDER BY f.seq LIMIT $2",
             mixed()
         )
     }

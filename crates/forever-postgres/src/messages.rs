@@ -20,8 +20,7 @@ pub(crate) async fn send(tx: &Tx, new: &NewMessage) -> Done<CommandResult<SendRe
     if let Some((id, digest)) = &with_id {
         let sql = "SELECT digest FROM @message_ids WHERE fiber = $1 AND id = $2";
         if let Some(sent) = tx.row(sql, args![seq, *id]).await? {
-            // Of an id that an earlier version stored, the message is not known.
-            let is_same = sent.text_opt("digest")?.is_none_or(|sent| sent == *digest);
+            let is_same = sent.text_opt("digest")?.as_ref() == Some(digest);
             return Ok(CommandResult::Done(if is_same { SendResult::Sent } else { SendResult::Conflict }));
         }
     }

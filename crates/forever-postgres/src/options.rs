@@ -210,7 +210,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<PostgresStore> {
-        self.connect_with(|tx, name| Box::pin(schema::migrate(tx, name))).await
+        self.connect_with(|tx, name| Box::pin(schema::migrate(tx, name, schema::MIGRATIONS))).await
     }
 
     /// Connects to tables that a worker has made, and changes none.

@@ -1,4 +1,4 @@
--- Version 1. `@` stands for the schema. Every table and column is explained in docs/guide/src/reference/postgres.md.
+-- Schema 1. `@` stands for the schema. Every table and column is explained in docs/guide/src/reference/postgres.md.
 
 -- One row for each fiber; written when a fiber begins, stops and ends, not at its checkpoints.
 CREATE TABLE @fibers (
@@ -29,6 +29,8 @@ CREATE INDEX fibers_agent ON @fibers (class, agent, seq) WHERE agent IS NOT NULL
 CREATE INDEX fibers_parent ON @fibers (parent) WHERE parent IS NOT NULL;
 -- Lists of a function's fibers by state; counts by function and state read it alone.
 CREATE INDEX fibers_function ON @fibers (name, state, seq);
+-- Cancelled fibers that have not ended, for the workers that run them.
+CREATE INDEX fibers_cancelled ON @fibers (seq) WHERE cancel IS NOT NULL AND finished_ms IS NULL;
 
 -- The layout of the cut points and locals of a function, by its hash.
 CREATE TABLE @layouts (
@@ -37,21 +39,32 @@ CREATE TABLE @layouts (
     layout TEXT NOT NULL
 );
 
--- The row that a checkpoint replaces, with the claim. No index but the key, and room in each page, so
--- that an update stays in its page. `worker` is set exactly while the fiber is `running`: with the
--- epoch it is the fence of every write, so that the fence is one row.
+-- The row that a checkpoint replaces, with the claim. `worker` is set exactly while the fiber is
+-- `running`: with the epoch it is the fence of every write, so that the fence is one row.
+--
+-- No index but one, which is not unique, and room in each page, so that an update stays in its page: a
+-- unique index reads every old version of a row that is not cleaned up yet before it takes a new one.
+-- A fiber has one snapshot, because it is stored with the fiber and never apart.
 CREATE TABLE @snapshots (
-    fiber    BIGINT PRIMARY KEY REFERENCES @fibers (seq) ON DELETE CASCADE,
-    epoch    BIGINT NOT NULL,
-    worker   BIGINT,
-    number   BIGINT NOT NULL DEFAULT 0,
-    deaths   BIGINT NOT NULL DEFAULT 0,
-    saved_ms BIGINT,
-    at       TEXT,
-    layout   TEXT,
-    callees  TEXT,
-    data     TEXT
+    fiber        BIGINT NOT NULL REFERENCES @fibers (seq) ON DELETE CASCADE,
+    epoch        BIGINT NOT NULL,
+    -- Workers are numbered from 1. A runtime that only asks is none, and claims nothing.
+    worker       BIGINT CONSTRAINT snapshots_worker CHECK (worker > 0),
+    -- Until when the worker that had the fiber claimed may have gone on with its code, by the clock of
+    -- the database. Set when the fiber is taken over from a worker whose process may live; the latest
+    -- of several counts.
+    leased_until TIMESTAMPTZ,
+    number       BIGINT NOT NULL DEFAULT 0,
+    deaths       BIGINT NOT NULL DEFAULT 0,
+    saved_ms     BIGINT,
+    at           TEXT,
+    layout       TEXT,
+    callees      TEXT,
+    data         TEXT
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX snapshots_fiber ON @snapshots (fiber);
+-- For logical replication, in place of a key.
+ALTER TABLE @snapshots REPLICA IDENTITY FULL;
 
 -- Rows beside the main text of a snapshot.
 CREATE TABLE @parts (
@@ -59,13 +72,6 @@ CREATE TABLE @parts (
     name  TEXT NOT NULL,
     data  TEXT NOT NULL,
     PRIMARY KEY (fiber, name)
-);
-CREATE TABLE @log_items (
-    fiber BIGINT NOT NULL,
-    log   BIGINT NOT NULL,
-    n     BIGINT NOT NULL,
-    data  TEXT NOT NULL,
-    PRIMARY KEY (fiber, log, n)
 );
 
 -- Operations, by the checkpoint before them; -1 for those by hand.
@@ -91,25 +97,32 @@ CREATE TABLE @ops (
 ) WITH (fillfactor = 80);
 CREATE INDEX ops_id ON @ops (id) WHERE kind IN ('effect', 'op');
 
-CREATE TABLE @op_items (
-    fiber  BIGINT NOT NULL,
-    number BIGINT NOT NULL,
-    op     TEXT NOT NULL,
-    n      BIGINT NOT NULL,
-    data   TEXT NOT NULL,
-    PRIMARY KEY (fiber, number, op, n)
-);
+-- An operation that has completed does not begin again. What a person has said of one is taken back
+-- where its value cannot be read.
+CREATE FUNCTION @keep_completed_operation() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'operation % of fiber % has completed, and does not begin again', OLD.id, OLD.fiber;
+END
+$$;
+CREATE TRIGGER keep_completed_operation BEFORE UPDATE OF state ON @ops FOR EACH ROW
+    WHEN (NEW.state = 'started' AND OLD.state = 'completed' AND NOT OLD.resolved)
+    EXECUTE FUNCTION @keep_completed_operation();
 
--- Items of streams, one row for each append.
+-- Items of streams, one row for each append: of the log of a turn, or of a stream of a fiber. `log/3` is
+-- log 3 of its snapshot, `op/12/ID` the log of an operation that began after checkpoint 12, and `op/ID`
+-- that of one by hand.
 CREATE TABLE @stream_items (
-    fiber     BIGINT NOT NULL,
-    name      TEXT NOT NULL,
+    fiber     BIGINT,
+    turn      BIGINT,
+    name      TEXT COLLATE "C" NOT NULL,
     first     BIGINT NOT NULL,
     count     BIGINT NOT NULL,
     data      TEXT NOT NULL,
-    stored_ms BIGINT NOT NULL,
-    PRIMARY KEY (fiber, name, first)
+    stored_ms BIGINT NOT NULL
 );
+CREATE UNIQUE INDEX stream_items_fiber ON @stream_items (fiber, name, first) WHERE fiber IS NOT NULL;
+CREATE UNIQUE INDEX stream_items_turn ON @stream_items (turn, first) WHERE turn IS NOT NULL;
+ALTER TABLE @stream_items REPLICA IDENTITY FULL;
 
 CREATE TABLE @branch_results (
     fiber  BIGINT NOT NULL REFERENCES @fibers (seq) ON DELETE CASCADE,
@@ -124,9 +137,14 @@ CREATE TABLE @branch_results (
 CREATE TABLE @waits (
     fiber    BIGINT PRIMARY KEY REFERENCES @fibers (seq) ON DELETE CASCADE,
     due_ms   BIGINT,
-    any_join BOOLEAN NOT NULL DEFAULT FALSE
+    any_join BOOLEAN NOT NULL DEFAULT FALSE,
+    -- A digest of the function, the cut point, its layout and those of the functions that are called;
+    -- NULL for a closure. Written when a fiber begins to wait, and not at its checkpoints, so that the
+    -- fibers are counted from the index.
+    place    BYTEA
 );
 CREATE INDEX waits_due ON @waits (due_ms) WHERE due_ms IS NOT NULL;
+CREATE INDEX waits_place ON @waits (place, fiber) WHERE place IS NOT NULL;
 CREATE TABLE @wait_topics (
     fiber BIGINT NOT NULL REFERENCES @waits (fiber) ON DELETE CASCADE,
     topic TEXT NOT NULL,
@@ -148,9 +166,20 @@ CREATE TABLE @messages (
 );
 CREATE INDEX messages_fiber ON @messages (fiber, topic, seq);
 CREATE TABLE @message_ids (
-    fiber BIGINT NOT NULL REFERENCES @fibers (seq) ON DELETE CASCADE,
-    id    TEXT NOT NULL,
+    fiber  BIGINT NOT NULL REFERENCES @fibers (seq) ON DELETE CASCADE,
+    id     TEXT NOT NULL,
+    -- Of the message, so that another one with the same id is an error.
+    digest TEXT,
     PRIMARY KEY (fiber, id)
+);
+
+-- Topics that fibers have closed. A message to one of them is refused.
+CREATE TABLE @closed_topics (
+    fiber  BIGINT NOT NULL REFERENCES @fibers (seq) ON DELETE CASCADE,
+    topic  TEXT NOT NULL,
+    -- The checkpoint that has closed it.
+    number BIGINT NOT NULL,
+    PRIMARY KEY (fiber, topic)
 );
 
 -- Tombstones.
@@ -172,8 +201,23 @@ CREATE TABLE @workers (
     seen      TIMESTAMPTZ NOT NULL,
     lease_ms  BIGINT NOT NULL,
     lock      BIGINT,
-    server    TEXT
+    server    TEXT,
+    -- How the worker is found.
+    process   BIGINT,
+    address   TEXT,
+    -- The number of the last item that it has published, and whether it listens to events of fibers.
+    published BIGINT NOT NULL DEFAULT 0,
+    listens   BOOLEAN NOT NULL DEFAULT FALSE
 ) WITH (fillfactor = 50);
+
+-- Workers that cannot resume a fiber at its present checkpoint, because their code does not fit.
+CREATE TABLE @declined (
+    fiber  BIGINT NOT NULL REFERENCES @fibers (seq) ON DELETE CASCADE,
+    worker BIGINT NOT NULL REFERENCES @workers (id) ON DELETE CASCADE,
+    number BIGINT NOT NULL,
+    PRIMARY KEY (fiber, worker)
+);
+CREATE INDEX declined_worker ON @declined (worker);
 
 CREATE TABLE @agents (
     class        TEXT NOT NULL,
@@ -183,9 +227,52 @@ CREATE TABLE @agents (
     deaths       BIGINT NOT NULL DEFAULT 0,
     worker       BIGINT,
     changed_ms   BIGINT NOT NULL,
+    -- Raised with every change, so that other workers see that there was one.
+    version      BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (class, name)
 ) WITH (fillfactor = 80);
 CREATE INDEX agents_awake ON @agents (class, name) WHERE heartbeat_ms IS NOT NULL;
+
+-- The worker that has an agent in memory.
+CREATE TABLE @agent_holders (
+    class  TEXT NOT NULL,
+    name   TEXT NOT NULL,
+    worker BIGINT NOT NULL REFERENCES @workers (id) ON DELETE CASCADE,
+    -- Raised each time that another worker becomes the holder, and never given twice.
+    epoch  BIGINT GENERATED BY DEFAULT AS IDENTITY,
+    PRIMARY KEY (class, name)
+) WITH (fillfactor = 80);
+CREATE INDEX agent_holders_worker ON @agent_holders (worker);
+
+-- Calls of methods of agents that another worker holds. Times are the database's.
+CREATE TABLE @agent_requests (
+    seq      BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    id       TEXT NOT NULL UNIQUE,
+    class    TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    method   TEXT NOT NULL,
+    args     TEXT NOT NULL,
+    caller   BIGINT NOT NULL REFERENCES @workers (id) ON DELETE CASCADE,
+    created  TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    deadline TIMESTAMPTZ NOT NULL,
+    state    TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'begun', 'answered', 'failed')),
+    epoch    BIGINT,
+    outcome  TEXT
+) WITH (fillfactor = 80);
+CREATE INDEX agent_requests_waiting ON @agent_requests (class, name, seq) WHERE state = 'waiting';
+CREATE INDEX agent_requests_caller ON @agent_requests (caller);
+
+-- Broadcasts of agents and events of fibers, for other workers. Not durable: they are worth nothing
+-- after a crash of the server.
+CREATE UNLOGGED TABLE @published (
+    worker BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    class  TEXT,
+    name   TEXT,
+    data   TEXT NOT NULL,
+    stored TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (worker, number)
+);
 
 CREATE TABLE @schedules (
     seq        BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
@@ -211,10 +298,12 @@ CREATE INDEX schedules_running ON @schedules (running_ms) WHERE running_ms IS NO
 CREATE INDEX schedules_agent ON @schedules (class, agent, name);
 
 CREATE TABLE @chats (
-    seq   BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
-    class TEXT NOT NULL,
-    agent TEXT NOT NULL,
-    held  TEXT,
+    seq     BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    class   TEXT NOT NULL,
+    agent   TEXT NOT NULL,
+    held    TEXT,
+    -- Raised with every change, so that other workers see that there was one.
+    version BIGINT NOT NULL DEFAULT 0,
     UNIQUE (class, agent)
 ) WITH (fillfactor = 80);
 CREATE TABLE @chat_messages (
@@ -241,6 +330,8 @@ CREATE TABLE @turns (
     policy     TEXT NOT NULL CHECK (policy IN ('queue', 'latest', 'merge', 'debounce')),
     state      TEXT NOT NULL CHECK (state IN ('queued', 'running', 'completed', 'error', 'aborted', 'skipped', 'interrupted')),
     reason     TEXT,
+    -- The error that ended the turn, for the program: `reason` is what clients are shown.
+    error      TEXT,
     cancel     TEXT,
     fiber      BIGINT REFERENCES @fibers (seq) ON DELETE SET NULL,
     worker     BIGINT,
@@ -268,14 +359,6 @@ CREATE TABLE @turn_requests (
     metadata TEXT,
     stash    TEXT
 );
-CREATE TABLE @turn_chunks (
-    turn      BIGINT NOT NULL,
-    first     BIGINT NOT NULL,
-    count     BIGINT NOT NULL,
-    data      TEXT NOT NULL,
-    stored_ms BIGINT NOT NULL,
-    PRIMARY KEY (turn, first)
-);
 CREATE TABLE @incidents (
     turn        BIGINT PRIMARY KEY REFERENCES @turns (seq) ON DELETE CASCADE,
     continues   BOOLEAN NOT NULL,
@@ -289,3 +372,26 @@ CREATE TABLE @incidents (
     created_ms  BIGINT NOT NULL,
     changed_ms  BIGINT NOT NULL
 );
+
+-- Whether a field of the metadata of a fiber has a value, both as JSON. Arrays and objects
+-- are equal to nothing.
+--
+-- Metadata that is no object, no JSON, or nested too deep to be read has no field. It is not an
+-- error: one damaged row must not fail a list of others. Text of the server has no U+0000, so that
+-- is replaced as in all other text of this library, and with it the character that marks what was
+-- replaced; what follows an escaped backslash is no escape.
+--
+-- The handler of errors needs a subtransaction, and parallel workers cannot have one.
+CREATE FUNCTION @metadata_has(metadata TEXT, field TEXT, value TEXT) RETURNS BOOLEAN
+LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE AS $$
+DECLARE
+    escaped TEXT;
+    wanted TEXT;
+BEGIN
+    escaped := replace(replace(replace(metadata, '\\', '\u005c'), '\u001a', '\u001a1'), '\u0000', '\u001a0');
+    wanted := replace(replace(replace(value, '\\', '\u005c'), '\u001a', '\u001a1'), '\u0000', '\u001a0');
+    RETURN coalesce(json_typeof(escaped::JSON) = 'object' AND (escaped::JSON -> field)::TEXT = wanted AND wanted !~ '^[\[{]', FALSE);
+EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+    RETURN FALSE;
+END
+$$;

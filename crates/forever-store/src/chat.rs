@@ -4,8 +4,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-#[cfg(doc)]
-use super::has_pending_interaction;
 use super::{AgentId, Claim, FiberState, NewFiber, Runnable};
 use crate::StreamBatch;
 use crate::error::Result;
@@ -54,7 +52,7 @@ pub struct MessageRow {
     pub role: MessageRole,
     /// The message, JSON.
     pub data: String,
-    /// Whether it holds a [pending interaction](has_pending_interaction).
+    /// Whether it holds a [pending interaction](crate::InteractionKind).
     pub pending: bool,
 }
 
@@ -349,7 +347,7 @@ pub struct TurnSettlement {
     pub error: Option<String>,
     /// Its message, JSON, stored at its [place](TurnRow::place). `None` if there is none.
     pub message: Option<String>,
-    /// Whether its message holds a [pending interaction](has_pending_interaction).
+    /// Whether its message holds a [pending interaction](crate::InteractionKind).
     pub pending: bool,
     /// New state of its incident.
     pub incident: Option<IncidentState>,

@@ -287,8 +287,8 @@ pub struct BranchResult {
     pub branch: String,
     /// Value, JSON.
     pub data: String,
-    /// Layout of the function that has the `steps!`, when the branch ended. `None` where an earlier
-    /// version of this library stored it.
+    /// Layout of the function that has the `steps!`, when the branch ended. `None` for that of the
+    /// snapshot.
     pub layout: Option<Arc<LayoutRow>>,
 }
 

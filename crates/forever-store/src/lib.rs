@@ -83,7 +83,7 @@ pub use fibers::{
     TopicRow, UnfinishedGroup, UnreadMessages, UnreadSender, Wait, WaitResult, WorkerId,
 };
 pub use future::BoxFuture;
-pub use interactions::{InteractionKind, has_pending_interaction};
+pub use interactions::InteractionKind;
 #[doc(hidden)]
 pub use ops::TransactionResult;
 pub use ops::{OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpStore, OpsDelta, ResolveOpResult, ResolvedOp};

@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 use crate::frame::machine::{BranchSpec, Cut};
 use crate::store::{OpKind, OpRecord};
 
-/// Mark of a branch stored by an earlier version of this library, which named it by its place.
-pub(crate) const BY_PLACE: char = '#';
-
 /// The stored name of a branch: `both[fetch]`.
 pub(crate) fn branch_name(steps: &str, branch: &str) -> String {
     format!("{steps}[{branch}]")

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::exact::{hex, to_canonical};
 use crate::frame::activation::Frame;
-use crate::frame::branch_names::{BY_PLACE, StoredBranch};
+use crate::frame::branch_names::StoredBranch;
 use crate::frame::codec::Codec;
 use crate::frame::machine::{Cut, Machine};
 use crate::frame::pause::Pauses;
@@ -89,22 +89,17 @@ impl Side {
     /// Gives each branch its stored result. Parks the fiber for a result, or an operation in doubt,
     /// that belongs to no branch.
     async fn begun(&mut self, branches: Vec<StoredBranch>) -> Vec<Begun> {
-        // Earlier versions of this library stored the transactions of branches under the name of
-        // the `steps!`.
-        let is_committed = |op: &OpRecord| op.kind == OpKind::Transaction && op.function == self.machine.name && self.cut.has(&op.step);
         let of_branch = |op: &OpRecord| branches.iter().find(|branch| branch.is_of(self.machine.name, op));
-        let is_ours =
-            |op: &OpRecord| is_committed(op) || of_branch(op).is_some_and(|branch| branch.settles(op) || branch.is_in(&self.stored));
+        let is_ours = |op: &OpRecord| of_branch(op).is_some_and(|branch| branch.settles(op) || branch.is_in(&self.stored));
         if let Some(op) = self.run.ops.comes_first(is_ours) {
             let next = of_branch(&op).map_or(self.cut.name, |branch| &branch.name);
             self.run.halt::<()>(Exit::parked(must_come_first(&op, next))).await;
         }
         let mut left = std::mem::take(&mut self.stored);
         let mut begun = Vec::with_capacity(branches.len());
-        for (place, branch) in branches.into_iter().enumerate() {
-            let name = std::iter::once(&branch.name).chain(&branch.was).find(|name| left.contains_key(*name));
-            let name = name.cloned().unwrap_or_else(|| format!("{BY_PLACE}{place}"));
-            begun.push(Begun { result: left.remove(&name), branch: Arc::new(branch) });
+        for branch in branches {
+            let result = std::iter::once(&branch.name).chain(&branch.was).find_map(|name| left.remove(name));
+            begun.push(Begun { result, branch: Arc::new(branch) });
         }
         if let Some(branch) = left.into_keys().next().filter(|_| !self.run.left().is_migrated()) {
             let steps = self.cut.name;

@@ -210,8 +210,3 @@ impl Cut {
         (self.locals.iter().filter(claims).count() == 1).then_some(old)
     }
 }
-
-/// The name before `#`.
-pub(crate) fn base(name: &str) -> &str {
-    name.split('#').next().unwrap_or(name)
-}

@@ -37,25 +37,12 @@ pub struct Snapshot {
     /// is in its row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-    /// The function's `version`, in the snapshot of a `call!` written by an earlier version of this
-    /// library.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub version: u32,
-    /// Names that stand for several steps or locals of the function, with their counts, in the
-    /// snapshot of a `call!` written by an earlier version of this library.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub of: BTreeMap<String, u32>,
     /// Name of the cut point.
     pub at: String,
     /// The kept locals by name, each in the format of docs/guide/src/reference/format.md.
     pub locals: BTreeMap<String, Box<RawValue>>,
     /// Snapshot of the fiber called inline at this point, if it has not returned.
     pub call: Option<Box<Snapshot>>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
-fn is_zero(n: &u32) -> bool {
-    *n == 0
 }
 
 impl<'de> Deserialize<'de> for Snapshot {
@@ -97,8 +84,6 @@ fn read(text: &str) -> Result<Snapshot, exact::Error> {
 struct Level {
     fiber: Option<String>,
     layout: Option<String>,
-    version: Option<u32>,
-    of: Option<BTreeMap<String, u32>>,
     at: Option<String>,
     locals: Option<BTreeMap<String, Box<RawValue>>>,
     #[allow(clippy::option_option, reason = "missing, null and there are three things")]
@@ -113,8 +98,6 @@ impl Level {
         match &*name {
             "fiber" => set(&mut self.fiber, &name, reader)?,
             "layout" => set(&mut self.layout, &name, reader)?,
-            "version" => set(&mut self.version, &name, reader)?,
-            "of" => set(&mut self.of, &name, reader)?,
             "at" => set(&mut self.at, &name, reader)?,
             "locals" => set(&mut self.locals, &name, reader)?,
             "call" if self.call.is_some() => return Err(twice(&name)),
@@ -133,8 +116,6 @@ impl Level {
         Ok(Snapshot {
             fiber: self.fiber,
             layout: self.layout,
-            version: self.version.unwrap_or_default(),
-            of: self.of.unwrap_or_default(),
             at: self.at.ok_or_else(missing("at"))?,
             locals: self.locals.ok_or_else(missing("locals"))?,
             call: self.call.unwrap_or_default(),

@@ -13,7 +13,6 @@ use crate::frame::resources::Res;
 use crate::frame::saved::ReturnValue;
 use crate::future::BoxFuture;
 use crate::runtime::cluster::Watcher;
-use crate::runtime::commands;
 use crate::runtime::detached::detached;
 use crate::runtime::exit::Exit;
 use crate::runtime::handle::{FiberError, FiberHandle};
@@ -115,22 +114,6 @@ impl Engine {
     /// When the store cannot be read.
     pub async fn set_wait_alarm(&self) -> Result<()> {
         dispatch::set_alarm(&self.0.runtime).await
-    }
-
-    /// Cancels a fiber and its descendants.
-    ///
-    /// # Errors
-    /// When there is no such fiber, it has ended, or the store fails.
-    pub async fn cancel_fiber(&self, id: &str, reason: &str) -> Result<()> {
-        commands::cancel(&self.0.runtime, id, reason).await
-    }
-
-    /// Waits for the result of a fiber.
-    ///
-    /// # Errors
-    /// Those of [`FiberHandle::wait`].
-    pub async fn wait_for<T: ReturnValue>(&self, id: &str, name: &str) -> Result<T, FiberError> {
-        self.handle(id, name).wait().await
     }
 
     /// The result of a fiber that has ended with `exit`.

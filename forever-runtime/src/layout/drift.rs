@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::frame::branch_names::{BY_PLACE, parts_of_branch};
+use crate::frame::branch_names::parts_of_branch;
 use crate::frame::iter::is_over;
 use crate::frame::machine::{CutKind, LocalRole, PENDING};
 use crate::frame::snapshot::Snapshot;
@@ -89,7 +89,7 @@ impl Layout {
             for kept in step.loops_gone(was) {
                 found.add(Problem::LoopGone { items: kept.name.clone(), step: step.name.clone() });
             }
-            let has = |name: &str, role| was.kept(name).is_some_and(|kept| old.is_of_role(kept, role));
+            let has = |name: &str, role| was.kept(name).is_some_and(|kept| kept.role == role);
             // Names that the macro makes follow that of the step.
             for local in step.keeps.iter().filter(|local| known.is_some() || local.is_let()) {
                 if found.unclear(step, local, was, has) {
@@ -149,7 +149,7 @@ impl Layout {
             }
             let kept = |name: &str| was.and_then(|was| was.kept(name));
             let has = |name: &str, role| {
-                let is_another = old.zip(kept(name)).is_some_and(|(old, kept)| !old.is_of_role(kept, role));
+                let is_another = kept(name).is_some_and(|kept| kept.role != role);
                 snapshot.locals.contains_key(name) && !is_another
             };
             // Names that the macro makes follow that of the step.
@@ -371,11 +371,6 @@ impl Layout {
         if before.topics.iter().any(|topic| !now.topics.contains(topic)) {
             found.add(Problem::TopicsChanged { step: now.name.clone(), now: now.topics.clone(), before: before.topics.clone() });
         }
-        // Earlier versions of this library identified branches by their places, and left them out
-        // of layouts.
-        if stored.is_some_and(|stored| !stored.is_empty() && stored.iter().all(|name| name.starts_with(BY_PLACE))) {
-            return;
-        }
         if now.branches.is_empty() != before.branches.is_empty() && stored.is_none_or(|stored| !stored.is_empty()) {
             return found.add(Problem::BranchesChanged { step: now.name.clone() });
         }
@@ -452,19 +447,13 @@ impl Step {
 }
 
 impl Layout {
-    /// Whether a local has this role. Earlier versions of this library left roles out of layouts.
-    fn is_of_role(&self, kept: &Kept, role: LocalRole) -> bool {
-        let says_roles = || self.steps.iter().flat_map(|step| &step.keeps).any(|kept| kept.role != LocalRole::Value);
-        kept.role == role || !says_roles()
-    }
-
     /// Number of locals, now and in `old`, that share the name of a local that existed before.
     fn bearers(&self, old: &Layout, name: &str) -> u32 {
         let name = base(name);
         let all = || self.steps.iter().flat_map(|step| &step.keeps);
         let bearers = all().find(|local| base(&local.name) == name).map_or(0, |local| local.of);
         let knew = |local: &str| old.steps.iter().any(|step| step.kept(local).is_some());
-        let had = |role| old.steps.iter().flat_map(|step| &step.keeps).any(|kept| base(&kept.name) == name && old.is_of_role(kept, role));
+        let had = |role| old.steps.iter().flat_map(|step| &step.keeps).any(|kept| base(&kept.name) == name && kept.role == role);
         let renamed =
             |local: &&Kept| base(&local.name) != name && local.was.as_deref().is_some_and(|was| base(was) == name) && had(local.role);
         let leavers: BTreeSet<&str> = all().filter(renamed).map(|local| local.name.as_str()).filter(|local| !knew(local)).collect();

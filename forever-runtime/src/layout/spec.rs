@@ -194,12 +194,9 @@ impl Layout {
             }
             follows(&mut hash, &step.next);
         }
-        // Without any the hash is that of earlier versions of this library, which knew none.
-        if !self.secrets.is_empty() {
-            number(&mut hash, self.secrets.len());
-            for secret in &self.secrets {
-                text(&mut hash, secret);
-            }
+        number(&mut hash, self.secrets.len());
+        for secret in &self.secrets {
+            text(&mut hash, secret);
         }
         hex(&hash.finalize()[..16])
     }

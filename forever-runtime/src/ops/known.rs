@@ -266,24 +266,19 @@ impl Ops {
     /// The record of a transaction; that of an earlier run, if it was committed then. `Err` when
     /// the step has a committed one that may or may not be this one.
     pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> Result<OpRecord, String> {
-        let TransactionPlace { function, layout, step, was, steps, key, which, before } = place;
-        let id_of = |step: &str, which: &str| {
-            let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, which]);
+        let TransactionPlace { function, layout, step, was, key, which } = place;
+        let id = |step: &str| {
+            let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, &which]);
             hash.update(number.to_be_bytes());
             hex(&hash.finalize()[..16])
         };
-        let id = |step: &str| id_of(step, &which);
         let mut known = self.known();
-        let names = || was.iter().chain([&step]);
-        let ids = names().map(|step| id(step)).chain(before.iter().flat_map(|before| names().map(|step| id_of(step, before))));
-        let there = ids.into_iter().find(|id| known.open.contains_key(id));
+        let there = was.iter().chain([&step]).map(|step| id(step)).find(|id| known.open.contains_key(id));
         if let Some(record) = there.and_then(|id| known.open.get(&id).cloned()) {
             known.unmet.remove(&record.id);
             return Ok(record);
         }
-        let is_here = |op: &OpRecord| {
-            op.function == function && (op.step == step || was.contains(&op.step) || steps.is_some_and(|steps| op.step == steps))
-        };
+        let is_here = |op: &OpRecord| op.function == function && (op.step == step || was.contains(&op.step));
         // A transaction with a key is a different one from those with other keys.
         let may_be = |op: &&OpRecord| is_here(op) && (key.is_none() || op.key.is_none());
         if let Some(committed) = known.unmet.iter().filter_map(|id| known.open.get(id)).find(may_be) {

@@ -36,23 +36,15 @@ fn stable_name(work: &str) -> String {
     if function.len() < name.len() { format!("{function}::{{{{closure}}}}") } else { name }
 }
 
-/// Place in the source of a transaction without a key.
+/// Place in the source of a transaction without a key: line, column and types, without the modules
+/// of this library and without the nesting depth of the closure in generated code.
 #[derive(Debug)]
-pub(crate) struct CallSite {
-    /// Line, column and types, without the modules of this library and without the nesting depth of
-    /// the closure in generated code.
-    text: String,
-    /// The same text as version 6 of the schema stored it.
-    version_6: String,
-}
+pub(crate) struct CallSite(String);
 
 impl CallSite {
     pub(crate) fn new(at: &Location<'_>, work: &str, value: &str) -> Self {
         let (line, column, function) = (at.line(), at.column(), stable_name(work));
-        let text = format!("{line}:{column} {function} {value}");
-        // The trait was in another module then.
-        let function = work.replace(TRAIT, "forever_runtime::fiber::Fiber");
-        CallSite { text, version_6: format!("{line}:{column} {function} {value}") }
+        CallSite(format!("{line}:{column} {function} {value}"))
     }
 }
 
@@ -66,14 +58,10 @@ pub(crate) struct TransactionPlace {
     pub(crate) step: String,
     /// Earlier names of the step.
     pub(crate) was: Vec<String>,
-    /// Name of the `steps!` that has the branch.
-    pub(crate) steps: Option<&'static str>,
     /// The key, as canonical JSON.
     pub(crate) key: Option<String>,
     /// Text that identifies the transaction among those of the step.
     pub(crate) which: String,
-    /// The texts that earlier versions of this library stored for it.
-    pub(crate) before: Vec<String>,
 }
 
 impl TxPosition {
@@ -123,20 +111,14 @@ impl TxPosition {
     pub(crate) fn place(&self, name: &str, key: Option<String>, stands: &CallSite) -> TransactionPlace {
         let mut stand = self.stand();
         let (entered, branch) = (stand.entered, stand.branch.clone());
-        // Transactions in branches exist since version 6.
-        let is_in_branch = branch.is_some();
-        let (which, mut before, version_5) = if let Some(key) = &key {
+        let which = if let Some(key) = &key {
             // The key alone identifies the transaction, also when the step is entered again.
-            (format!("key {key}"), Vec::new(), format!("key  {key}"))
+            format!("key {key}")
         } else {
             let made = stand.made.entry(branch.as_ref().map(|branch| branch.name.clone())).or_default();
             *made += 1;
-            let number = format!("number {entered} {made} at ");
-            (format!("{number}{}", stands.text), vec![format!("{number}{}", stands.version_6)], format!("number {entered}  {made}"))
+            format!("number {entered} {made} at {}", stands.0)
         };
-        if !is_in_branch {
-            before.push(version_5);
-        }
         let cut = stand.step.map(|(_, cut)| cut);
         let (step, was) = match (&branch, cut) {
             (Some(branch), _) => (branch.name.clone(), branch.was.clone()),
@@ -145,7 +127,7 @@ impl TxPosition {
         };
         let machine = stand.step.map(|(machine, _)| machine);
         let (function, layout) = (machine.map_or(name, |machine| machine.name).to_owned(), machine.map(row_of));
-        TransactionPlace { function, layout, step, was, steps: branch.and(cut).map(|cut| cut.name), key, which, before }
+        TransactionPlace { function, layout, step, was, key, which }
     }
 
     /// Locks the position. No panic under this lock leaves it inconsistent, so poison is ignored.

@@ -220,8 +220,8 @@ async fn owner_whose_lock_file_was_removed_puts_it_back_and_keeps_its_database()
 
 const TAKEN: &str = "its lock file was removed or replaced, and another process has written to it";
 
-/// What an earlier version of the library does when the lock file was removed: it knows of no other lock.
-fn taken_by_an_earlier_version(place: &Place) -> File {
+/// What another process does where the lock file was removed and is the only lock, as on some network mounts.
+fn taken_by_another_process(place: &Place) -> File {
     let lock = place.folder.path().join("fibers.db.lock");
     std::fs::remove_file(&lock).unwrap();
     let lock = File::create(lock).unwrap();
@@ -240,7 +240,7 @@ async fn an_owner_whose_lock_was_taken_away_does_not_write_into_the_database_of_
     let (place, probe) = (Place::new(), Probe::default());
     let first = place.open(&probe).await;
     first.run(three("before")).await.unwrap();
-    let next = taken_by_an_earlier_version(&place);
+    let next = taken_by_another_process(&place);
     for _ in 0..2 {
         let error = first.spawn(three("too late")).id("late").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DatabaseLost);
@@ -271,7 +271,7 @@ async fn a_single_statement_is_not_written_into_the_database_of_the_next_owner()
     });
     let running = tokio::spawn(fiber.into_future());
     probe.reached("stashed").await;
-    let _next = taken_by_an_earlier_version(&place);
+    let _next = taken_by_another_process(&place);
     gate.add_permits(1);
     probe.reached("told").await;
     assert_eq!(probe.log(), ["stashed", "Err(DatabaseLost)", "told"]);

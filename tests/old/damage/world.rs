@@ -1,4 +1,4 @@
-//! Runs a database of the version of now to its end, whatever is in it, and compares what came of it with what should have.
+//! Runs the database to its end, whatever is in it, and compares what came of it with what should have.
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,15 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use super::cells::{Cell, Damage, careless};
+use super::database::whole;
 use crate::desk::{Desk, LAST};
-use crate::programs::four::{self, Talker};
-use crate::programs::six::Miner;
-use crate::programs::two::{Clerk, HOUR};
-use crate::programs::{self, VERSION};
+use crate::programs;
+use crate::programs::calls::Miner;
+use crate::programs::chats::{self, Talker};
+use crate::programs::waits::{Clerk, HOUR};
 
 /// What takes longer than this hangs.
-const HANGS: Duration = Duration::from_secs(30);
+pub(super) const HANGS: Duration = Duration::from_secs(30);
 
 /// State, result and reason of each fiber by its id, how often which work was done, and what there is of each chat.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +40,7 @@ pub(crate) struct Came {
 }
 
 /// All agents with chats.
-const CHATS: [&str; 5] = [four::CHATS[0], four::CHATS[1], four::CHATS[2], "ann", "bob"];
+const CHATS: [&str; 5] = [chats::CHATS[0], chats::CHATS[1], chats::CHATS[2], "ann", "bob"];
 
 /// What is no fiber of a turn.
 const OTHER: &str = "name <> 'forever.turn'";
@@ -47,27 +48,6 @@ const OTHER: &str = "name <> 'forever.turn'";
 /// A database with fibers in each state.
 pub(crate) struct World {
     folder: TempDir,
-}
-
-/// The database of the version of now, which does not need its log any more, as bytes.
-fn whole() -> &'static [u8] {
-    static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
-    WHOLE.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("old.db");
-        for suffix in ["", "-wal"] {
-            let name = format!("tests/old/databases/{VERSION}.db{suffix}");
-            std::fs::copy(repository().join(name), format!("{}{suffix}", path.display())).unwrap();
-        }
-        careless(&path).query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).unwrap();
-        std::fs::read(path).unwrap()
-    })
-}
-
-/// The folder of this repository, of which the fuzz targets are a crate of their own.
-fn repository() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().find(|folder| folder.join("tests/old").is_dir()).expect("the crate is in the repository").to_owned()
 }
 
 /// What comes of the database as it is.
@@ -123,7 +103,7 @@ impl World {
     }
 }
 
-async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
+pub(super) async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
     tokio::time::timeout(HANGS, future).await.unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
@@ -214,7 +194,7 @@ impl Life<'_> {
         let hopper = forever.agent::<Talker>("hopper");
         let answered = soon("answer", hopper.answer_tool("down", ToolAnswer::Output("a cellar".into()), false)).await;
         assert!(answered.is_ok() || self.touched.contains("hopper"), "{answered:?}");
-        for chat in four::CHATS {
+        for chat in chats::CHATS {
             self.look_at::<Talker>(chat).await;
         }
         for chat in ["ann", "bob"] {
@@ -383,7 +363,7 @@ impl Life<'_> {
 }
 
 /// How long to wait between two looks.
-const LOOK: Duration = Duration::from_micros(200);
+pub(super) const LOOK: Duration = Duration::from_micros(200);
 
 /// Text that may be none.
 fn lossy(row: &rusqlite::Row<'_>, n: usize) -> String {
@@ -422,7 +402,7 @@ fn owners(sql: &Connection, cell: &Cell) -> BTreeSet<String> {
         // All of a chat, and no other.
         "chats" => all.extend([of("agent")]),
         "chat_messages" | "turns" => add("SELECT agent FROM chats WHERE seq = CAST(?1 AS INTEGER)", &[&of("chat")]),
-        "turn_requests" | "turn_chunks" | "turn_tail" | "incidents" => {
+        "turn_requests" | "incidents" => {
             add("SELECT agent FROM turns JOIN chats ON chat = chats.seq WHERE turns.seq = CAST(?1 AS INTEGER)", &[&of("turn")]);
         }
         "streams" => {

@@ -168,7 +168,6 @@ pub(super) struct Said {
     /// Whether the conversation was too long for the model.
     pub(super) too_long: bool,
     /// Whether the model has called tools that do not exist. It is called again, with their errors.
-    #[serde(default)]
     pub(super) is_refused: bool,
 }
 

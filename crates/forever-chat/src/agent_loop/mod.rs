@@ -5,7 +5,6 @@
 //! first. So a step that runs again reads the log: a complete answer is not requested again, one
 //! that was cut off is continued, and a tool call with a result is not repeated. A call that was
 //! started and has no result is resolved by its operation, never guessed.
-mod child;
 mod compaction;
 mod loop_fiber;
 mod model_call;
@@ -13,6 +12,5 @@ mod run_loop;
 mod splice;
 mod tool;
 
-pub(crate) use child::ChildLoop;
 pub use loop_fiber::AgentLoop;
 pub use tool::{Tool, UnknownCall};

@@ -11,6 +11,6 @@ mod settle;
 mod transcript;
 mod turn_fiber;
 
-pub(super) use settle::{cancel_fiber, settle_left};
+pub(super) use settle::settle_left;
 pub(super) use transcript::{has_logged_call, message_row, read_message, read_messages};
 pub(crate) use turn_fiber::{Answer, NAME};

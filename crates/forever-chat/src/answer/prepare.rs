@@ -195,7 +195,7 @@ impl<'a> Preparing<'a> {
         under_way: &'a UnderWay,
         frame: &TurnFrame<'_>,
     ) -> Attempt<'a> {
-        let Preparing { engine, chats, fence, policy, row, asked, answered, attempts, again, .. } = self;
+        let Preparing { engine, chats, fence, policy, row, asked, answered, attempts, .. } = self;
         let log = chats.logs.of(row.seq);
         log.learn(answered.stored);
         let writer = Writer::new(engine.clone(), Arc::clone(fence), row.seq, log, answered.stored, chats.settings.batching);
@@ -228,7 +228,6 @@ impl<'a> Preparing<'a> {
             runs_fiber: AtomicBool::new(false),
             runs: frame.runs(),
             fiber: frame.ctx.id().to_owned(),
-            may_have_child: again && frame.checkpoints() == 0,
             hooks: Arc::clone(&hooks),
         });
         under_way.answers(&turn.inner().row.chat, &turn);

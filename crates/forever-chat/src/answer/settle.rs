@@ -1,11 +1,11 @@
 //! The end of a turn, stored with its message.
 use std::sync::Arc;
 
-use forever_runtime::__layers::{Engine, Fence, chain};
+use forever_runtime::__layers::{Engine, Fence};
 use forever_runtime::Result;
 use forever_runtime::store::{IncidentState, TurnRow, TurnSettlement, TurnSettler, TurnState, TurnWrite};
 use serde_json::{Value, json};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::answer::transcript::{Transcript, message_row};
 use crate::feed::ChatEvent;
@@ -13,7 +13,6 @@ use crate::log::{INTERRUPTED_TEXT, TurnEnd};
 use crate::message::UiMessage;
 use crate::recovery::{ExhaustedReason, RecoveryPolicy};
 use crate::registry::ChatRegistry;
-use crate::turn::fiber_id;
 use crate::user_code::USUAL_TEXT;
 
 /// Settles a turn.
@@ -74,9 +73,6 @@ impl Settled<'_> {
             };
             match settled? {
                 TurnWrite::Done => {
-                    if state != TurnState::Completed {
-                        cancel_fiber(engine, &row, reason.as_deref().unwrap_or("its turn has ended")).await;
-                    }
                     chats.settled(row.seq, TurnEnd::new(state, reason.as_deref(), error.as_deref()));
                     if interrupted {
                         chats.feeds.tell(&row.chat, || ChatEvent::Recovering { turn: row.id.clone(), recovering: false });
@@ -93,16 +89,6 @@ impl Settled<'_> {
             }
         };
         engine.detached(work).await
-    }
-}
-
-/// Cancels the fiber that answers a turn, if there is one.
-pub(crate) async fn cancel_fiber(engine: &Engine, row: &TurnRow, reason: &str) {
-    let cancelled = async { engine.cancel_fiber(&fiber_id(engine, row).await?, reason).await };
-    match cancelled.await {
-        Ok(()) => {}
-        Err(error) if error.is_not_found() || error.is_invalid_state() || error.is_closed() => {}
-        Err(error) => warn!(turn.id = %row.id, error = %chain(&error), "the fiber of a turn could not be cancelled"),
     }
 }
 

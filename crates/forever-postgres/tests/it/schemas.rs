@@ -19,10 +19,37 @@ async fn newer_version_is_refused_and_left_alone() {
     let schema = cluster::schema();
     drop(PostgresStore::builder(&url).schema(&schema).connect().await.unwrap());
     let client = client(&url).await;
-    client.execute(&format!("INSERT INTO \"{schema}\".forever_schema (version) VALUES (99)"), &[]).await.unwrap();
+    client.execute(&format!("INSERT INTO \"{schema}\".forever_version (version) VALUES (99)"), &[]).await.unwrap();
     let error = PostgresStore::builder(&url).schema(&schema).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Format, "{error}");
     assert!(error.to_string().contains("version 99"), "{error}");
+}
+
+#[tokio::test]
+async fn schema_of_a_development_version_is_refused_and_left_alone() {
+    let Some(url) = cluster::url() else { return };
+    let client = client(&url).await;
+    for version in [1, 11] {
+        let schema = cluster::schema();
+        let made = format!(
+            "CREATE SCHEMA \"{schema}\"; SET search_path TO \"{schema}\";
+             CREATE TABLE forever_schema (version BIGINT PRIMARY KEY, applied TIMESTAMPTZ NOT NULL DEFAULT now());
+             INSERT INTO forever_schema (version) VALUES ({version}); CREATE TABLE fibers (id TEXT); INSERT INTO fibers VALUES ('f')"
+        );
+        client.batch_execute(&made).await.unwrap();
+        let contents = async || -> String {
+            let sql = "SELECT schema_to_xml(current_schema, TRUE, FALSE, '')::text";
+            client.query_one(sql, &[]).await.unwrap().get(0)
+        };
+        let before = contents().await;
+        let builder = || PostgresStore::builder(&url).schema(&schema);
+        for refused in [builder().connect().await, builder().connect_without_migrating().await] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+            assert!(error.to_string().contains("development version of Forever before 0.1.0"), "{error}");
+        }
+        assert_eq!(contents().await, before);
+    }
 }
 
 #[tokio::test]

@@ -125,11 +125,11 @@ async fn client_makes_no_tables_and_names_those_of_another_version() {
     assert_eq!(number(&url, &schema, &exists).await, 0, "none was made");
 
     worker(&url, &schema, &charges).await.close().await.unwrap();
-    let version = number(&url, &schema, "SELECT max(version) FROM @forever_schema").await;
-    number(&url, &schema, "WITH d AS (DELETE FROM @forever_schema WHERE version = (SELECT max(version) FROM @forever_schema) RETURNING 1) SELECT count(*) FROM d").await;
+    let version = number(&url, &schema, "SELECT max(version) FROM @forever_version").await;
+    number(&url, &schema, "WITH d AS (DELETE FROM @forever_version WHERE version = (SELECT max(version) FROM @forever_version) RETURNING 1) SELECT count(*) FROM d").await;
     let text = refused().await;
     assert!(text.contains(&format!("has version {}", version - 1)) && text.contains(&format!("needs version {version}")), "{text}");
-    number(&url, &schema, "WITH i AS (INSERT INTO @forever_schema (version) VALUES (999) RETURNING 1) SELECT count(*) FROM i").await;
+    number(&url, &schema, "WITH i AS (INSERT INTO @forever_version (version) VALUES (999) RETURNING 1) SELECT count(*) FROM i").await;
     let text = refused().await;
     assert!(text.contains("has version 999"), "{text}");
 }

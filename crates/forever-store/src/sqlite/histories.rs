@@ -588,7 +588,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let conn = fibers(&path);
-        // As earlier versions have stored them.
+        // As those of any other stream.
         streams::append_of_fiber(&conn, 1, &items(&[item(0, 10), item(1, 10)]), 0).unwrap();
         assert_eq!(history(&conn, 1).len(), 2);
         conn.begin().unwrap();

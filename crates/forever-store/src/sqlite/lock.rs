@@ -2,9 +2,9 @@
 //! holder dies.
 //!
 //! There are two locks. One is on the database file itself, so it holds under every name of the
-//! file. The other is on `<database>.lock` beside it, which contains the owner's process id.
-//! Earlier versions know only the second one, and it is the only one where a lock on the database
-//! would block SQLite's own. Within a process, a table records the owner of each file.
+//! file. The other is on `<database>.lock` beside it, which contains the owner's process id. It is
+//! the only one where a lock on the database would block SQLite's own. Within a process, a table
+//! records the owner of each file.
 //!
 //! **Invariant:** no descriptor of a database is closed while SQLite may have the file open in this
 //! process. Closing any of them would free all locks that SQLite holds on the file:

@@ -22,8 +22,7 @@ pub(super) fn send(conn: &Connection, new: &NewMessage, notices: &mut CommitNoti
             .query_row(params![row.seq, id], |r| r.get(0))
             .optional()?;
         if let Some(sent) = sent {
-            // Of an id that an earlier version stored, the message is not known.
-            let is_same = sent.is_none_or(|sent| sent == *digest);
+            let is_same = sent.as_ref() == Some(digest);
             return Ok(CommandResult::Done(if is_same { SendResult::Sent } else { SendResult::Conflict }));
         }
     }

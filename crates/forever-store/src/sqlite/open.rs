@@ -131,6 +131,9 @@ fn number(header: &[u8], at: usize) -> i32 {
 }
 
 fn fits(application: i32, version: i32) -> Result<(), String> {
+    if application == schema::DEVELOPMENT_ID {
+        return Err("it was made by a development version of Forever before 0.1.0, whose tables this program does not read".into());
+    }
     if application != schema::APPLICATION_ID {
         return Err(format!("it belongs to another program (application id {application:#x})"));
     }
@@ -257,8 +260,7 @@ fn prepare(conn: &mut Connection) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
     conn.pragma_update(None, "temp_store", "memory")?;
     conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
-    let version = conn.pragma_query_value(None, "user_version", |r| r.get(0))?;
-    schema::migrate(conn, version)?;
+    schema::migrate(conn, schema::MIGRATIONS)?;
     // A file that cannot be opened for writing at this moment is opened for reading by SQLite. It
     // reports that at the first write only, also if the file could be written by then.
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -307,9 +309,12 @@ pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::collections::BTreeMap;
     use std::path::PathBuf;
+    use std::time::Duration;
 
     use super::*;
+    use crate::Sqlite;
 
     thread_local! {
         /// The folders that this thread has synced.
@@ -329,6 +334,34 @@ mod tests {
             drop(writer(&path, Durability::Power, false).unwrap());
             assert_eq!(SYNCED.take(), [] as [&Path; 0], "its name is stored by then");
             std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    /// The names and the contents of all files of a folder, but for the index of the log.
+    fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| !path.ends_with("a.db-shm")).map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    }
+
+    #[tokio::test]
+    async fn database_of_a_development_version_is_refused_and_left_alone() {
+        // The first page is in the log alone while the connection that made it is open.
+        for (version, is_in_log) in [(1, false), (1, true), (13, false), (13, true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.db");
+            let made = Connection::open(&path).unwrap();
+            made.execute_batch(&format!(
+                "PRAGMA journal_mode = WAL; PRAGMA application_id = 0x46727672; PRAGMA user_version = {version};
+                 CREATE TABLE fibers (id TEXT); INSERT INTO fibers VALUES ('f')"
+            ))
+            .unwrap();
+            let made = Some(made).filter(|_| is_in_log);
+            let before = files(folder.path());
+            let error = Sqlite::open(&path, Durability::Power, Duration::ZERO).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Format);
+            assert!(error.to_string().contains("development version of Forever before 0.1.0"), "{error}");
+            assert_eq!(files(folder.path()), before);
+            drop(made);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Places at which fibers wait, as the index of waiting fibers has them.
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row};
 use sha2::{Digest, Sha256};
 
 use crate::Seq;
@@ -43,13 +43,4 @@ pub(super) fn digest(parts: [Option<&[u8]>; 4], mixed: bool) -> [u8; PLACE] {
     }
     let digest: [u8; 32] = digest.finalize().into();
     std::array::from_fn(|n| digest[n])
-}
-
-/// Sets the place of each fiber that waits, after the column was added.
-pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
-    let fibers: Vec<Seq> = conn.prepare("SELECT fiber FROM waits")?.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
-    for fiber in fibers {
-        conn.prepare_cached("UPDATE waits SET place = ?2 WHERE fiber = ?1")?.execute(params![fiber, of(conn, fiber)?])?;
-    }
-    Ok(())
 }

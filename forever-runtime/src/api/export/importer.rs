@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Branch, Closed, FiberExport, LayoutText, Message, Operation, Stand, VERSIONS};
+use super::{Branch, Closed, FiberExport, LayoutText, Message, Operation, Stand, VERSION};
 use crate::api::copies::{first_item, new_stream, snapshot_of, store_copy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
@@ -67,9 +67,8 @@ async fn import(import: Import) -> Result<FiberHandle<Value>> {
     let exec = &link.get()?;
     let of = export.fiber.id.clone();
     let refused = |(kind, why): (ErrorKind, String)| Error::new(kind, format!("failed to import fiber `{of}`: {why}"));
-    if !VERSIONS.contains(&export.forever_export) {
-        let why =
-            format!("version {} of an export is not known here, only {} to {}", export.forever_export, VERSIONS.start(), VERSIONS.end());
+    if export.forever_export != VERSION {
+        let why = format!("version {} of an export is not known here, only {VERSION}", export.forever_export);
         return Err(refused((ErrorKind::Value, why)));
     }
     let parent = match &export.fiber.parent {

@@ -4,7 +4,6 @@ mod importer;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -15,9 +14,8 @@ use crate::store::{FiberState, OpState};
 
 pub use importer::Import;
 
-/// Versions of the format of an export. One without closed topics is of version 1, which earlier
-/// releases read.
-const VERSIONS: RangeInclusive<u32> = 1..=2;
+/// Version of the format of an export.
+const VERSION: u32 = 1;
 
 impl Forever {
     /// Everything that is stored of a fiber, as a value that serde writes as JSON: to look at it

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Branch, Closed, Fiber, FiberExport, LayoutText, Message, Operation, Stand, VERSIONS};
+use super::{Branch, Closed, Fiber, FiberExport, LayoutText, Message, Operation, Stand, VERSION};
 use crate::api::copies::{lines, log_of, whole};
 use crate::api::edit::is_editable;
 use crate::api::view::{Stored, arguments};
@@ -42,7 +42,7 @@ pub(super) async fn export(exec: &Arc<Executor>, id: &str) -> Result<FiberExport
     let mut loaded = whole(loaded).map_err(|why| writer.damaged(why))?;
     let closed = writer.closed(id).await?;
     Ok(FiberExport {
-        forever_export: if closed.is_empty() { *VERSIONS.start() } else { *VERSIONS.end() },
+        forever_export: VERSION,
         exported_ms: exec.runtime.now_ms(),
         snapshot: writer.snapshot(&loaded)?,
         layouts: writer.layouts(&loaded)?,

@@ -31,7 +31,7 @@ fn free() -> MutexGuard<'static, Vec<String>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const ALL_TABLES: &str = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename <> 'forever_schema'";
+const ALL_TABLES: &str = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename <> 'forever_version'";
 
 /// Ends the sessions of a process, and waits until they are gone: what they have under way is
 /// stored by then, or never.

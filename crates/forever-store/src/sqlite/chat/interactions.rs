@@ -1,9 +1,8 @@
-//! The list of messages with a pending interaction, and the migration that marks messages stored
-//! before they had a mark.
-use rusqlite::{Connection, Row, named_params, params};
+//! The list of messages with a pending interaction.
+use rusqlite::{Connection, Row, named_params};
 
 use super::messages::message_row;
-use crate::{AgentId, InteractionCursor, InteractionQuery, InteractionRow, has_pending_interaction};
+use crate::{AgentId, InteractionCursor, InteractionQuery, InteractionRow};
 
 /// Columns of a listed message, and whether another message follows it.
 const COLUMNS: &str = "m.seq, m.pending_ms, m.id, m.role, m.data, c.class, c.agent,
@@ -70,23 +69,4 @@ pub(super) fn list(
             return Ok(found);
         }
     }
-}
-
-/// Marks the messages with a pending interaction, with the time of their storage: for databases
-/// from before messages were marked.
-pub(in crate::sqlite) fn mark(conn: &Connection) -> rusqlite::Result<()> {
-    let mut pending: Vec<i64> = Vec::new();
-    let mut select = conn.prepare("SELECT seq, data FROM chat_messages WHERE role = 'assistant'")?;
-    let mut rows = select.query(())?;
-    while let Some(row) = rows.next()? {
-        // A row that cannot be read waits for nothing.
-        if row.get_ref("data")?.as_str().is_ok_and(has_pending_interaction) {
-            pending.push(row.get("seq")?);
-        }
-    }
-    let mut update = conn.prepare("UPDATE chat_messages SET pending_ms = changed_ms WHERE seq = ?1")?;
-    for seq in pending {
-        update.execute(params![seq])?;
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Chats: messages, turns with their logs, and incidents.
 mod incidents;
-pub(super) mod interactions;
+mod interactions;
 mod messages;
 mod turns;
 
