@@ -119,8 +119,8 @@ impl StoreBackend {
         }
     }
 
-    /// Drives a run. A suspect that neither makes a checkpoint nor ends keeps the others waiting for
-    /// a limited time.
+    /// Drives a run. A suspect that neither makes a checkpoint nor ends keeps the others waiting
+    /// for a limited time.
     pub(super) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {
         let mut driven = std::pin::pin!(driven);
         let suspected = self.suspect.lock().unwrap_or_else(PoisonError::into_inner).is_some();

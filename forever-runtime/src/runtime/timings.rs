@@ -17,7 +17,7 @@ pub(crate) struct Timings {
     pub(crate) store_retry: Duration,
     /// First and longest pause before what failed is tried again.
     pub(crate) backoff: (Duration, Duration),
-    /// Longest time that other fibers wait for one that may kill the process, and that one for them.
+    /// Longest time that other fibers wait for one that may kill the process, and it for them.
     pub(crate) suspect: Duration,
     /// Added to the lease of an earlier worker: a poll that has begun under it ends later, and
     /// clocks of machines run at slightly different rates.
