@@ -6,6 +6,7 @@ use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{Entry, TurnState, TurnStatus};
 use forever::prelude::*;
 use forever_testkit::database::{self, Database};
+use forever_testkit::gates::Gates;
 use serde_json::json;
 
 use crate::hooks::{Hooks, Place, ask, asked, killed, last, rest, says, shown, turn};
@@ -69,9 +70,15 @@ async fn case_89_95_112_who_follows_a_turn_before_it_begins_sees_all_of_it() {
 #[tokio::test(start_paused = true)]
 async fn case_90_91_92_what_is_under_way_is_known_and_each_turn_has_its_own_log() {
     let place = Place::new();
-    let hooks = Hooks::new(|turn, _| async move {
-        let id = turn.id().to_owned();
-        says(&turn, &[&id]).await
+    let gates = Gates::new();
+    let answers = gates.clone();
+    let hooks = Hooks::new(move |turn, _| {
+        let answers = answers.clone();
+        async move {
+            answers.pass("answers").await;
+            let id = turn.id().to_owned();
+            says(&turn, &[&id]).await
+        }
     });
     let (_forever, agent) = place.open(&hooks).await;
     let open = [TurnState::Queued, TurnState::Running];
@@ -82,6 +89,7 @@ async fn case_90_91_92_what_is_under_way_is_known_and_each_turn_has_its_own_log(
     let second = agent.save_messages([UiMessage::user("v", "and then")]).id("other").await.unwrap();
     let listed = agent.turns(&open).await.unwrap();
     assert_eq!(listed.iter().map(TurnStatus::id).collect::<Vec<_>>(), ["r", "other"]);
+    gates.open("answers");
     second.wait().await.unwrap();
     assert_eq!(told(&first).await, "start|text-start|r|completed");
     assert_eq!(told(&second).await, "start|text-start|other|completed");
