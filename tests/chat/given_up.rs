@@ -12,7 +12,7 @@ use forever::prelude::*;
 use forever::{BoxError, Forever};
 use forever_testkit::database::Database;
 use forever_testkit::notes::Notes;
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{settled, soon};
 use serde_json::{Value, json};
 
 use crate::hooks::{self, Hooks, policy};
@@ -31,11 +31,6 @@ pub(crate) async fn polled<F: Future>(future: F, times: usize) -> Option<F::Outp
         }
     })
     .await
-}
-
-/// What has to come; a test that waits for it in vain fails.
-async fn comes<F: Future>(what: &str, future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(60), future).await.unwrap_or_else(|_| panic!("{what} never came"))
 }
 
 /// Does what the body of its turn says.
@@ -132,7 +127,7 @@ async fn waits_for(turn: &TurnHandle) -> tokio::task::JoinHandle<TurnState> {
 }
 
 async fn heard(events: &mut ChatEvents, wanted: impl Fn(&ChatEvent) -> bool) {
-    comes("an event", async { while !wanted(&events.recv().await.unwrap().unwrap()) {} }).await;
+    soon("an event", async { while !wanted(&events.recv().await.unwrap().unwrap()) {} }).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,8 +139,8 @@ async fn a_turn_is_cancelled_although_the_call_is_given_up() {
         begun(&first).await;
         let (first_ends, second_ends) = (waits_for(&first).await, waits_for(&second).await);
         let given_up = [polled(second.cancel("no"), times).await.is_none(), polled(first.cancel("no"), times).await.is_none()];
-        assert_eq!(comes("the end of a turn that waited", second_ends).await.unwrap(), TurnState::Aborted);
-        assert_eq!(comes("the end of a turn", first_ends).await.unwrap(), TurnState::Aborted);
+        assert_eq!(soon("the end of a turn that waited", second_ends).await.unwrap(), TurnState::Aborted);
+        assert_eq!(soon("the end of a turn", first_ends).await.unwrap(), TurnState::Aborted);
         if given_up == [false; 2] {
             assert!(times > 1);
             return;
@@ -164,7 +159,7 @@ async fn a_turn_that_is_cancelled_by_its_id_ends_if_that_is_stored() {
         let cancelled = polled(chat.cancel("r", "no"), times).await;
         let chat_of = format!("(SELECT seq FROM chats WHERE agent = '{times}')");
         if place.stored(&format!("SELECT count(cancel) FROM turns WHERE chat = {chat_of}")).await > 0 {
-            assert_eq!(comes("the end of a turn", ends).await.unwrap(), TurnState::Aborted);
+            assert_eq!(soon("the end of a turn", ends).await.unwrap(), TurnState::Aborted);
         } else {
             assert!(cancelled.is_none());
             assert!(chat.cancel("r", "no").await.unwrap());
@@ -190,15 +185,15 @@ async fn a_chat_is_cleared_although_the_call_is_given_up() {
         let (first_ends, second_ends) = (waits_for(&first).await, waits_for(&second).await);
         let mut events = chat.chat_events().unwrap();
         let cleared = polled(chat.clear(), times).await;
-        assert_eq!(comes("the end of a turn", first_ends).await.unwrap(), TurnState::Aborted);
-        assert_eq!(comes("the end of a turn that waited", second_ends).await.unwrap(), TurnState::Skipped);
+        assert_eq!(soon("the end of a turn", first_ends).await.unwrap(), TurnState::Aborted);
+        assert_eq!(soon("the end of a turn that waited", second_ends).await.unwrap(), TurnState::Skipped);
         heard(&mut events, |event| matches!(event, ChatEvent::Cleared)).await;
         let fiber = async {
             while !mine().await.unwrap().fibers.iter().all(|fiber| fiber.state.is_final()) {
                 settled().await;
             }
         };
-        comes("the end of what the turn has run", fiber).await;
+        soon("the end of what the turn has run", fiber).await;
         assert!(chat.messages().await.unwrap().is_empty());
         if cleared.is_some() {
             assert!(times > 1);
@@ -231,10 +226,10 @@ async fn what_is_asked_is_answered_although_the_call_is_given_up() {
         let asked = polled(chat.submit("key", [UiMessage::user("u", "hi")]).into_future(), times).await;
         // The same key is the same turn.
         let turn = chat.submit("key", [UiMessage::user("u", "hi")]).await.unwrap();
-        assert!(comes("an answer", turn.wait()).await.unwrap().is_completed());
+        assert!(soon("an answer", turn.wait()).await.unwrap().is_completed());
         let continued = polled(chat.continue_last_turn().key("more").into_future(), times).await;
         let turn = chat.continue_last_turn().key("more").await.unwrap();
-        assert!(comes("more of the answer", turn.wait()).await.unwrap().is_completed());
+        assert!(soon("more of the answer", turn.wait()).await.unwrap().is_completed());
         assert_eq!(chat.messages().await.unwrap()[1].text(), "an answer".repeat(2));
         if asked.is_some() && continued.is_some() {
             assert!(times > 1);
@@ -264,7 +259,7 @@ async fn an_answer_of_a_person_is_followed_by_its_turn_although_the_call_is_give
                     settled().await;
                 }
             };
-            comes("the turn that goes on with an answer", follows).await;
+            soon("the turn that goes on with an answer", follows).await;
             let message = chat.messages().await.unwrap().pop().unwrap();
             assert_eq!((message.parts[0].get("output"), message.text().as_str()), (Some(&json!(1)), "an answer"));
             if answered.is_some() {
@@ -385,7 +380,7 @@ async fn a_write_that_is_given_up_has_changed_nothing() {
     });
     let (_forever, agent) = place.open(&hooks).await;
     let turn = hooks::ask(&agent, json!({})).await;
-    let end = comes("the end of a turn", place.ended(&turn)).await;
+    let end = soon("the end of a turn", place.ended(&turn)).await;
     assert!(end.is_completed(), "{end:?}");
     let message = hooks::last(&agent).await;
     let without_fills = |message: &UiMessage| message.parts.iter().filter(|part| part.kind() != "data-fills").cloned().collect::<Vec<_>>();

@@ -16,12 +16,7 @@ use forever::prelude::*;
 use forever::{Error, ErrorKind, Retention};
 use forever_testkit::database::Database;
 
-/// Longer than the sweep's interval, and than anything takes that is not stuck.
-const LONG: Duration = Duration::from_secs(60);
-
-async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
-    tokio::time::timeout(LONG, future.into_future()).await.unwrap_or_else(|_| panic!("{what} is stuck"))
-}
+use crate::support::{LONGEST, soon};
 
 /// Polls a call up to `polls` times, each time when it was woken, and drops it; `Some` if it completed before.
 pub(crate) async fn polled<T>(call: impl IntoFuture<Output = T>, polls: u64) -> Option<T> {
@@ -316,16 +311,16 @@ async fn an_open_that_is_given_up_leaves_the_database_to_the_next() {
     let forever = builder().open().await.unwrap();
     forever.spawn(listens()).id("waits").await.unwrap();
     drop(forever);
-    at_every_poll!("open", |k| k, |_k| builder().wait_for_lock(LONG).open(), |done| {
+    at_every_poll!("open", |k| k, |_k| builder().wait_for_lock(LONGEST).open(), |done| {
         // The threads of the one that was given up let go of the file in their own time.
         let forever = match done {
             Some(opened) => opened.unwrap(),
-            None => soon("the next open", builder().wait_for_lock(LONG).open()).await.unwrap(),
+            None => soon("the next open", builder().wait_for_lock(LONGEST).open()).await.unwrap(),
         };
         assert!(!state(&forever.fiber::<listens>("waits")).await.is_final());
         drop(forever);
     });
-    let forever = builder().wait_for_lock(LONG).open().await.unwrap();
+    let forever = builder().wait_for_lock(LONGEST).open().await.unwrap();
     forever.send("waits", "word", &3).await.unwrap();
     assert_eq!(soon("a fiber of many opens", forever.fiber::<listens>("waits").wait()).await.unwrap(), 3);
 }

@@ -1,11 +1,11 @@
 //! A bank, fibers that have it charge, and databases that outlive their runtimes.
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use forever::ops::OpStatus;
 use forever::{Builder, Durability, Forever, Retention};
 use forever_testkit::database::{self, Database};
+use forever_testkit::waiting;
 use tokio::sync::watch;
 
 /// The other side: takes charges, knows them by their ids, and answers questions about them. It outlives every process.
@@ -114,7 +114,7 @@ impl Bank {
 
 /// What comes of `future`, which must not take long.
 pub(crate) async fn soon<T>(future: impl IntoFuture<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes too long")
+    waiting::soon("an end", future).await
 }
 
 /// The number of writes of a runtime that opens.

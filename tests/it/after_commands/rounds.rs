@@ -18,11 +18,8 @@ use forever::fiber::{FiberError, FiberFilter, FiberHandle, FiberState, Resolutio
 use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::{BoxError, Builder, Retention};
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{settled, soon};
 use tokio::sync::Notify;
-
-/// How long nothing may happen before a test is called hung.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// What the activations of the fibers do: each takes its part from here.
 #[derive(Clone, Default)]
@@ -170,10 +167,6 @@ impl fmt::Display for Met {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|((state, command, held), times)| writeln!(f, "{times:6} {state:12} {command:?}, held: {held:?}"))
     }
-}
-
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LONGEST, future).await.unwrap_or_else(|_| panic!("{what} never came"))
 }
 
 type Wait = Pin<Box<dyn Future<Output = Result<u64, FiberError>> + Send>>;

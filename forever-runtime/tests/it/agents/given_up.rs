@@ -2,12 +2,11 @@
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use forever_runtime::BoxError;
 use forever_runtime::agent::{AgentHandle, Pushed};
 use forever_runtime::fiber::FiberState;
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{settled, soon};
 
 use super::{Clerk, HOUR, MINUTE, SECOND, World};
 
@@ -26,11 +25,6 @@ async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     .await
 }
 
-/// What has to come; a test that waits for it in vain fails.
-async fn comes<F: Future>(what: &str, future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(60), future).await.unwrap_or_else(|_| panic!("{what} never came"))
-}
-
 /// An agent of its own for each number of polls.
 async fn at_every_poll<F: Future<Output = bool>>(world: &World, check: impl Fn(AgentHandle<Clerk>, usize) -> F) {
     let forever = world.open().await;
@@ -43,9 +37,9 @@ async fn at_every_poll<F: Future<Output = bool>>(world: &World, check: impl Fn(A
         }
     }
     // Nothing is left that keeps an agent in memory, or that the next process would have to do.
-    comes("the end of the last heartbeat", world.until("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL", 0)).await;
+    soon("the end of the last heartbeat", world.until("SELECT count(*) FROM agents WHERE heartbeat_ms IS NOT NULL", 0)).await;
     world.pass(&forever, HOUR).await;
-    comes("the end of the last schedule", world.until("SELECT count(*) FROM schedules WHERE class = 'clerk'", 0)).await;
+    soon("the end of the last schedule", world.until("SELECT count(*) FROM schedules WHERE class = 'clerk'", 0)).await;
     world.pass(&forever, HOUR).await;
     for times in 1..10 {
         let agent = forever.agent::<Clerk>(format!("a{times}"));
@@ -72,7 +66,7 @@ async fn a_state_that_is_stored_is_sent_to_connections_although_the_call_is_give
     at_every_poll(&World::new(), |agent, times| async move {
         let mut connection = agent.connect().await.unwrap();
         let given_up = polled(agent.set_state(&vec!["new".to_owned()]), times).await.is_none();
-        let pushed = comes("the state", connection.recv()).await;
+        let pushed = soon("the state", connection.recv()).await;
         assert!(matches!(pushed, Some(Pushed::State(state)) if state.json() == r#"["new"]"#));
         assert_eq!(agent.state().await.unwrap(), ["new"]);
         given_up
@@ -117,7 +111,7 @@ async fn a_schedule_that_is_stored_runs_although_the_call_is_given_up() {
                     settled().await;
                 }
             };
-            comes("the time of a schedule", ran).await;
+            soon("the time of a schedule", ran).await;
             let name = agent.name().to_owned();
             world.until(&format!("SELECT count(*) FROM schedules WHERE agent = '{name}'"), 0).await;
             given_up
@@ -154,7 +148,7 @@ async fn a_fiber_of_an_agent_that_is_stored_runs_although_the_call_is_given_up()
                 settled().await;
             }
         };
-        comes("the end of a fiber", ended).await;
+        soon("the end of a fiber", ended).await;
         if !given_up {
             assert!(times > 1);
             return;
