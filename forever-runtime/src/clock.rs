@@ -85,8 +85,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// System time, tokio's timer, and UUIDs of version 7 (RFC 9562), which sort by their creation
 /// time.
 ///
-/// With the feature `testing`, the time follows tokio's where that is paused: a durable wait of days
-/// is over at once in a test with `#[tokio::test(start_paused = true)]`.
+/// With the feature `testing`, the time follows tokio's where that is paused: a durable wait of
+/// days is over at once in a test with `#[tokio::test(start_paused = true)]`.
 #[derive(Debug)]
 pub struct SystemClock {
     ids: std::sync::Mutex<ContextV7>,
