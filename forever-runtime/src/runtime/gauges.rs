@@ -11,6 +11,9 @@ use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::store::{FiberCount, FiberQuery, FiberState};
 
+/// Interval at which they are set.
+const INTERVAL: Duration = Duration::from_secs(10);
+
 /// Describes all metrics, counts events from now on, and sets the gauges until the runtime closes.
 pub(crate) fn begin(runtime: &Arc<Runtime>) -> Result<()> {
     describe();
@@ -37,7 +40,7 @@ async fn set_gauges(runtime: Arc<Runtime>) {
             tracing::debug!(error = %chain(&why), "the gauges could not be set");
         }
         // They are read by the time of the system, whatever the clock of the fibers is.
-        if race(runtime.closing(), tokio::time::sleep(runtime.settings.timings.gauges)).await.is_some() {
+        if race(runtime.closing(), tokio::time::sleep(INTERVAL)).await.is_some() {
             return;
         }
     }

@@ -25,8 +25,6 @@ pub(crate) struct Timings {
     /// Interval at which a store is asked for its time. Counting on is wrong by less than a
     /// millisecond after it.
     pub(crate) store_time: Duration,
-    /// Interval at which gauges are set.
-    pub(crate) gauges: Duration,
     /// How long `close` waits for aborted tasks to be dropped. A task that blocks its thread is not
     /// waited for longer.
     pub(crate) drop: Duration,
@@ -45,7 +43,6 @@ impl Default for Timings {
             suspect: SECOND,
             lease_margin: SECOND,
             store_time: Duration::from_secs(5),
-            gauges: Duration::from_secs(10),
             drop: SECOND,
         }
     }
