@@ -259,7 +259,7 @@ async fn an_answer_of_a_person_is_followed_by_its_turn_although_the_call_is_give
                     settled().await;
                 }
             };
-            soon("the turn that goes on with an answer", follows).await;
+            soon("the turn that continues after an answer", follows).await;
             let message = chat.messages().await.unwrap().pop().unwrap();
             assert_eq!((message.parts[0].get("output"), message.text().as_str()), (Some(&json!(1)), "an answer"));
             if answered.is_some() {

@@ -1,5 +1,4 @@
-//! Pauses and intervals of the library itself, in one place. Tests set shorter ones, or run on
-//! tokio's paused time.
+//! Pauses and intervals of the library itself, in one place.
 use std::time::Duration;
 
 /// Pauses and intervals of the library that no setting of the builder has.
