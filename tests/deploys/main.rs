@@ -179,7 +179,9 @@ fn nothing_finished_is_carried_out_again_in_clean_rolling_deploys() {
 #[test]
 fn nothing_finished_is_carried_out_again_in_deploys_with_deaths_pauses_and_wrong_clocks() {
     hide_panics();
-    are_met(series(1).seeds(seeds(SEEDS)).skew(Duration::from_secs(600)).run(shop, deploy).unwrap().met);
+    let met = series(1).seeds(seeds(SEEDS)).skew(Duration::from_secs(600)).run(shop, deploy).unwrap().met;
+    are_met(met);
+    assert!(met.went_on > 0, "{met:?}");
 }
 
 #[test]
@@ -188,4 +190,11 @@ fn fiber_that_is_loaded_before_it_is_claimed_is_found_to_run_from_an_old_state()
     let ran = series(1).seeds(200).without_faults().defect(Defect::LoadBeforeClaim).run(shop, deploy);
     let report = ran.unwrap_err().to_string();
     assert!(report.contains("and runs it from what it loaded"), "{report}");
+}
+
+#[test]
+fn worker_that_goes_on_after_a_takeover_is_found_to_begin_bodies_without_its_lease() {
+    hide_panics();
+    let report = series(1).seeds(200).defect(Defect::NoLease).run(shop, deploy).unwrap_err().to_string();
+    assert!(report.contains("without a claim that is in force"), "{report}");
 }

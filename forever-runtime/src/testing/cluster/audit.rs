@@ -24,16 +24,19 @@ pub struct Interleavings {
     /// Those of [`overtaken`](Self::overtaken) that found the fiber ready at the same checkpoint,
     /// and more results of its branches, operations or stashes than before.
     pub stored_and_released: u64,
+    /// Workers that went on after others had taken over from them.
+    pub went_on: u64,
 }
 
 impl Interleavings {
     pub(super) fn add(&mut self, other: Interleavings) {
-        let Interleavings { claims, claims_refused, overtaken, advanced_and_woken, stored_and_released } = other;
+        let Interleavings { claims, claims_refused, overtaken, advanced_and_woken, stored_and_released, went_on } = other;
         self.claims += claims;
         self.claims_refused += claims_refused;
         self.overtaken += overtaken;
         self.advanced_and_woken += advanced_and_woken;
         self.stored_and_released += stored_and_released;
+        self.went_on += went_on;
     }
 }
 
@@ -176,7 +179,7 @@ impl Audit {
 
     pub(super) fn step_started(&mut self, worker: WorkerId, fiber: &str, step: &str, name: &str) {
         if self.claimants.get(fiber) != Some(&worker) {
-            // A worker that was paused does not know. What it does is refused when it is stored.
+            self.violations.push(format!("worker {worker} began `{step}` of {name} without a claim that is in force"));
             return;
         }
         let after = self.known.get(&(worker, fiber.to_owned())).copied().unwrap_or_default();

@@ -2,12 +2,13 @@
 use std::sync::atomic::Ordering;
 
 use super::database::{Request, at_once, lock};
+use super::simulation::Defect;
 use super::store::ModelStore;
 use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 use crate::store::{
     AdminStore, AgentId, AgentRequest, Changes, ChatStore, Claim, ClusterStore, DeclineResult, End, FiberRef, FiberState, FiberStore,
-    HoldResult, NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage, PublishedQuery, RequestOutcome, RequestProgress,
+    HoldResult, Lease, NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage, PublishedQuery, RequestOutcome, RequestProgress,
     Suspension, TurnProgress, Watch, WorkerId, WorkerRow,
 };
 
@@ -21,6 +22,10 @@ impl ClusterStore for ModelStore {
         watch.agents.sort_unstable();
         watch.requests.sort_unstable();
         Box::pin(self.read("changes", move || self.changes_of(&watch)))
+    }
+
+    fn lease(&self) -> Option<&dyn Lease> {
+        (self.sim().defect != Some(Defect::NoLease)).then_some(&self.0.lease)
     }
 
     fn notified(&self) -> BoxFuture<'_, Notification> {

@@ -4,6 +4,7 @@ mod between_workers;
 mod clock;
 mod database;
 mod faults;
+mod lease;
 mod operations;
 mod run;
 mod simulation;
@@ -62,9 +63,9 @@ const LINES: usize = 400;
 /// - every [effect](World::effect) occurs as often as there, every [attempt](World::attempt) at
 ///   least as often, and the database is the same at the end, as
 ///   [`crash_everywhere`](super::crash_everywhere) compares it;
-/// - no finished step begins again, except in a worker that was paused and does not know yet that
-///   its claim is not in force: nothing that it writes is stored. As after a crash, the body of a
-///   plain step may run twice, and an effect has its [`OnUnknown`](crate::ops::OnUnknown);
+/// - no body begins in a worker whose claim was taken over, also where it was paused, and no
+///   finished step begins again. As after a crash, the body of a plain step may run twice, and an
+///   effect has its [`OnUnknown`](crate::ops::OnUnknown);
 /// - no worker runs a fiber from what it has loaded before another one stored more of it;
 /// - no claim is given while another is in force, no write is accepted under a claim that is not,
 ///   and no acknowledged checkpoint is lost.

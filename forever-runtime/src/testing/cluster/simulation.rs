@@ -36,6 +36,8 @@ pub enum Defect {
     CheckpointLost,
     /// A fiber is loaded before it is claimed, and runs from what was loaded.
     LoadBeforeClaim,
+    /// Workers do not know whether their lease is in force.
+    NoLease,
 }
 
 /// What a fault wants of the task that runs a worker.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::database::{EndedClaim, at_once, lock};
+use super::lease::ModelLease;
 use super::simulation::{Defect, Order, Simulation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::gate::Gate;
@@ -30,6 +31,7 @@ pub(super) struct Inner {
     received: Mutex<Option<Notification>>,
     notify: Notify,
     pub(super) fenced: AtomicBool,
+    pub(super) lease: ModelLease,
     /// Runs that a schedule may not survive, as the runtime says.
     pub(super) strikes: AtomicU32,
     /// Whether its process is gone.
@@ -81,6 +83,7 @@ impl ModelStore {
             received: Mutex::default(),
             notify: Notify::new(),
             fenced: AtomicBool::new(false),
+            lease: ModelLease::new(sim.lease, sim.clock.clone()),
             strikes: AtomicU32::new(0),
             dead: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -307,6 +310,7 @@ impl ModelStore {
         let sim = self.sim();
         let worker = sim.database.join(sim.lease_ms(), now_ms)?;
         self.0.worker.store(worker, Ordering::Relaxed);
+        self.0.lease.renew(false);
         lock(&sim.audit).renewed(worker, sim.clock.now_ms());
         sim.tell(self, format_args!("joins, in slot {}", self.0.slot + 1));
         self.take_over_now()?;
@@ -328,8 +332,11 @@ impl ModelStore {
                 continue;
             }
             let (sim, worker) = (self.sim(), self.worker());
-            if sim.database.renew(worker, sim.lease_ms()) {
+            let was_lost = sim.database.renew(worker, sim.lease_ms());
+            self.0.lease.renew(was_lost);
+            if was_lost {
                 sim.changed();
+                lock(&sim.audit).met.went_on += 1;
                 sim.tell(&self, "finds that it counted as dead");
                 self.0.fenced.store(true, Ordering::Relaxed);
             }
