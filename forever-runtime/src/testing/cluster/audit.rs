@@ -2,7 +2,7 @@
 //! that put it to the test.
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::{Claim, Epoch, Seq, WorkerId};
+use crate::store::{Claim, Epoch, Runnable, Seq, WorkerId};
 
 /// Writes that change what a fiber resumes from.
 const RESUMES_FROM: [&str; 6] = ["checkpoint", "save_branch", "save_op", "append_op_log", "stash", "append"];
@@ -77,8 +77,8 @@ pub(super) struct Audit {
     finished: BTreeSet<(String, String, u64)>,
     /// What is stored of each fiber.
     progress: BTreeMap<Seq, Progress>,
-    /// What was stored when a worker last read of a fiber that it is ready, or loaded it.
-    read: BTreeMap<(WorkerId, Seq), Progress>,
+    /// What was stored when a worker first read of a fiber that it is ready at an epoch.
+    read: BTreeMap<(WorkerId, Seq, Epoch), Progress>,
     /// What was stored when a worker last loaded a fiber.
     loaded: BTreeMap<(WorkerId, Seq), Progress>,
     pub(super) met: Interleavings,
@@ -96,19 +96,20 @@ impl Audit {
     }
 
     /// A worker has read that fibers are ready.
-    pub(super) fn read_ready(&mut self, worker: WorkerId, fibers: impl IntoIterator<Item = Seq>) {
+    pub(super) fn read_ready(&mut self, worker: WorkerId, fibers: &[Runnable]) {
         for fiber in fibers {
-            let progress = self.progress.get(&fiber).copied().unwrap_or_default();
-            self.read.insert((worker, fiber), progress);
+            let progress = self.progress.get(&fiber.seq).copied().unwrap_or_default();
+            self.read.entry((worker, fiber.seq, fiber.epoch)).or_insert(progress);
         }
     }
 
     /// A worker has claimed a fiber, from what it has loaded; or its claim was refused.
-    pub(super) fn claimed(&mut self, fiber: Seq, worker: WorkerId, claim: ClaimSeen, name: &str) {
+    pub(super) fn claimed(&mut self, seen: Claim, worker: WorkerId, claim: ClaimSeen, name: &str) {
+        let Claim { fiber, epoch } = seen;
         let now = self.progress.get(&fiber).copied().unwrap_or_default();
         let is_granted = claim == ClaimSeen::Granted;
         *(if is_granted { &mut self.met.claims } else { &mut self.met.claims_refused }) += 1;
-        if let Some(read) = self.read.remove(&(worker, fiber)).filter(|read| *read != now) {
+        if let Some(read) = self.read.remove(&(worker, fiber, epoch)).filter(|read| *read != now) {
             self.met.overtaken += 1;
             if claim != ClaimSeen::RefusedElsewhere {
                 let how = if read.number < now.number { &mut self.met.advanced_and_woken } else { &mut self.met.stored_and_released };

@@ -7,6 +7,9 @@ use crate::testing::dice::Dice;
 /// Most faults of one run.
 const FAULTS: u64 = 6;
 
+/// The longest time between two deploys of which one follows the other shortly.
+const SHORTLY: Duration = Duration::from_millis(1_000);
+
 /// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -83,17 +86,18 @@ pub(super) fn plan(seed: u64, slots: usize, writes: u64, length: Duration, lease
     plan
 }
 
-/// Rolling deploys: one worker after the other is closed and starts again, while the others run, in
-/// the first half of a program that takes so much time.
+/// Rolling deploys: one worker after the other is closed and starts again, while the others run;
+/// every second one shortly after the one before, so that what is handed over is handed on. The
+/// program takes so much time when no worker is busy, and some six times as much then.
 pub(super) fn deploys(seed: u64, slots: usize, deploys: u32, length: Duration) -> Vec<Fault> {
     let mut dice = Dice::new(seed ^ 0x0dec_10de_5eed_0001);
-    let between = (length / 2 / deploys.max(1)).max(Duration::from_millis(1));
-    let between_ms = u64::try_from(between.as_millis()).unwrap_or(u64::MAX).max(1);
+    let between = (length * 3 / deploys.max(1)).max(Duration::from_millis(1));
+    let mut below = |limit: Duration| Duration::from_millis(dice.below(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1)));
     let mut plan = Vec::new();
+    let mut at = Duration::ZERO;
     for (number, slot) in (0..deploys).zip((0..slots.max(1)).cycle()) {
-        let at = between * number + Duration::from_millis(dice.below(between_ms));
-        let down = Duration::from_millis(dice.below(between_ms));
-        plan.push(Fault { at: Trigger::Time(at, slot), kind: Kind::Restart { down } });
+        at = if number % 2 == 0 { between * number + below(between) } else { at + below(SHORTLY) };
+        plan.push(Fault { at: Trigger::Time(at, slot), kind: Kind::Restart { down: below(between) } });
     }
     plan
 }

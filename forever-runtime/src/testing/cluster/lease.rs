@@ -1,9 +1,11 @@
 //! The lease of a modelled worker, as far as the worker itself knows.
+use std::sync::Mutex;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::clock::SimulatedClock;
+use super::database::lock;
 use crate::future::BoxFuture;
 use crate::store::Lease;
 
@@ -11,38 +13,42 @@ pub(super) struct ModelLease {
     length: Duration,
     clock: SimulatedClock,
     /// Time of the last renewal, and how often the lease was in doubt.
-    renewed: watch::Sender<Option<(Duration, u64)>>,
+    renewed: Mutex<Option<(Duration, u64)>>,
+    /// Wakes in the order of the waits, unlike `watch`.
+    changed: Notify,
 }
 
 impl ModelLease {
     /// The lease of a worker that has not joined.
     pub(super) fn new(length: Duration, clock: SimulatedClock) -> Self {
-        ModelLease { length, clock, renewed: watch::Sender::new(None) }
+        ModelLease { length, clock, renewed: Mutex::default(), changed: Notify::new() }
     }
 
     /// It is renewed now. `was_lost` says that the worker counted as dead by then.
     pub(super) fn renew(&self, was_lost: bool) {
-        self.renewed.send_modify(|renewed| {
-            let in_force = self.in_force(*renewed).filter(|_| !was_lost);
-            let doubts = renewed.map_or(0, |(_, doubts)| doubts);
-            *renewed = Some((self.clock.passed(), in_force.unwrap_or(doubts + 1)));
-        });
-    }
-
-    fn in_force(&self, renewed: Option<(Duration, u64)>) -> Option<u64> {
-        renewed.filter(|(at, _)| self.clock.passed() - *at < self.length).map(|(_, doubts)| doubts)
+        let in_force = self.generation().filter(|_| !was_lost);
+        let mut renewed = lock(&self.renewed);
+        let doubts = renewed.map_or(0, |(_, doubts)| doubts);
+        *renewed = Some((self.clock.passed(), in_force.unwrap_or(doubts + 1)));
+        drop(renewed);
+        self.changed.notify_waiters();
     }
 }
 
 impl Lease for ModelLease {
     fn generation(&self) -> Option<u64> {
-        self.in_force(*self.renewed.borrow())
+        lock(&self.renewed).filter(|(at, _)| self.clock.passed() - *at < self.length).map(|(_, doubts)| doubts)
     }
 
     fn renewal(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // The sender is in `self`, so the wait cannot fail.
-            let _ = self.renewed.subscribe().wait_for(|renewed| self.in_force(*renewed).is_some()).await;
+            loop {
+                let changed = self.changed.notified();
+                if self.generation().is_some() {
+                    return;
+                }
+                changed.await;
+            }
         })
     }
 }

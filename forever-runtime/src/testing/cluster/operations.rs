@@ -108,7 +108,7 @@ impl FiberStore for ModelStore {
                     by.is_some_and(|by| by != this && database.tables().workers.contains_key(&by))
                 };
                 fibers.retain(|fiber| fiber.state != FiberState::Running || !is_others(fiber));
-                lock(&self.sim().audit).read_ready(this, fibers.iter().map(|fiber| fiber.seq));
+                lock(&self.sim().audit).read_ready(this, &fibers);
             }
             Ok(fibers)
         }))
@@ -124,7 +124,7 @@ impl FiberStore for ModelStore {
             if self.sim().is_single() {
                 return Ok(fibers);
             }
-            lock(&self.sim().audit).read_ready(self.worker(), fibers.iter().map(|fiber| fiber.seq));
+            lock(&self.sim().audit).read_ready(self.worker(), &fibers);
             if self.sim().defect == Some(Defect::LoadBeforeClaim) {
                 self.load_early(&fibers)?;
             }
@@ -195,7 +195,7 @@ impl FiberStore for ModelStore {
                 _ if was_ready => ClaimSeen::RefusedReady,
                 _ => ClaimSeen::RefusedElsewhere,
             };
-            lock(&self.sim().audit).claimed(seen.fiber, worker, seen_as, &name);
+            lock(&self.sim().audit).claimed(seen, worker, seen_as, &name);
             if let ClaimResult::Granted(claim, _) = &result {
                 self.granted(*claim, worker, "claims");
             }

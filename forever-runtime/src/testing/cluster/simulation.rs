@@ -16,11 +16,17 @@ use crate::error::Result;
 use crate::store::Notification;
 use crate::testing::dice::Dice;
 
-/// Of so many calls of a busy worker one is slow.
+/// Of so many calls of a busy worker one is slow; of its claims every second one.
 const SLOW: u64 = 4;
 
 /// The longest time until a slow call arrives.
 const SLOWEST_MS: u64 = 600;
+
+/// Of so many slow calls one arrives when others may have come and gone.
+const LATE: u64 = 4;
+
+/// The longest time until such a call arrives.
+const LATEST_MS: u64 = 5_000;
 
 /// Defect that is built into the model, for tests of the kit itself.
 #[doc(hidden)]
@@ -238,7 +244,7 @@ impl Simulation {
     }
 
     /// What happens to the next call of a worker.
-    pub(super) fn fate(&self, store: &ModelStore, writes: bool) -> Fate {
+    pub(super) fn fate(&self, store: &ModelStore, what: &str, writes: bool) -> Fate {
         if self.is_single() {
             return Fate { is_stored: true, ..Fate::default() };
         }
@@ -262,9 +268,9 @@ impl Simulation {
                 None => {}
             }
         }
-        if self.is_busy && self.below(SLOW) == 0 {
-            // Long enough for other workers to run the fiber, and to let it go.
-            fate.before += ms(SLOWEST_MS);
+        if self.is_busy && self.below(if what == "claim" { 2 } else { SLOW }) == 0 {
+            // Long enough for other workers to run the fiber, and to let it go or to close.
+            fate.before += ms(if self.below(LATE) == 0 { LATEST_MS } else { SLOWEST_MS });
         }
         if store.is_cut_off() {
             fate.before = ms(200);

@@ -220,7 +220,7 @@ impl ModelStore {
 
     async fn call<T>(&self, what: &'static str, writes: bool, claim: Option<Claim>, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.turn().await?;
-        let fate = self.sim().fate(self, writes);
+        let fate = self.sim().fate(self, what, writes);
         pass(fate.before).await;
         self.turn().await?;
         if fate.fails || fate.answer_lost {
@@ -300,7 +300,7 @@ impl ModelStore {
 
     fn send_ready(&self, fiber: Runnable) {
         if let Some(ready) = self.0.ready.get().filter(|_| !self.is_dead()) {
-            lock(&self.sim().audit).read_ready(self.worker(), [fiber.seq]);
+            lock(&self.sim().audit).read_ready(self.worker(), std::slice::from_ref(&fiber));
             ready.send(fiber);
         }
     }
