@@ -10,7 +10,9 @@ use forever::ops::{Op, OpResolution};
 use forever::prelude::*;
 use forever::testing::{World, crash_everywhere};
 
-use crate::kinds::{noted, wider};
+use forever_testkit::sizes;
+
+use crate::kinds::noted;
 
 /// Charges by the ids of their operations.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +65,7 @@ fn setup(world: &World) -> Builder {
 
 /// Closed at every write and before every poll, killed at every write, and both at random ones.
 async fn comes_through<R: Debug + PartialEq>(setup: impl Fn(&World) -> Builder, call: impl AsyncFn(Forever) -> R) -> R {
-    let survived = crash_everywhere(setup, call).crash_randomly(3, 20 * wider()).await.unwrap();
+    let survived = crash_everywhere(setup, call).crash_randomly(3, sizes::crashes(50)).await.unwrap();
     println!("writes={} deaths={} closes={}", survived.writes, survived.deaths, survived.closes);
     assert!(survived.closes > survived.writes, "{survived:?}");
     survived.outcome

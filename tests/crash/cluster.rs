@@ -11,14 +11,9 @@ use forever::{BoxError, Builder};
 
 use forever_testkit::sizes;
 
-use crate::kinds::{noted, wider};
+use crate::kinds::noted;
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// A fifth of the seeds in the gate; `FOREVER_CRASHES` times as many if it is set.
-fn seeds(at_night: u32) -> u32 {
-    wider() * at_night / u32::try_from(sizes::stride(5)).unwrap()
-}
 
 /// A bank that knows its charges by their ids.
 #[derive(Clone, Debug, Default)]
@@ -119,11 +114,11 @@ async fn trade(forever: Forever) -> (Vec<u64>, Vec<String>, Vec<String>) {
 #[test]
 fn fibers_with_steps_effects_waits_children_and_messages_come_through() {
     hide_panics();
-    let survived = cluster(1, 3).seeds(seeds(300)).run(shop, trade).unwrap();
+    let survived = cluster(1, 3).seeds(sizes::crashes(300)).run(shop, trade).unwrap();
     let (sums, whole, heard) = &survived.outcome;
     assert_eq!(*sums, [33, 63, 103]);
     assert_eq!((whole.join(" "), heard.join(" ")), ("ADAADA GRACEGRACE".to_owned(), "ONE TWO THREE".to_owned()));
-    assert!(survived.faults > u64::from(seeds(300)), "{}", survived.faults);
+    assert!(survived.faults > u64::from(sizes::crashes(300)), "{}", survived.faults);
 }
 
 #[test]
@@ -232,7 +227,7 @@ async fn count(forever: Forever) -> (u64, u64) {
 #[test]
 fn agents_with_calls_of_other_workers_schedules_and_fibers_come_through() {
     hide_panics();
-    let survived = cluster(1, 3).clients(2).seeds(seeds(150)).run(agents, count).unwrap();
+    let survived = cluster(1, 3).clients(2).seeds(sizes::crashes(150)).run(agents, count).unwrap();
     assert_eq!(survived.outcome, (20, 33));
 }
 
@@ -251,7 +246,7 @@ fn calls_that_write_back_what_they_have_read_lose_nothing() {
         }
         counter.state().await.unwrap()
     };
-    let survived = cluster(1, 3).clients(2).seeds(seeds(100)).run(agents, call).unwrap();
+    let survived = cluster(1, 3).clients(2).seeds(sizes::crashes(100)).run(agents, call).unwrap();
     assert_eq!(survived.outcome, (1..=6).map(|n| (format!("key {n}"), n)).collect());
 }
 
@@ -344,7 +339,7 @@ fn schedules_that_write_the_state_of_their_agent_come_through() {
         entries
     };
     // With the second one, a worker that counts as dead cannot hold the agent of a schedule that it has begun.
-    for (seed, number) in [(1, seeds(200)), (955, 1)] {
+    for (seed, number) in [(1, sizes::crashes(200)), (955, 1)] {
         let survived = cluster(seed, 3).seeds(number).run(setup, call).unwrap();
         assert_eq!(survived.outcome.len(), 4);
     }

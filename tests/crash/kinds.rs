@@ -11,19 +11,14 @@ use forever::prelude::*;
 use forever::testing::{Survived, World, crash_everywhere};
 use forever_testkit::{database, sizes};
 
-/// How many times as many random runs there are as usual: `FOREVER_CRASHES`.
-pub(crate) fn wider() -> u32 {
-    std::env::var("FOREVER_CRASHES").map_or(1, |text| text.parse().expect("FOREVER_CRASHES"))
-}
-
 /// In memory and in a file, at every write and at random ones; in the gate the file has ten of each.
 pub(crate) async fn comes_through<R: Debug + PartialEq>(
     setup: impl Fn(&World) -> Builder,
     call: impl AsyncFn(Forever) -> R,
 ) -> Survived<R> {
-    let in_memory = crash_everywhere(|world| setup(world).in_memory(), &call).crash_randomly(1, 60 * wider()).await.unwrap();
+    let in_memory = crash_everywhere(|world| setup(world).in_memory(), &call).crash_randomly(1, sizes::crashes(60)).await.unwrap();
     let in_file = crash_everywhere(|world| setup(world).sqlite(world.database()), &call)
-        .crash_randomly(2, 30 * wider())
+        .crash_randomly(2, sizes::crashes(30))
         .at_most(sizes::at_most(10))
         .await
         .unwrap();

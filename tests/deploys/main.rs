@@ -12,16 +12,6 @@ use forever::prelude::*;
 use forever::testing::{Cluster, Defect, Interleavings, World, cluster};
 use forever_testkit::sizes;
 
-/// How many times as many seeds there are as usual: `FOREVER_CRASHES`.
-fn wider() -> u32 {
-    std::env::var("FOREVER_CRASHES").map_or(1, |text| text.parse::<u32>().expect("FOREVER_CRASHES"))
-}
-
-/// A third of the seeds in the gate.
-fn seeds(at_night: u32) -> u32 {
-    wider() * at_night / u32::try_from(sizes::stride(3)).unwrap()
-}
-
 /// Jobs of a run.
 const JOBS: u64 = 5;
 
@@ -146,7 +136,7 @@ fn series(seed: u64) -> Cluster {
 }
 
 /// Seeds of a run of the night. The rarest interleaving needs some thousand.
-const SEEDS: u32 = 60;
+const SEEDS: u32 = 100;
 
 #[track_caller]
 fn are_met(met: Interleavings) {
@@ -172,15 +162,15 @@ fn hide_panics() {
 #[test]
 fn nothing_finished_is_carried_out_again_in_clean_rolling_deploys() {
     hide_panics();
-    let met = series(1).seeds(seeds(SEEDS)).without_faults().run(shop, deploy).unwrap().met;
+    let met = series(1).seeds(sizes::crashes(SEEDS)).without_faults().run(shop, deploy).unwrap().met;
     are_met(met);
-    assert!(met.stored_and_released > 0 || wider() < 34, "{met:?}");
+    assert!(met.stored_and_released > 0 || sizes::crashes(SEEDS) < 2_000, "{met:?}");
 }
 
 #[test]
 fn nothing_finished_is_carried_out_again_in_deploys_with_deaths_pauses_and_wrong_clocks() {
     hide_panics();
-    let met = series(1).seeds(seeds(SEEDS)).skew(Duration::from_secs(600)).run(shop, deploy).unwrap().met;
+    let met = series(1).seeds(sizes::crashes(SEEDS)).skew(Duration::from_secs(600)).run(shop, deploy).unwrap().met;
     are_met(met);
     assert!(met.went_on > 0, "{met:?}");
 }

@@ -48,6 +48,18 @@ pub fn at_most(gate: usize) -> usize {
     if is_night() { usize::MAX } else { gate }
 }
 
+/// Number of random runs with deaths: `at_night`, a fifth of it in the gate, and `FOREVER_CRASHES`
+/// times as many if that is set.
+///
+/// # Panics
+///
+/// If the variable is no number.
+#[must_use]
+pub fn crashes(at_night: u32) -> u32 {
+    let wider = u32::try_from(size("FOREVER_CRASHES", 1, 1)).expect("`FOREVER_CRASHES`");
+    wider * at_night / if is_night() { 1 } else { 5 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forever_testkit::prng::Prng;
+use forever_testkit::sizes::stride;
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
@@ -17,7 +18,7 @@ fn survives(attr: &TokenStream, item: &TokenStream, seed: usize) {
 
 #[test]
 fn no_tokens_make_the_macro_panic() {
-    for seed in 0..500 {
+    for seed in 0..500 / stride(5) {
         let mut dice = Dice::Seed(Prng::new(seed as u64));
         let (a, b, c) = (random_tokens(&mut dice, 3), random_tokens(&mut dice, 3), random_tokens(&mut dice, 2));
         let name = format_ident!("f");
@@ -50,7 +51,7 @@ fn no_change_of_a_token_makes_the_macro_panic() {
     for body in &bodies {
         flat(body, &mut spare);
     }
-    for seed in 0..1500 {
+    for seed in 0..1500 / stride(5) {
         let mut dice = Dice::Seed(Prng::new(seed as u64));
         let mut body = bodies[seed % bodies.len()].clone();
         for _ in 0..=dice.below(3) {

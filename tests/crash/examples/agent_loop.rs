@@ -6,6 +6,7 @@ use forever::Forever;
 use forever::chat::message::UiMessage;
 use forever::prelude::*;
 use forever::testing::crash_everywhere;
+use forever_testkit::sizes;
 
 use super::talkative_model::{BOOKED, UNKNOWN};
 use super::{BOOKINGS, Concierge, QUESTION, builder};
@@ -26,7 +27,7 @@ async fn an_evening_is_booked_once_or_the_person_is_told() {
             answer.starts_with("Let me look what the evening will be like.It will be clear, so you can. I will book.")
         },
     )
-    .crash_randomly(1, 60)
+    .crash_randomly(1, sizes::crashes(60))
     .may_go_other_ways()
     .await
     .unwrap();

@@ -1,6 +1,7 @@
 //! A refund that a person approves, and one that nobody looks at for three days.
 use forever::Forever;
 use forever::testing::crash_everywhere;
+use forever_testkit::sizes;
 
 use super::{Approval, Refund, refund};
 
@@ -16,7 +17,7 @@ async fn refunds_are_paid_once_or_expire() {
             (ada.wait().await.unwrap(), grace.wait().await.unwrap())
         },
     )
-    .crash_randomly(1, 100)
+    .crash_randomly(1, sizes::crashes(100))
     .await
     .unwrap();
     assert_eq!(survived.outcome, (Refund::Paid, Refund::Expired));

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use forever::fiber::Fiber;
 use forever::testing::{World as Outside, crash_everywhere};
 use forever::{Builder, Forever};
+use forever_testkit::sizes;
 
 use super::fibers::{chain, child, family, nested, notes, side, sleeper};
 use super::money::{self, BOOKINGS, booking, by_check, by_fail, by_hand, by_park, by_retry};
@@ -42,7 +43,7 @@ async fn comes_through<F: Fiber<Output = String>>(call: impl Fn() -> F, same_way
         },
     );
     let test = if same_way { test } else { test.may_go_other_ways() };
-    test.crash_randomly(1, 20).await.unwrap();
+    test.crash_randomly(1, sizes::crashes(20)).await.unwrap();
 }
 
 #[tokio::test]

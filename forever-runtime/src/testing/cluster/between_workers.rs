@@ -8,8 +8,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 use crate::store::{
     AdminStore, AgentId, AgentRequest, Changes, ChatStore, Claim, ClusterStore, DeclineResult, End, FiberRef, FiberState, FiberStore,
-    HoldResult, Lease, NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage, PublishedQuery, RequestOutcome, RequestProgress,
-    Suspension, TurnProgress, Watch, WorkerId, WorkerRow,
+    HoldResult, Lease, NewAgentRequest, Notification, Publication, PublishedItem, PublishedPage, PublishedQuery, RequestOutcome,
+    RequestProgress, Suspension, TurnProgress, Watch, WorkerId, WorkerRow,
 };
 
 impl ClusterStore for ModelStore {
