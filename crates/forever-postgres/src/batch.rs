@@ -7,13 +7,14 @@
 //!
 //! Writes of running activations have one queue, and begins and ends of fibers another one, so that
 //! none waits for a slower kind.
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use forever_store::{
     AcceptResult, BoxFuture, Claim, End, Error, LayoutRow, NewFiber, NewSnapshot, OpOutcome, OpRecord, OpState, OpsDelta, Result, Seq,
     StreamAppend, StreamBatch, StreamsDelta, TurnSeq, TurnWrite,
 };
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -32,7 +33,8 @@ const QUEUE: usize = 4 * MOST;
 /// Most bytes of text that share a statement.
 const MOST_BYTES: usize = 4 << 20;
 
-/// A write, and the channel on which its caller waits.
+/// A write, and the channel on which its caller waits. Large arguments are boxed, because a write is
+/// moved from queue to queue.
 #[derive(Debug)]
 struct Job<A, T> {
     args: A,
@@ -45,7 +47,7 @@ enum Queued {
     Checkpoint(Job<Checkpoint, Vec<Claim>>),
     Started(Job<Started, ()>),
     Chunks(Job<Chunks, TurnWrite>),
-    Accept(Job<NewFiber, AcceptResult>),
+    Accept(Job<Box<NewFiber>, AcceptResult>),
     End(Job<Ended, End>),
 }
 
@@ -141,11 +143,11 @@ impl Queue {
     }
 
     pub(crate) fn checkpoint(&self, claim: Claim, new: NewSnapshot) -> BoxFuture<'_, Result<Vec<Claim>>> {
-        self.send(&self.steps, Checkpoint { claim, new, place: None }, Queued::Checkpoint)
+        self.send(&self.steps, Checkpoint { claim, new: Box::new(new), place: None }, Queued::Checkpoint)
     }
 
     pub(crate) fn start_op(&self, claim: Claim, record: OpRecord, now_ms: i64) -> BoxFuture<'_, Result<()>> {
-        self.send(&self.steps, (claim, record, now_ms), Queued::Started)
+        self.send(&self.steps, (claim, Box::new(record), now_ms), Queued::Started)
     }
 
     pub(crate) fn append_chunks(&self, claim: Claim, turn: TurnSeq, chunks: StreamBatch) -> BoxFuture<'_, Result<TurnWrite>> {
@@ -153,7 +155,7 @@ impl Queue {
     }
 
     pub(crate) fn accept(&self, fiber: NewFiber) -> BoxFuture<'_, Result<AcceptResult>> {
-        self.send(&self.lives, fiber, Queued::Accept)
+        self.send(&self.lives, Box::new(fiber), Queued::Accept)
     }
 
     pub(crate) fn end(&self, claim: Claim, end: End, now_ms: i64) -> BoxFuture<'_, Result<End>> {
@@ -168,7 +170,10 @@ impl Queue {
         Box::pin(async move {
             let _asks = self.shared.asks();
             let (answer, answered) = oneshot::channel();
-            queue.send(of(Job { args, answer })).await.map_err(|_| Error::closed())?;
+            let queued = of(Job { args, answer });
+            if let Err(TrySendError::Full(queued)) = queue.try_send(queued) {
+                queue.send(queued).await.map_err(|_| Error::closed())?;
+            }
             let answer = answered.await;
             self.shared.hears().await;
             // The task drops queued writes only when the store is closed.
@@ -187,18 +192,17 @@ impl Queue {
 }
 
 async fn write(shared: Arc<Shared>, places: Arc<Places>, mut queued: mpsc::Receiver<Queued>) {
-    let mut left: VecDeque<Queued> = VecDeque::new();
+    let mut left = Vec::new();
     let mut known = HashSet::new();
     loop {
-        if left.is_empty() {
-            let Some(first) = queued.recv().await else { return };
-            left.push_back(first);
+        if left.is_empty() && queued.recv_many(&mut left, QUEUE).await == 0 {
+            return;
         }
         // What does not fit into a batch stays here in its order, and the rest in the channel.
         while left.len() < QUEUE
             && let Ok(next) = queued.try_recv()
         {
-            left.push_back(next);
+            left.push(next);
         }
         if shared.is_closed() {
             return;
@@ -218,14 +222,14 @@ struct Writes<'a> {
 impl Writes<'_> {
     /// Writes one batch of the queue and leaves in `left` what has to come after it; `known` has
     /// the hashes of the layouts that this process has stored.
-    async fn once(mut self, known: &mut HashSet<String>, left: &mut VecDeque<Queued>) {
+    async fn once(mut self, known: &mut HashSet<String>, left: &mut Vec<Queued>) {
         // Plain checkpoints and those that change operations, each with and without known places.
         let mut checkpoints: [Vec<Job<Checkpoint, _>>; 4] = Default::default();
         let (mut started, mut chunks, mut accepted, mut ended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut fibers, mut taken, mut bytes) = (BTreeSet::new(), 0, 0);
         for mut job in std::mem::take(left) {
             if taken >= MOST || bytes >= MOST_BYTES || job.fiber().is_some_and(|fiber| !fibers.insert(fiber)) {
-                left.push_back(job);
+                left.push(job);
                 continue;
             }
             taken += 1;
@@ -316,7 +320,7 @@ const STARTED: Batch<Started, (), ()> = Batch {
 };
 
 // In a transaction: until its commit is sent nothing is stored, and it can be repeated.
-const ACCEPT: Batch<NewFiber, Claim, AcceptResult> = Batch {
+const ACCEPT: Batch<Box<NewFiber>, Claim, AcceptResult> = Batch {
     what: "store a fiber",
     kind: Kind::Write,
     many: |tx, jobs| Box::pin(grouped::accept(tx, jobs)),

@@ -8,7 +8,7 @@ use crate::notify::{CHANGED, READY};
 use crate::sql::{Arg, Done, Tx, args};
 use crate::{fibers, ops, streams};
 
-pub(crate) type Started = (Claim, OpRecord, i64);
+pub(crate) type Started = (Claim, Box<OpRecord>, i64);
 pub(crate) type Chunks = (Claim, TurnSeq, StreamBatch);
 pub(crate) type Ended = (Claim, End, i64);
 
@@ -16,7 +16,7 @@ pub(crate) type Ended = (Claim, End, i64);
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
     pub(crate) claim: Claim,
-    pub(crate) new: NewSnapshot,
+    pub(crate) new: Box<NewSnapshot>,
     pub(crate) place: Option<String>,
 }
 
@@ -170,7 +170,7 @@ fn settling(at: usize) -> String {
 }
 
 /// Stores fibers; returns their claims. One whose id is taken is left out.
-pub(crate) async fn accept(tx: &Tx, jobs: &[NewFiber]) -> Done<Vec<Option<Claim>>> {
+pub(crate) async fn accept(tx: &Tx, jobs: &[Box<NewFiber>]) -> Done<Vec<Option<Claim>>> {
     let mut table = Table::of(jobs);
     table.add("id", "text", column(jobs, |new| new.id.as_str()));
     table.add("name", "text", column(jobs, |new| new.name.as_str()));
@@ -201,7 +201,7 @@ pub(crate) async fn accept(tx: &Tx, jobs: &[NewFiber]) -> Done<Vec<Option<Claim>
     let rows = tx.rows(&sql, &args).await?;
     let made: HashMap<String, Seq> = rows.iter().map(|row| Ok((row.text("id")?, row.int("seq")?))).collect::<Done<_>>()?;
     let claim = |new: &NewFiber| made.get(&new.id).map(|seq| Claim { fiber: *seq, epoch: i64::from(new.worker.is_some()) });
-    Ok(jobs.iter().map(claim).collect())
+    Ok(jobs.iter().map(|new| claim(new)).collect())
 }
 
 /// Completes claimed fibers that leave nothing but a snapshot and for which none waits. The others
