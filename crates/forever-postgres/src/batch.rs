@@ -33,8 +33,8 @@ const QUEUE: usize = 4 * MOST;
 /// Most bytes of text that share a statement.
 const MOST_BYTES: usize = 4 << 20;
 
-/// A write, and the channel on which its caller waits. Large arguments are boxed, because a write is
-/// moved from queue to queue.
+/// A write, and the channel on which its caller waits. Large arguments are boxed, because a write
+/// is moved from queue to queue.
 #[derive(Debug)]
 struct Job<A, T> {
     args: A,
