@@ -8,7 +8,7 @@ use crate::testing::dice::Dice;
 const FAULTS: u64 = 6;
 
 /// The longest time between two deploys of which one follows the other shortly.
-const SHORTLY: Duration = Duration::from_millis(1_000);
+const SHORTLY: Duration = Duration::from_secs(1);
 
 /// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -37,7 +37,7 @@ impl ModelLease {
 
 impl Lease for ModelLease {
     fn generation(&self) -> Option<u64> {
-        lock(&self.renewed).filter(|(at, _)| self.clock.passed() - *at < self.length).map(|(_, doubts)| doubts)
+        lock(&self.renewed).filter(|(at, _)| self.clock.passed() < *at + self.length).map(|(_, doubts)| doubts)
     }
 
     fn renewal(&self) -> BoxFuture<'_, ()> {
