@@ -13,6 +13,11 @@ fn hourly() -> Retry<anyhow::Error> {
     Retry::times(9).backoff(Backoff::fixed(HOUR))
 }
 
+/// With pauses in which the fiber stays in memory.
+fn soon_again() -> Retry<anyhow::Error> {
+    Retry::times(9).backoff(Backoff::fixed(Duration::from_millis(20)))
+}
+
 async fn fails() -> anyhow::Result<u64> {
     tokio::task::yield_now().await;
     anyhow::bail!("not yet")
@@ -60,6 +65,16 @@ async fn selects() -> anyhow::Result<u64> {
 #[fiber]
 async fn retries() -> anyhow::Result<u64> {
     Ok(step!("ask", retry = hourly(), fails().await?))
+}
+
+#[fiber]
+async fn retries_in_memory() -> anyhow::Result<u64> {
+    Ok(step!("ask", retry = soon_again(), fails().await?))
+}
+
+#[fiber]
+async fn retries_an_effect_in_memory() -> anyhow::Result<u64> {
+    Ok(step!("charge", effect, retry = soon_again(), fails().await?))
 }
 
 #[fiber]
@@ -124,4 +139,5 @@ macro_rules! are_not_waited_for {
 async fn close_waits_for_none_of_the_waits_of_fibers() {
     are_not_waited_for!(receives_in_time joins joins_all selects);
     are_not_waited_for!(retries retries_in_time retries_and_catches retries_an_effect retries_branches);
+    are_not_waited_for!(retries_in_memory retries_an_effect_in_memory);
 }
