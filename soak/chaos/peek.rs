@@ -4,6 +4,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use rusqlite::{Connection, OptionalExtension};
 
+use super::journal;
 use super::sabotage::Sabotage;
 use super::worker::{DATABASE, database};
 
@@ -45,17 +46,25 @@ pub(crate) fn check(sql: &Connection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes something that is stored; returns whether there was anything.
+/// Removes something that is stored; returns whether there was anything. Of fibers it takes one
+/// that was accepted: any other would be started anew.
 pub(crate) fn damage(dir: &Path, how: Sabotage) -> anyhow::Result<bool> {
     let sql = Connection::open(database(dir))?;
     sql.pragma_update(None, "foreign_keys", true)?;
-    let query = match how {
+    let damaged = match how {
         Sabotage::Bank => return Ok(true),
-        Sabotage::Fiber => "DELETE FROM fibers WHERE seq = (SELECT min(seq) FROM fibers WHERE name = 'chain' AND state <> 'completed')",
+        Sabotage::Fiber => {
+            let lines = journal::read(dir)?;
+            let accepted: Vec<_> = lines.iter().filter_map(|line| line.text.strip_prefix("accepted ")).collect();
+            let query = "DELETE FROM fibers WHERE seq = (SELECT min(f.seq) FROM fibers f JOIN json_each(?1) accepted ON accepted.value = f.id
+                         WHERE f.name = 'chain' AND f.state <> 'completed')";
+            sql.execute(query, [serde_json::to_string(&accepted)?])?
+        }
         Sabotage::Snapshot => {
-            "UPDATE snapshots SET number = 0, at = NULL, layout = NULL, data = NULL WHERE fiber =
-             (SELECT min(fiber) FROM snapshots JOIN fibers ON seq = fiber WHERE name = 'chain' AND number > 1 AND state <> 'completed')"
+            let query = "UPDATE snapshots SET number = 0, at = NULL, layout = NULL, data = NULL WHERE fiber =
+                         (SELECT min(fiber) FROM snapshots JOIN fibers ON seq = fiber WHERE name = 'chain' AND number > 1 AND state <> 'completed')";
+            sql.execute(query, ())?
         }
     };
-    Ok(sql.execute(query, ())? > 0)
+    Ok(damaged > 0)
 }

@@ -20,14 +20,17 @@ const ROUNDS: u64 = 6;
 
 const SHORT: Duration = Duration::from_millis(40);
 
-/// A step that stores how far it has come, and takes its time.
+/// A step that takes its time, stores how far it has come, and is handed over as its runtime closes.
 async fn count(world: &World, op: &Op) -> anyhow::Result<u64> {
     let mut done: u64 = op.stashed()?.unwrap_or_default();
-    while done < 3 {
+    while done < 12 {
         tokio::time::sleep(SHORT).await;
         done += 1;
         world.attempt(format!("part {done}"));
         op.stash(&done).await?;
+        if op.is_closing() {
+            return Err(op.interrupted().into());
+        }
     }
     Ok(done)
 }
@@ -135,13 +138,14 @@ fn series(seed: u64) -> Cluster {
     cluster(seed, 4).idle(1).deploys(10)
 }
 
-/// Seeds of a run of the night. The rarest interleaving needs some thousand.
+/// Seeds of a run of the night.
 const SEEDS: u32 = 100;
 
 #[track_caller]
 fn are_met(met: Interleavings) {
     println!("{met:?}");
-    assert!(met.overtaken > 0 && met.advanced_and_woken > 0 && met.claims_refused > 0, "{met:?}");
+    assert!(met.overtaken > 0 && met.claims_refused > 0, "{met:?}");
+    assert!(met.advanced_and_woken > 0 && met.stored_and_released > 0, "{met:?}");
 }
 
 /// Calls of the program panic when a fault hinders them, and are repeated. That is not shown.
@@ -162,9 +166,7 @@ fn hide_panics() {
 #[test]
 fn nothing_finished_is_carried_out_again_in_clean_rolling_deploys() {
     hide_panics();
-    let met = series(1).seeds(sizes::crashes(SEEDS)).without_faults().run(shop, deploy).unwrap().met;
-    are_met(met);
-    assert!(met.stored_and_released > 0 || sizes::crashes(SEEDS) < 2_000, "{met:?}");
+    are_met(series(1).seeds(sizes::crashes(SEEDS)).without_faults().run(shop, deploy).unwrap().met);
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Programs that hold locks on tables of the store, and roles without connections.
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forever_postgres::PostgresStore;
 use forever_store::{ErrorKind, FiberStore};
+use forever_testkit::waiting::soon;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::schemas::client;
-use crate::workers::{SOON, joined, shows_life};
+use crate::workers::{joined, renewed, shows_life};
 use crate::{accept, cluster, end, ready_of, snapshot};
 
 /// Longer than a test may take: what a test waits for must not be the end of a call.
@@ -40,7 +41,7 @@ async fn row_that_another_program_locks_stops_its_fiber_alone() {
             let a = Arc::clone(&a);
             others.spawn(async move { a.checkpoint(held, snapshot(number)).await });
         }
-        let stored = tokio::time::timeout(SOON, others.join_all()).await.expect("others go on");
+        let stored = soon("others go on", others.join_all()).await;
         assert!(stored.iter().all(Result::is_ok), "{stored:?}");
     }
     let ended = async {
@@ -49,20 +50,19 @@ async fn row_that_another_program_locks_stops_its_fiber_alone() {
         }
         accept(&*a, "new", one).await
     };
-    tokio::time::timeout(SOON, ended).await.expect("others begin and end");
+    soon("others begin and end", ended).await;
     assert!(pending.try_join_next().is_none(), "the row is locked");
     blocker.batch_execute("ROLLBACK").await.unwrap();
-    let stored = tokio::time::timeout(SOON, pending.join_all()).await.expect("they go on");
+    let stored = soon("they go on", pending.join_all()).await;
     assert!(stored.iter().all(Result::is_ok), "{stored:?}");
     assert_eq!(a.load(held[0].fiber).await.unwrap().number, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn table_that_another_program_locks_takes_no_lease_away() {
-    let lease = Duration::from_secs(3);
     let Some(url) = cluster::url() else { return };
     let schema = cluster::schema();
-    let builder = PostgresStore::builder(&url).schema(&schema).lease(lease).call_limit(LONG);
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3)).call_limit(LONG);
     let (a, one) = joined(builder.clone()).await;
     let (b, two) = joined(builder).await;
     let (a, b) = (Arc::new(a), Arc::new(b));
@@ -73,18 +73,13 @@ async fn table_that_another_program_locks_takes_no_lease_away() {
     for (store, held) in held.clone() {
         pending.spawn(async move { store.checkpoint(held, snapshot(1)).await.map(drop) });
     }
-    let oldest = format!("SELECT extract(epoch FROM max(clock_timestamp() - seen))::float8, count(*) FROM \"{schema}\".workers");
-    let begun = Instant::now();
-    while begun.elapsed() < 2 * lease {
-        let row = watcher.query_one(&oldest, &[]).await.unwrap();
-        let (age, workers): (f64, i64) = (row.get(0), row.get(1));
-        assert_eq!(workers, 2);
-        assert!(age < lease.as_secs_f64(), "a lease is {age} s old");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    // Each quarter of a lease, so for longer than a lease.
+    for worker in [one, two] {
+        renewed(&watcher, &schema, worker, 5).await;
     }
     assert!(pending.try_join_next().is_none(), "the tables are locked");
     blocker.batch_execute("ROLLBACK").await.unwrap();
-    let stored = tokio::time::timeout(SOON, pending.join_all()).await.expect("they go on");
+    let stored = soon("they go on", pending.join_all()).await;
     assert!(stored.iter().all(Result::is_ok), "no claim is lost: {stored:?}");
     for (store, held) in held.drain(..) {
         store.checkpoint(held, snapshot(2)).await.unwrap();
@@ -112,13 +107,13 @@ async fn worker_goes_on_with_the_connections_that_it_has() {
     let (a, one) = joined(builder).await;
     let a = Arc::new(a);
     let mut tasks = JoinSet::new();
-    let begun = Instant::now();
+    let is_over = Arc::new(AtomicBool::new(false));
     for n in 0..16 {
-        let a = Arc::clone(&a);
+        let (a, is_over) = (Arc::clone(&a), Arc::clone(&is_over));
         tasks.spawn(async move {
             let held = accept(&*a, &format!("f{n}"), one).await;
             let mut number = 0;
-            while begun.elapsed() < Duration::from_secs(6) {
+            while !is_over.load(Ordering::Relaxed) {
                 number += 1;
                 a.checkpoint(held, snapshot(number)).await.unwrap();
                 assert_eq!(a.load(held.fiber).await.unwrap().number, number);
@@ -126,9 +121,9 @@ async fn worker_goes_on_with_the_connections_that_it_has() {
             end(&*a, held).await;
         });
     }
+    renewed(&admin, "forever", one, 6).await;
+    is_over.store(true, Ordering::Relaxed);
     tasks.join_all().await;
-    let row = admin.query_one("SELECT clock_timestamp() - seen < lease_ms * INTERVAL '1 millisecond' FROM forever.workers", &[]).await;
-    assert!(row.unwrap().get::<_, bool>(0), "its lease is renewed");
 }
 
 /// Clocks of workers that differ by days. What a store is given as the time is its worker's.
@@ -136,7 +131,8 @@ async fn worker_goes_on_with_the_connections_that_it_has() {
 async fn clocks_of_workers_that_differ_take_no_lease_away() {
     const DAY_MS: i64 = 86_400_000;
     let Some(url) = cluster::url() else { return };
-    let builder = PostgresStore::builder(&url).schema(cluster::schema()).lease(Duration::from_secs(2));
+    let (schema, looks) = (cluster::schema(), client(&url).await);
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(2));
     let (behind, ahead) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
     let now_ms = 1_800_000_000_000;
     let one = behind.join(now_ms - DAY_MS).await.unwrap();
@@ -147,8 +143,9 @@ async fn clocks_of_workers_that_differ_take_no_lease_away() {
         behind.take_over(one, now_ms - DAY_MS).await.unwrap();
         behind.checkpoint(of_one, snapshot(number)).await.unwrap();
         ahead.checkpoint(of_two, snapshot(number)).await.unwrap();
-        // More than a lease in all.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        // Longer than a lease in all.
+        renewed(&looks, &schema, one, 1).await;
+        renewed(&looks, &schema, two, 1).await;
     }
     end(&behind, of_one).await;
     end(&ahead, of_two).await;
@@ -168,7 +165,7 @@ async fn row_of_a_dead_worker_that_is_locked_holds_up_no_other_fiber() {
     let blocker = client(&url).await;
     blocker.batch_execute(&format!("BEGIN; SELECT 1 FROM \"{schema}\".fibers WHERE seq = {} FOR UPDATE", locked.fiber)).await.unwrap();
     a.abandon();
-    let mut next = async || tokio::time::timeout(SOON, ready.recv()).await.expect("it is taken over").unwrap().id;
+    let mut next = async || soon("it is taken over", ready.recv()).await.unwrap().id;
     assert_eq!(next().await, "free");
     blocker.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(next().await, "locked");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use forever_postgres::PostgresStore;
 use forever_store::{WorkerId, conformance};
 use forever_testkit::sizes;
+use forever_testkit::waiting::eventually;
 
-use crate::workers::SOON;
 use crate::{cluster, pooler};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,11 +34,7 @@ impl conformance::Workers for Workers {
         let workers = format!("\"{}\".workers", self.schema);
         // It may take its lock meanwhile, which shows life as well.
         let end = format!("UPDATE {workers} SET lease_ms = 0, lock = NULL WHERE id = $1");
-        let begun = tokio::time::Instant::now();
-        while client.execute(&end, &[&worker]).await.unwrap() > 0 {
-            assert!(begun.elapsed() < SOON, "no other worker takes over");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually("another worker takes over", async || client.execute(&end, &[&worker]).await.unwrap() == 0).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forever_postgres::PostgresStore;
 use forever_store::{AcceptResult, FiberStore};
+use forever_testkit::waiting::eventually;
 
 use crate::cluster;
 use crate::proxy::{Fate, Proxy};
@@ -98,18 +99,14 @@ async fn nothing_that_was_acknowledged_is_lost_when_the_server_crashes() {
     }
     for _ in 0..CRASHES {
         let before = stored.load(Ordering::Relaxed);
-        while stored.load(Ordering::Relaxed) < before + 200 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually("they go on", async || stored.load(Ordering::Relaxed) >= before + 200).await;
         tokio::task::block_in_place(|| {
             server.crash();
             server.start_again();
         });
     }
     let before = stored.load(Ordering::Relaxed);
-    while stored.load(Ordering::Relaxed) < before + 200 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("they go on", async || stored.load(Ordering::Relaxed) >= before + 200).await;
     done.store(true, Ordering::Relaxed);
     let mut in_doubt = 0;
     while let Some(task) = tasks.join_next().await {

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use forever_postgres::{PostgresStore, PostgresTx, PostgresTxFn, PostgresWork};
 use forever_store::{BoxFuture, Claim, ErrorKind, FiberStore, OpKind, OpRecord, TransactionResult};
+use forever_testkit::waiting::{DEADLINE, eventually, soon};
 use tokio::sync::Barrier;
-use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
 use crate::faults::{cut_once, has};
 use crate::proxy::{Fate, Proxy};
 use crate::{accept, cluster, pooler, snapshot};
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// A closure whose runs are counted. What it returns is the text of its result.
 struct Work<F> {
@@ -82,11 +80,11 @@ fn record(id: &str) -> OpRecord {
 }
 
 async fn carry_out(store: &PostgresStore, claim: Claim, id: &str, work: &mut dyn PostgresWork) -> forever_store::Result<TransactionResult> {
-    tokio::time::timeout(SOON, store.transact(Some((claim, Some(record(id)))), work, 5)).await.expect("it ends")
+    soon("it ends", store.transact(Some((claim, Some(record(id)))), work, 5)).await
 }
 
 async fn carry_out_outside(store: &PostgresStore, work: &mut dyn PostgresWork) -> forever_store::Result<TransactionResult> {
-    tokio::time::timeout(SOON, store.transact(None, work, 5)).await.expect("it ends")
+    soon("it ends", store.transact(None, work, 5)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -174,11 +172,7 @@ async fn commit_that_is_on_its_way_is_waited_for() {
     let again = carry_out(&store, claim, "booking", &mut work);
     let commit = async {
         let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'";
-        let begun = Instant::now();
-        while table.client.query(waits, &[schema]).await.unwrap().is_empty() {
-            assert!(begun.elapsed() < SOON, "it does not wait");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually("it waits", async || !table.client.query(waits, &[schema]).await.unwrap().is_empty()).await;
         on_its_way.commit().await.unwrap();
     };
     let (result, ()) = tokio::join!(again, commit);
@@ -216,11 +210,7 @@ async fn transaction_whose_future_is_dropped_is_rolled_back_unless_its_commit_is
     });
     let runs = work.runs;
     let of = Some((claim, Some(record("b"))));
-    let committed = async {
-        while table.records().await < 2 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
+    let committed = eventually("it is committed", async || table.records().await == 2);
     tokio::select! {
         result = store.transact(of, &mut work, 5) => panic!("{result:?}"),
         () = committed => {}
@@ -375,15 +365,6 @@ impl Table {
     }
 }
 
-/// Waits until a look into the database says yes.
-async fn until(what: &str, look: impl AsyncFn() -> bool) {
-    let begun = Instant::now();
-    while !look().await {
-        assert!(begun.elapsed() < SOON, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_waits_for_a_row_for_as_long_as_another_session_has_it_locked() {
     let Some(url) = cluster::url() else { return };
@@ -402,7 +383,8 @@ async fn transaction_waits_for_a_row_for_as_long_as_another_session_has_it_locke
         let release = async {
             let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'
                          AND clock_timestamp() - query_start > INTERVAL '1.3 s'";
-            until("it waits for more than a second", async || !table.client.query(waits, &[&table.name]).await.unwrap().is_empty()).await;
+            eventually("it waits for more than a second", async || !table.client.query(waits, &[&table.name]).await.unwrap().is_empty())
+                .await;
             other.batch_execute("COMMIT").await.unwrap();
         };
         let (result, ()) = tokio::join!(adds, release);
@@ -419,7 +401,7 @@ async fn transaction_whose_wait_a_time_limit_of_the_role_ends_runs_again() {
         let (table, other) = Table::with_a_locked_row(&url).await;
         // As the role would have it.
         let of_role = cluster::with_setting(&url, setting, "100");
-        let builder = PostgresStore::builder(of_role).schema(&table.schema).lease(Duration::ZERO).patience(SOON);
+        let builder = PostgresStore::builder(of_role).schema(&table.schema).lease(Duration::ZERO).patience(DEADLINE);
         let store = builder.connect().await.unwrap();
         let (add, runs) = (add(&table.name), AtomicU32::new(0));
         let mut work = work(async |tx| {
@@ -430,7 +412,7 @@ async fn transaction_whose_wait_a_time_limit_of_the_role_ends_runs_again() {
             Ok(String::new())
         });
         let release = async {
-            until("it has run three times", async || runs.load(Ordering::Relaxed) >= 3).await;
+            eventually("it has run three times", async || runs.load(Ordering::Relaxed) >= 3).await;
             other.batch_execute("COMMIT").await.unwrap();
         };
         let (result, ()) = tokio::join!(carry_out_outside(&store, &mut work), release);
@@ -449,7 +431,7 @@ async fn transaction_whose_commit_a_time_limit_ends_runs_again() {
         other.batch_execute(&sql).await.unwrap();
     }
     let of_role = cluster::with_setting(&url, "lock_timeout", "100");
-    let builder = PostgresStore::builder(of_role).schema(&table.schema).lease(Duration::ZERO).patience(SOON);
+    let builder = PostgresStore::builder(of_role).schema(&table.schema).lease(Duration::ZERO).patience(DEADLINE);
     let store = builder.connect().await.unwrap();
     let (insert, runs) = (table.insert(), AtomicU32::new(0));
     let mut work = work(async |tx| {
@@ -459,7 +441,7 @@ async fn transaction_whose_commit_a_time_limit_ends_runs_again() {
         Ok(String::new())
     });
     let release = async {
-        until("it has run twice", async || runs.load(Ordering::Relaxed) >= 2).await;
+        eventually("it has run twice", async || runs.load(Ordering::Relaxed) >= 2).await;
         other.batch_execute("ROLLBACK").await.unwrap();
     };
     let (result, ()) = tokio::join!(carry_out_outside(&store, &mut work), release);

@@ -1,18 +1,18 @@
 //! Several workers over one database: leases, signs of life, takeovers, and workers that only seemed dead.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forever_postgres::{Builder, PostgresStore};
 use forever_store::{AdminStore, ClusterStore, End, FiberState, FiberStore, Suspension, Wait, WaitResult, Watch};
-
-use tokio::time::Instant;
+use forever_testkit::waiting::{eventually, soon};
+use tokio_postgres::Client;
 
 use crate::cluster;
 use crate::faults::has;
 use crate::proxy::{Fate, Link, Proxy};
+use crate::schemas::client;
 use crate::{accept, claim, end, ready_of, row, snapshot};
-
-pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) async fn joined(builder: Builder) -> (PostgresStore, i64) {
     let store = builder.connect().await.unwrap();
@@ -20,22 +20,25 @@ pub(crate) async fn joined(builder: Builder) -> (PostgresStore, i64) {
     (store, worker)
 }
 
-/// Two workers over a schema of their own, with a lease of so many seconds; `None` without a server.
-pub(crate) async fn two_workers(lease: u64) -> Option<[(PostgresStore, i64); 2]> {
-    let builder = PostgresStore::builder(cluster::url()?).schema(cluster::schema()).lease(Duration::from_secs(lease));
+/// Two workers over a schema of their own, with a lease longer than a test; `None` without a server.
+async fn two_workers() -> Option<[(PostgresStore, i64); 2]> {
+    let builder = PostgresStore::builder(cluster::url()?).schema(cluster::schema()).lease(Duration::from_secs(3600));
     Some([joined(builder.clone()).await, joined(builder).await])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn living_worker_keeps_its_claims() {
-    let Some([(a, one), (b, two)]) = two_workers(4).await else { return };
+    let Some(url) = cluster::url() else { return };
+    let schema = cluster::schema();
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(4));
+    let ((a, one), (b, two)) = (joined(builder.clone()).await, joined(builder).await);
     assert_eq!((one, two), (1, 2));
-    let held = accept(&a, "a", one).await;
-    for number in 1..=12 {
+    let (held, looks) = (accept(&a, "a", one).await, client(&url).await);
+    // Longer than a lease in all.
+    for number in 1..=6 {
         b.take_over(two, 5).await.unwrap();
         a.checkpoint(held, snapshot(number)).await.unwrap();
-        // More than a lease in all.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        renewed(&looks, &schema, one, 1).await;
     }
     assert_eq!(row(&b, "a").await.unwrap().state, FiberState::Running);
 }
@@ -43,15 +46,13 @@ async fn living_worker_keeps_its_claims() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fibers_of_a_dead_worker_are_ready_elsewhere_before_its_lease_runs_out() {
     // The lease would keep this test waiting for an hour.
-    let Some([(a, one), (b, two)]) = two_workers(3600).await else { return };
+    let Some([(a, one), (b, two)]) = two_workers().await else { return };
     let mut ready = ready_of(&b);
     let held = accept(&a, "a", one).await;
     a.checkpoint(held, snapshot(1)).await.unwrap();
     shows_life(&a, one).await;
     a.abandon();
-    let begun = Instant::now();
-    let taken = tokio::time::timeout(SOON, ready.recv()).await.unwrap().unwrap();
-    println!("took over after {:?}", begun.elapsed());
+    let taken = soon("it is taken over", ready.recv()).await.unwrap();
     assert_eq!((taken.id.as_str(), taken.state, taken.deaths), ("a", FiberState::Pending, 1));
     assert!(b.load(held.fiber).await.unwrap().interrupted, "although it is ready");
     let held_by_b = claim(&b, held.fiber, two).await;
@@ -62,11 +63,18 @@ async fn fibers_of_a_dead_worker_are_ready_elsewhere_before_its_lease_runs_out()
 
 /// Waits until a worker holds its lock.
 pub(crate) async fn shows_life(store: &PostgresStore, worker: i64) {
-    let begun = Instant::now();
-    while !store.shows_life(worker).await.unwrap() {
-        assert!(begun.elapsed() < SOON);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("it shows that it lives", async || store.shows_life(worker).await.unwrap()).await;
+}
+
+/// Waits until the lease of a worker that is there was renewed so many times.
+pub(crate) async fn renewed(looks: &Client, schema: &str, worker: i64, times: usize) {
+    let sql = format!("SELECT seen::text FROM \"{schema}\".workers WHERE id = $1");
+    let mut seen = BTreeSet::new();
+    eventually("its lease is renewed", async || {
+        seen.insert(looks.query_one(&sql, &[&worker]).await.unwrap().get::<_, String>(0));
+        seen.len() > times
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,7 +93,7 @@ async fn worker_that_only_seemed_dead_stores_nothing_and_goes_on() {
     proxy.partition();
     // It is on its way when the claim is taken over.
     let late = tokio::spawn(async move { (a.checkpoint(held, snapshot(2)).await, a) });
-    let taken = tokio::time::timeout(SOON, ready.recv()).await.unwrap().unwrap();
+    let taken = soon("it ends", ready.recv()).await.unwrap();
     assert_eq!(taken.id, "a");
     let held_by_b = claim(&b, held.fiber, two).await;
     b.checkpoint(held_by_b, snapshot(2)).await.unwrap();
@@ -105,7 +113,7 @@ async fn worker_that_only_seemed_dead_stores_nothing_and_goes_on() {
             }
         }
     };
-    tokio::time::timeout(SOON, goes_on).await.unwrap();
+    soon("it ends", goes_on).await;
 }
 
 /// A link that is cut in one direction: a write does not arrive, or its answer does not.
@@ -140,7 +148,7 @@ async fn worker_that_is_cut_off_in_one_direction_stores_nothing_after_the_takeov
             proxy.cut(link);
         }
         let late = tokio::spawn(async move { (a.stash(held, "{\"n\":2}".into(), 3).await, a) });
-        let taken = tokio::time::timeout(SOON, ready.recv()).await.unwrap().unwrap();
+        let taken = soon("it ends", ready.recv()).await.unwrap();
         assert_eq!(taken.id, "a");
         let held_by_b = claim(&b, held.fiber, two).await;
         // What has arrived is not repeated.
@@ -163,7 +171,7 @@ async fn worker_that_is_cut_off_in_one_direction_stores_nothing_after_the_takeov
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_a_batch_keep_or_lose_their_claims_each_for_itself() {
     const FIBERS: i64 = 140;
-    let Some([(a, one), (b, two)]) = two_workers(3600).await else { return };
+    let Some([(a, one), (b, two)]) = two_workers().await else { return };
     let a = Arc::new(a);
     let mut held = Vec::new();
     for n in 0..FIBERS {
@@ -217,7 +225,7 @@ async fn worker_that_counted_as_dead_shows_life_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fibers_of_a_batch_end_each_by_its_own_claim() {
     const FIBERS: i64 = 70;
-    let Some([(a, one), (b, two)]) = two_workers(3600).await else { return };
+    let Some([(a, one), (b, two)]) = two_workers().await else { return };
     let a = Arc::new(a);
     let mut begins = tokio::task::JoinSet::new();
     for n in 0..FIBERS {
@@ -297,9 +305,9 @@ async fn checkpoints_find_their_rows_while_nothing_is_cleaned_up() {
         }
         stored.join_all().await
     };
-    let (begun, mut number) = (Instant::now(), 0);
+    let mut number = 0;
     while !a.reads_rows_at_their_places() {
-        assert!(begun.elapsed() < SOON, "the table grows");
+        // One checkpoint follows the other: the table grows.
         number += 1;
         assert!(checkpoint(&held, number).await.iter().all(Result::is_ok));
     }

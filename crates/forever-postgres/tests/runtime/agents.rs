@@ -8,14 +8,11 @@ use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ChatEvent, Entry, Turn, TurnState};
 use forever::prelude::*;
 use forever::{BoxError, ErrorKind};
+use forever_testkit::waiting::{eventually, soon};
 
-use crate::{SOON, cluster, store, until};
+use crate::{cluster, store};
 
 const LEASE: Duration = Duration::from_secs(3600);
-
-async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("{what}"))
-}
 
 /// Counts until it is told to stop.
 struct Counter;
@@ -54,13 +51,13 @@ async fn turn_is_followed_and_cancelled_in_another_worker() {
     let mut events = by_b.chat_events().unwrap();
 
     let turn = by_a.submit("first", [UiMessage::user("u1", "count, please")]).await.unwrap();
-    let accepted = in_time("b hears of the turn", events.recv()).await.unwrap().unwrap();
+    let accepted = soon("b hears of the turn", events.recv()).await.unwrap().unwrap();
     assert!(matches!(&accepted, ChatEvent::Accepted(status) if status.id() == turn.id()), "{accepted:?}");
     let followed = by_b.turn(turn.id()).await.unwrap().unwrap();
     let mut log = followed.follow(0).await.unwrap();
     let mut text = String::new();
     let end = loop {
-        match in_time("b follows", log.next()).await.unwrap().unwrap() {
+        match soon("b follows", log.next()).await.unwrap().unwrap() {
             Entry::Chunk(_, chunk) => {
                 let chunk: serde_json::Value = serde_json::from_str(chunk.json()).unwrap();
                 text.push_str(chunk["delta"].as_str().unwrap_or_default());
@@ -75,10 +72,10 @@ async fn turn_is_followed_and_cancelled_in_another_worker() {
     let turn = by_a.submit("second", [UiMessage::user("u2", "count for ever")]).await.unwrap();
     let followed = by_b.turn(turn.id()).await.unwrap().unwrap();
     let mut log = followed.follow(3).await.unwrap();
-    in_time("b follows", log.next()).await.unwrap();
+    soon("b follows", log.next()).await.unwrap();
     followed.cancel("enough").await.unwrap();
     let end = loop {
-        if let Some(Entry::End(end)) = in_time("b hears of the end", log.next()).await.unwrap() {
+        if let Some(Entry::End(end)) = soon("b hears of the end", log.next()).await.unwrap() {
             break end;
         }
     };
@@ -101,13 +98,13 @@ async fn state_set_in_one_worker_is_shown_in_the_other() {
     };
     assert_eq!(state(connection.recv().await), 1);
     by_a.set_state(&2).await.unwrap();
-    assert_eq!(state(in_time("b is shown it", connection.recv()).await), 2);
+    assert_eq!(state(soon("b is shown it", connection.recv()).await), 2);
     assert_eq!(by_b.state().await.unwrap(), 2);
     // Its own, once.
     by_b.set_state(&3).await.unwrap();
     by_a.set_state(&4).await.unwrap();
-    assert_eq!(state(in_time("its own", connection.recv()).await), 3);
-    assert_eq!(state(in_time("the other one", connection.recv()).await), 4);
+    assert_eq!(state(soon("its own", connection.recv()).await), 3);
+    assert_eq!(state(soon("the other one", connection.recv()).await), 4);
     a.close().await.unwrap();
     b.close().await.unwrap();
 }
@@ -148,14 +145,14 @@ async fn agent_is_in_the_memory_of_one_worker_and_of_another_when_that_is_gone()
 
     // What b schedules runs where the agent is.
     roses.schedule(Duration::ZERO, "water", ()).await.unwrap();
-    until("a waters", async || by_a.load(Ordering::Relaxed) == 1).await;
+    eventually("a waters", async || by_a.load(Ordering::Relaxed) == 1).await;
     drop(awake);
     // It leaves memory, so that b can have it.
-    until("b may wake it", async || roses.wake().await.is_ok()).await;
+    eventually("b may wake it", async || roses.wake().await.is_ok()).await;
     let held = roses.wake().await.unwrap();
     assert_eq!(a.agent::<Gardener>("roses").wake().await.unwrap_err().kind(), ErrorKind::AgentElsewhere);
     a.agent::<Gardener>("roses").schedule(Duration::ZERO, "water", ()).await.unwrap();
-    until("b waters", async || by_b.load(Ordering::Relaxed) == 1).await;
+    eventually("b waters", async || by_b.load(Ordering::Relaxed) == 1).await;
     drop(held);
     assert_eq!((by_a.load(Ordering::Relaxed), by_b.load(Ordering::Relaxed)), (1, 1));
 
@@ -163,7 +160,7 @@ async fn agent_is_in_the_memory_of_one_worker_and_of_another_when_that_is_gone()
     let awake = b.agent::<Gardener>("roses").wake().await.unwrap();
     std::mem::forget(awake);
     b.close().await.unwrap();
-    until("a may wake it", async || a.agent::<Gardener>("roses").wake().await.is_ok()).await;
+    eventually("a may wake it", async || a.agent::<Gardener>("roses").wake().await.is_ok()).await;
     a.close().await.unwrap();
 }
 
@@ -177,6 +174,6 @@ async fn schedule_of_a_dead_worker_runs_in_another() {
     drop(awake);
     // As if the process had died. The other worker was never told of the schedule.
     drop(a);
-    until("b waters", async || watered.load(Ordering::Relaxed) == 1).await;
+    eventually("b waters", async || watered.load(Ordering::Relaxed) == 1).await;
     b.close().await.unwrap();
 }

@@ -8,16 +8,13 @@ use forever::agent::{Agent, AgentHandle, EndedFiber, Pushed};
 use forever::prelude::*;
 use forever::{BoxError, Error, ErrorKind};
 use forever_postgres::PostgresStore;
+use forever_testkit::waiting::{DEADLINE, eventually, soon};
 use tokio::sync::Semaphore;
 use tokio_postgres::NoTls;
 
-use crate::{SOON, cluster, store, until};
+use crate::{cluster, store};
 
 const LEASE: Duration = Duration::from_secs(3600);
-
-async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("{what}"))
-}
 
 /// What the instances of an agent have done, by worker, and the permits that they wait for.
 #[derive(Clone)]
@@ -132,16 +129,16 @@ async fn call_from_another_worker_is_carried_out_where_the_agent_is() {
     let world = World::new();
     let Some((a, b, awake)) = two(&world).await else { return };
     let ada = b.agent::<Counter>("ada");
-    assert_eq!(in_time("it is answered", async { ada.call::<u64>("add", 2).await }).await.unwrap(), 2);
+    assert_eq!(soon("it is answered", async { ada.call::<u64>("add", 2).await }).await.unwrap(), 2);
     assert_eq!(a.agent::<Counter>("ada").call::<u64>("add", 3).await.unwrap(), 5);
-    assert_eq!(in_time("it is answered", async { ada.call::<u64>("add", 4).await }).await.unwrap(), 9);
+    assert_eq!(soon("it is answered", async { ada.call::<u64>("add", 4).await }).await.unwrap(), 9);
     assert_eq!(*world.done.lock().unwrap(), [('a', 2), ('a', 5), ('a', 9)]);
     // An agent in no worker's memory is woken where it is called.
     assert_eq!(b.agent::<Counter>("tom").call::<u64>("add", 1).await.unwrap(), 1);
     assert_eq!(world.done.lock().unwrap().last(), Some(&('b', 1)));
     drop(awake);
     // It leaves memory there when it was not called for a while, and is called here.
-    until("b carries it out", async || {
+    eventually("b carries it out", async || {
         tokio::time::sleep(Duration::from_millis(500)).await;
         ada.call::<u64>("add", 1).await.unwrap();
         world.done.lock().unwrap().last().is_some_and(|(worker, _)| *worker == 'b')
@@ -159,7 +156,7 @@ async fn failures_of_a_call_reach_the_caller_in_another_worker_as_in_its_own() {
     for handle in [by_a, by_b] {
         let fails = async |method: &str, args: &str| {
             let args: serde_json::Value = serde_json::from_str(args).unwrap();
-            let error = in_time("it fails", async { handle.call::<u64>(method, args).await }).await.unwrap_err();
+            let error = soon("it fails", async { handle.call::<u64>(method, args).await }).await.unwrap_err();
             (error.kind(), error.to_string())
         };
         let (kind, text) = fails("fail", "\"no\\u0000money\"").await;
@@ -178,11 +175,11 @@ async fn failures_of_a_call_reach_the_caller_in_another_worker_as_in_its_own() {
             assert!(matches!(kind, ErrorKind::NotRegistered | ErrorKind::Agent), "{unknown}: {text}");
         }
         // The value is not what the caller wants.
-        let error = in_time("it fails", async { handle.call::<String>("add", 0).await }).await.unwrap_err();
+        let error = soon("it fails", async { handle.call::<String>("add", 0).await }).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Value && error.to_string().contains("cannot be read as `alloc::string::String`"), "{error}");
     }
     assert_eq!(world.done.lock().unwrap().len(), 2, "only the last calls have run");
-    let error = in_time("it fails", async { b.agent::<Counter>("broken").call::<u64>("add", 1).await }).await.unwrap_err();
+    let error = soon("it fails", async { b.agent::<Counter>("broken").call::<u64>("add", 1).await }).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Agent, "{error}");
     a.close().await.unwrap();
     b.close().await.unwrap();
@@ -194,17 +191,17 @@ async fn call_that_has_begun_in_a_worker_that_dies_is_not_repeated() {
     let (Some(url), schema) = (cluster::url(), cluster::schema()) else { return };
     let (a, b, awake) = two_of(&url, &schema, &world).await;
     let ada = b.agent::<Counter>("ada");
-    let call = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
-    until("it has begun", async || world.begun() == ['a']).await;
+    let call = tokio::spawn(ada.call::<char>("wait", ()).within(DEADLINE).into_future());
+    eventually("it has begun", async || world.begun() == ['a']).await;
     // One behind it, which has not begun, is carried out by the worker of its caller.
-    let behind = tokio::spawn(ada.call::<u64>("add", 5).within(SOON).into_future());
-    until("both are requested", async || requests(&url, &schema).await == 2).await;
+    let behind = tokio::spawn(ada.call::<u64>("add", 5).within(DEADLINE).into_future());
+    eventually("both are requested", async || requests(&url, &schema).await == 2).await;
     // As if the process had died.
     drop((a, awake));
-    let error = in_time("the caller is told", call).await.unwrap().unwrap_err();
+    let error = soon("the caller is told", call).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
     assert!(error.to_string().contains("has begun, and the worker that carried it out is gone"), "{error}");
-    assert_eq!(in_time("the other call is answered", behind).await.unwrap().unwrap(), 5);
+    assert_eq!(soon("the other call is answered", behind).await.unwrap().unwrap(), 5);
     assert_eq!(*world.done.lock().unwrap(), [('b', 5)]);
     assert_eq!(world.begun(), ['a'], "it was not repeated");
     b.close().await.unwrap();
@@ -216,18 +213,18 @@ async fn worker_that_closes_ends_the_call_that_has_begun_and_leaves_the_others()
     let (Some(url), schema) = (cluster::url(), cluster::schema()) else { return };
     let (a, b, awake) = two_of(&url, &schema, &world).await;
     let ada = b.agent::<Counter>("ada");
-    let begun = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
-    until("it has begun", async || world.begun() == ['a']).await;
-    let behind = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
-    until("both are requested", async || requests(&url, &schema).await == 2).await;
+    let begun = tokio::spawn(ada.call::<char>("wait", ()).within(DEADLINE).into_future());
+    eventually("it has begun", async || world.begun() == ['a']).await;
+    let behind = tokio::spawn(ada.call::<char>("wait", ()).within(DEADLINE).into_future());
+    eventually("both are requested", async || requests(&url, &schema).await == 2).await;
     drop(awake);
     let (closes, closing) = (a.clone(), tokio::spawn(async move { a.close().await }));
     // It starts nothing more.
-    until("a closes", async || closes.spawn(errand("late".to_owned())).await.is_err()).await;
+    eventually("a closes", async || closes.spawn(errand("late".to_owned())).await.is_err()).await;
     world.permits.add_permits(2);
-    assert_eq!(in_time("the first one is answered", begun).await.unwrap().unwrap(), 'a');
-    in_time("a closes", closing).await.unwrap().unwrap();
-    assert_eq!(in_time("the other one is answered", behind).await.unwrap().unwrap(), 'b');
+    assert_eq!(soon("the first one is answered", begun).await.unwrap().unwrap(), 'a');
+    soon("a closes", closing).await.unwrap().unwrap();
+    assert_eq!(soon("the other one is answered", behind).await.unwrap().unwrap(), 'b');
     assert_eq!(world.begun(), ['a', 'b']);
     b.close().await.unwrap();
 }
@@ -239,12 +236,12 @@ async fn call_whose_agent_cannot_be_woken_here_after_the_death_of_its_worker_fai
     let (a, b, awake) = two_of(&url, &schema, &world).await;
     let of_a = a.agent::<Counter>("of a").wake().await.unwrap();
     let first = tokio::spawn(a.agent::<Counter>("of a").call::<char>("wait", ()).into_future());
-    until("the agent is busy", async || world.begun() == ['a']).await;
-    let call = tokio::spawn(b.agent::<Counter>("of a").call::<u64>("add", 1).within(SOON).into_future());
-    until("it is requested", async || requests(&url, &schema).await == 1).await;
+    eventually("the agent is busy", async || world.begun() == ['a']).await;
+    let call = tokio::spawn(b.agent::<Counter>("of a").call::<u64>("add", 1).within(DEADLINE).into_future());
+    eventually("it is requested", async || requests(&url, &schema).await == 1).await;
     first.abort();
     drop((first.await, of_a, awake, a));
-    let error = in_time("the caller is told", call).await.unwrap().unwrap_err();
+    let error = soon("the caller is told", call).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Agent, "{error}");
     assert!(error.to_string().contains("it is broken"), "{error}");
     b.close().await.unwrap();
@@ -255,28 +252,27 @@ async fn call_that_is_late_or_whose_caller_is_gone_never_begins() {
     let (Some(url), schema, world) = (cluster::url(), cluster::schema(), World::new()) else { return };
     let (a, b, _awake) = two_of(&url, &schema, &world).await;
     let by_a = a.agent::<Counter>("ada");
-    let first = tokio::spawn(by_a.call::<char>("wait", ()).within(SOON).into_future());
-    until("the agent is busy", async || world.begun() == ['a']).await;
+    let first = tokio::spawn(by_a.call::<char>("wait", ()).within(DEADLINE).into_future());
+    eventually("the agent is busy", async || world.begun() == ['a']).await;
     let (late, dropped) = (Duration::from_millis(300), Duration::from_millis(100));
     for handle in [by_a.clone(), b.agent::<Counter>("ada")] {
-        let error = in_time("it is late", async { handle.call::<char>("wait", ()).within(late).await }).await.unwrap_err();
+        let error = soon("it is late", async { handle.call::<char>("wait", ()).within(late).await }).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-        let unheard = tokio::time::timeout(dropped, handle.call::<char>("wait", ()).within(SOON).into_future()).await;
+        let unheard = tokio::time::timeout(dropped, handle.call::<char>("wait", ()).within(DEADLINE).into_future()).await;
         assert!(unheard.is_err());
     }
     // A caller that is dropped does not wait until its request is withdrawn.
-    until("all are withdrawn", async || requests(&url, &schema).await == 0).await;
+    eventually("all are withdrawn", async || requests(&url, &schema).await == 0).await;
     // The first one ends; those would begin now.
     world.permits.add_permits(10);
-    assert_eq!(in_time("it ends", first).await.unwrap().unwrap(), 'a');
-    assert_eq!(in_time("it is answered", async { b.agent::<Counter>("ada").call::<u64>("add", 1).await }).await.unwrap(), 1);
+    assert_eq!(soon("it ends", first).await.unwrap().unwrap(), 'a');
+    assert_eq!(soon("it is answered", async { b.agent::<Counter>("ada").call::<u64>("add", 1).await }).await.unwrap(), 1);
     assert_eq!(world.begun(), ['a']);
 
     // One that has begun is not stopped, and its outcome is not known.
     world.permits.forget_permits(10);
     for handle in [by_a, b.agent::<Counter>("ada")] {
-        let error =
-            in_time("it is late", async { handle.call::<char>("wait", ()).within(Duration::from_secs(1)).await }).await.unwrap_err();
+        let error = soon("it is late", async { handle.call::<char>("wait", ()).within(Duration::from_secs(1)).await }).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
         world.permits.add_permits(1);
     }
@@ -297,9 +293,9 @@ async fn many_calls_of_three_workers_are_carried_out_once_each_and_one_at_a_time
     let mut calls = tokio::task::JoinSet::new();
     for n in 0..CALLS {
         let ada = workers[usize::try_from(n % 3).unwrap()].agent::<Counter>("ada");
-        calls.spawn(async move { ada.call::<u64>("add", 1).within(SOON).await.unwrap() });
+        calls.spawn(async move { ada.call::<u64>("add", 1).within(DEADLINE).await.unwrap() });
     }
-    let mut sums = in_time("all are answered", calls.join_all()).await;
+    let mut sums = soon("all are answered", calls.join_all()).await;
     sums.sort_unstable();
     // Each has seen the sum of all before it.
     assert_eq!(sums, (1..=CALLS).collect::<Vec<_>>());
@@ -331,7 +327,7 @@ async fn connection_in_another_worker_receives_states_and_broadcasts() {
     a.agent::<Counter>("tom").broadcast("other").unwrap();
     let mut next = 0;
     while next < 300 {
-        match in_time("b hears", connection.recv()).await {
+        match soon("b hears", connection.recv()).await {
             // It was slow for a moment, and loses the oldest.
             Some(Pushed::Lagged(missed)) => next += missed,
             pushed => {
@@ -341,9 +337,9 @@ async fn connection_in_another_worker_receives_states_and_broadcasts() {
         }
     }
     by_b.call::<()>("shout", "hello").await.unwrap();
-    assert_eq!(text(in_time("b hears the shout", connection.recv()).await), "\"hello\"");
+    assert_eq!(text(soon("b hears the shout", connection.recv()).await), "\"hello\"");
     awake.me.set_state(&8).await.unwrap();
-    assert_eq!(text(in_time("b is shown the state", connection.recv()).await), "state 8");
+    assert_eq!(text(soon("b is shown the state", connection.recv()).await), "state 8");
     a.close().await.unwrap();
     b.close().await.unwrap();
 }
@@ -360,16 +356,16 @@ async fn leases_and_looks_suffice() {
     let awake = a.agent::<Counter>("ada").wake().await.unwrap();
     let ada = b.agent::<Counter>("ada");
     let mut connection = ada.connect().await.unwrap();
-    assert_eq!(ada.call::<u64>("add", 2).within(SOON).await.unwrap(), 2);
-    assert!(matches!(in_time("b is shown the state", connection.recv()).await, Some(Pushed::State(_))));
+    assert_eq!(ada.call::<u64>("add", 2).within(DEADLINE).await.unwrap(), 2);
+    assert!(matches!(soon("b is shown the state", connection.recv()).await, Some(Pushed::State(_))));
     awake.me.broadcast("hello").unwrap();
-    assert!(matches!(in_time("b hears", connection.recv()).await, Some(Pushed::Broadcast(_))));
-    let begun = tokio::spawn(ada.call::<char>("wait", ()).within(SOON).into_future());
-    until("it has begun", async || world.begun() == ['a']).await;
+    assert!(matches!(soon("b hears", connection.recv()).await, Some(Pushed::Broadcast(_))));
+    let begun = tokio::spawn(ada.call::<char>("wait", ()).within(DEADLINE).into_future());
+    eventually("it has begun", async || world.begun() == ['a']).await;
     drop((awake, a));
-    let error = in_time("the caller is told", begun).await.unwrap().unwrap_err();
+    let error = soon("the caller is told", begun).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
-    assert_eq!(ada.call::<u64>("add", 2).within(SOON).await.unwrap(), 4);
+    assert_eq!(ada.call::<u64>("add", 2).within(DEADLINE).await.unwrap(), 4);
     assert_eq!(*world.done.lock().unwrap(), [('a', 2), ('b', 4)]);
     b.close().await.unwrap();
 }
@@ -379,7 +375,7 @@ async fn agent_hears_of_the_end_of_its_fiber_in_another_worker() {
     let world = World::new();
     let Some((a, b, _awake)) = two(&world).await else { return };
     b.agent::<Counter>("ada").spawn(errand("by b".into())).await.unwrap().wait().await.unwrap();
-    until("the agent in a is told", async || world.completed.lock().unwrap().get("by b") == Some(&'a')).await;
+    eventually("the agent in a is told", async || world.completed.lock().unwrap().get("by b") == Some(&'a')).await;
     a.close().await.unwrap();
     b.close().await.unwrap();
 }

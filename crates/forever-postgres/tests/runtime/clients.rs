@@ -7,8 +7,9 @@ use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::{Client, ErrorKind};
 use forever_postgres::PostgresStore;
+use forever_testkit::waiting::{eventually, soon};
 
-use crate::{SOON, cluster, store, until};
+use crate::{cluster, store};
 
 const LEASE: Duration = Duration::from_secs(3600);
 
@@ -41,10 +42,6 @@ async fn number(url: &str, schema: &str, query: &str) -> i64 {
     sql.query_one(&query.replace('@', &format!("\"{schema}\".")), &[]).await.unwrap().get(0)
 }
 
-async fn in_time<T>(what: &str, work: impl IntoFuture<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("{what}"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_spawns_sends_waits_lists_and_follows_streams_and_runs_nothing() {
     let Some(url) = cluster::url() else { return };
@@ -63,7 +60,7 @@ async fn client_spawns_sends_waits_lists_and_follows_streams_and_runs_nothing() 
     assert_eq!(charges.0.load(Ordering::Relaxed), 0);
 
     let worker = worker(&url, &schema, &charges).await;
-    until("each waits", async || {
+    eventually("each waits", async || {
         let waiting = client.counts().await.unwrap();
         waiting.iter().any(|count| count.state == FiberState::Waiting && count.fibers == 5)
     })
@@ -75,9 +72,9 @@ async fn client_spawns_sends_waits_lists_and_follows_streams_and_runs_nothing() 
         client.send(id, "more", &10).await.unwrap();
     }
     for (n, id) in (0..).zip(&orders) {
-        assert_eq!(in_time(id, client.fiber::<order>(id).wait()).await.unwrap(), n + 10);
+        assert_eq!(soon(id, client.fiber::<order>(id).wait()).await.unwrap(), n + 10);
     }
-    assert_eq!(in_time("its tenth", client.find_fiber::<u64>("order 1").await.unwrap().wait()).await.unwrap(), 11);
+    assert_eq!(soon("its tenth", client.find_fiber::<u64>("order 1").await.unwrap().wait()).await.unwrap(), 11);
     assert_eq!(client.status("order 2").await.unwrap().state, FiberState::Completed);
     assert_eq!(charges.0.load(Ordering::Relaxed), 5, "each effect once");
     client.spawn(order(9)).key("late").await.unwrap();
@@ -100,7 +97,7 @@ async fn idle_runtime_leaves_what_it_spawns_to_a_living_worker() {
         idle.send(handle.id(), "more", &1).await.unwrap();
     }
     for (n, handle) in (0..).zip(handles) {
-        assert_eq!(in_time("the worker runs it", handle.wait()).await.unwrap(), n + 1);
+        assert_eq!(soon("the worker runs it", handle.wait()).await.unwrap(), n + 1);
     }
     assert_eq!(charges.0.load(Ordering::Relaxed), 20, "each effect once");
     let only_worker = number(&url, &schema, "SELECT max(id) FROM @workers").await;

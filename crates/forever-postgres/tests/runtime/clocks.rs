@@ -7,8 +7,9 @@ use forever::prelude::*;
 use forever::store::PostgresStore;
 use forever::{Builder, Clock, Error, SystemClock};
 use forever_postgres::tokio_postgres::{self, NoTls};
+use forever_testkit::waiting::{eventually, soon};
 
-use crate::{SOON, cluster, until};
+use crate::cluster;
 
 /// The clock of a machine whose time is wrong by ten minutes.
 #[derive(Debug, Clone, Copy)]
@@ -77,13 +78,13 @@ async fn worker_whose_clock_is_wrong_wakes_nothing_early_and_stores_no_wrong_dea
         }
         let state = async |id: &String| right.find_fiber::<u64>(id).await.unwrap().status().await.unwrap().state;
         for id in &waiting {
-            until("it waits", async || state(id).await == FiberState::Waiting).await;
+            eventually("it waits", async || state(id).await == FiberState::Waiting).await;
         }
         right.close().await.unwrap();
         // Short waits: their end is that of one look, at least, at everything that is due.
         for _ in 0..3 {
             let begun = SystemClock::new().now();
-            let woken_ms = tokio::time::timeout(SOON, wrong.run(sleeps(50))).await.expect("it wakes").unwrap();
+            let woken_ms = soon("it wakes", wrong.run(sleeps(50))).await.unwrap();
             let woken = UNIX_EPOCH + Duration::from_millis(woken_ms);
             let took = woken.duration_since(begun).expect("the time in a fiber is that of the server");
             assert!(took < WRONG_BY / 2, "{took:?}");

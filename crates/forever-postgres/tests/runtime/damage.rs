@@ -10,9 +10,10 @@ use forever::ops::OnUnknown;
 use forever::prelude::*;
 use forever::{BoxError, Durability, Retention};
 use forever_postgres::tokio_postgres::{Client, NoTls, SimpleQueryMessage, connect};
+use forever_testkit::waiting::eventually;
 use serde_json::json;
 
-use crate::{cluster, store, until};
+use crate::{cluster, store};
 
 #[fiber]
 async fn pays(n: u64) -> Result<u64, BoxError> {
@@ -106,7 +107,7 @@ async fn fill(forever: &Forever) {
             }
         }
     }
-    until("all stand where they stay", async || {
+    eventually("all stand where they stay", async || {
         let counts = forever.counts().await.unwrap();
         let of = |name: &str, state| counts.iter().find(|count| count.name == name && count.state == state).map_or(0, |count| count.fibers);
         let turns = of("forever.turn", FiberState::Running);
@@ -114,7 +115,7 @@ async fn fill(forever: &Forever) {
     })
     .await;
     let started = |op: &forever::ops::OpStatus| op.state == forever::ops::OpState::Started;
-    until("it is in doubt", async || forever.ops("doubts").await.unwrap().iter().any(started)).await;
+    eventually("it is in doubt", async || forever.ops("doubts").await.unwrap().iter().any(started)).await;
 }
 
 /// What the lists show, each entry after the name of its list. An entry is known by what stays when another cell is damaged.

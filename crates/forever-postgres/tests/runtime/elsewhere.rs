@@ -3,14 +3,11 @@ use std::time::Duration;
 
 use forever::Forever;
 use forever::fiber::FiberState;
+use forever_testkit::waiting::{eventually, soon};
 
-use crate::{SOON, Steps, cluster, double, errand, long, open, until};
+use crate::{Steps, cluster, double, errand, long, open};
 
 const LEASE: Duration = Duration::from_secs(3600);
-
-async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("{what}"))
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn result_is_waited_for_in_another_worker() {
@@ -19,10 +16,10 @@ async fn result_is_waited_for_in_another_worker() {
     let (a, b) = (open(&url, &schema, LEASE, &steps).await, open(&url, &schema, LEASE, &steps).await);
     let id = a.spawn(long("f".into(), 30)).await.unwrap().id().to_owned();
     let by_b = b.fiber::<long>(&id);
-    assert_eq!(in_time("b hears of the end", by_b.wait()).await.unwrap(), 435);
+    assert_eq!(soon("b hears of the end", by_b.wait()).await.unwrap(), 435);
     // One that has ended already, and one that does not exist.
-    assert_eq!(in_time("b reads the end", by_b.wait()).await.unwrap(), 435);
-    assert!(in_time("b finds nothing", b.fiber::<long>("nothing").wait()).await.unwrap_err().is_not_found());
+    assert_eq!(soon("b reads the end", by_b.wait()).await.unwrap(), 435);
+    assert!(soon("b finds nothing", b.fiber::<long>("nothing").wait()).await.unwrap_err().is_not_found());
     a.close().await.unwrap();
     b.close().await.unwrap();
 }
@@ -34,7 +31,7 @@ async fn message_from_another_worker_is_received() {
     let (a, b) = (open(&url, &schema, LEASE, &steps).await, open(&url, &schema, LEASE, &steps).await);
     let handle = a.spawn(errand()).await.unwrap();
     b.send(handle.id(), "word", "from b:").await.unwrap();
-    assert_eq!(in_time("a hears of the end, wherever it was", handle.wait()).await.unwrap(), "from b: 10");
+    assert_eq!(soon("a hears of the end, wherever it was", handle.wait()).await.unwrap(), "from b: 10");
     a.close().await.unwrap();
     b.close().await.unwrap();
 }
@@ -46,12 +43,12 @@ async fn running_fiber_is_cancelled_by_another_worker() {
     let (a, b) = (open(&url, &schema, LEASE, &steps).await, open(&url, &schema, LEASE, &steps).await);
     // It would run for hours.
     let handle = a.spawn(long("f".into(), 1_000_000)).await.unwrap();
-    until("it is under way", async || steps.0.lock().unwrap().len() > 3).await;
+    eventually("it is under way", async || steps.0.lock().unwrap().len() > 3).await;
     b.cancel(handle.id(), "not wanted").await.unwrap();
-    let why = in_time("it ends", b.fiber::<long>(handle.id()).wait()).await.unwrap_err();
+    let why = soon("it ends", b.fiber::<long>(handle.id()).wait()).await.unwrap_err();
     assert!(why.is_cancelled(), "{why}");
     assert_eq!(why.reason(), "not wanted");
-    assert!(in_time("a hears of it too", handle.wait()).await.unwrap_err().is_cancelled());
+    assert!(soon("a hears of it too", handle.wait()).await.unwrap_err().is_cancelled());
     a.close().await.unwrap();
     b.close().await.unwrap();
 }
@@ -62,7 +59,7 @@ async fn workers_are_listed_while_they_are_open() {
     let (schema, steps) = (cluster::schema(), Steps::default());
     let (a, b) = (open(&url, &schema, LEASE, &steps).await, open(&url, &schema, LEASE, &steps).await);
     let handle = a.spawn(long("f".into(), 1_000_000)).await.unwrap();
-    until("it is under way", async || !steps.0.lock().unwrap().is_empty()).await;
+    eventually("it is under way", async || !steps.0.lock().unwrap().is_empty()).await;
     let seen: Vec<_> = b.workers().await.unwrap().into_iter().map(|w| (w.id, w.is_this, w.process, w.running)).collect();
     let process = Some(std::process::id());
     assert_eq!(seen, [(1, false, process, 1), (2, true, process, 0)]);

@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use forever::Forever;
 use forever::fiber::{Event, EventItem, EventKind, Events};
+use forever_testkit::waiting::{eventually, soon};
 
-use crate::{SOON, Steps, cluster, long, open, until};
+use crate::{Steps, cluster, long, open};
 
 const LEASE: Duration = Duration::from_secs(3600);
 
@@ -12,7 +13,7 @@ const LEASE: Duration = Duration::from_secs(3600);
 async fn events_until(events: &mut Events, id: &str, is_last: impl Fn(&EventKind) -> bool) -> Vec<Event> {
     let mut seen = Vec::new();
     loop {
-        match tokio::time::timeout(SOON, events.next()).await.expect("it hears of the fiber").unwrap() {
+        match soon("it hears of the fiber", events.next()).await.unwrap() {
             EventItem::Event(event) if *event.fiber == *id => {
                 seen.push(event.clone());
                 if is_last(&event.kind) {
@@ -67,11 +68,11 @@ async fn listener_is_told_that_a_worker_that_dies_may_have_more_events() {
     let handle = a.spawn(long("f".into(), 60)).await.unwrap();
     let id = handle.id().to_owned();
     drop(handle);
-    until("it is under way", async || steps.0.lock().unwrap().len() > 5).await;
+    eventually("it is under way", async || steps.0.lock().unwrap().len() > 5).await;
     drop(a);
     let mut missed = false;
     loop {
-        match tokio::time::timeout(SOON, events.next()).await.expect("it hears of the fiber").unwrap() {
+        match soon("it hears of the fiber", events.next()).await.unwrap() {
             EventItem::Lagged(1) => missed = true,
             EventItem::Lagged(more) => panic!("{more}"),
             EventItem::Event(event) if *event.fiber == *id && event.kind == EventKind::Completed => break,

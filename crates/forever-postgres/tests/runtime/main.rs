@@ -22,10 +22,7 @@ use forever::prelude::*;
 use forever::{BoxError, Error};
 use forever_postgres::PostgresStore;
 use forever_testkit::postgres as cluster;
-use tokio::time::Instant;
-
-/// Long enough on a busy machine.
-const SOON: Duration = Duration::from_secs(120);
+use forever_testkit::waiting::{eventually, soon};
 
 /// The steps that were carried out.
 #[derive(Clone, Default)]
@@ -85,14 +82,6 @@ async fn open(url: &str, schema: &str, lease: Duration, steps: &Steps) -> Foreve
     builder.resource(steps.clone()).open().await.unwrap()
 }
 
-async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !is().await {
-        assert!(begun.elapsed() < SOON, "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_worker_is_opened_again_and_does_no_step_twice() {
     let Some(url) = cluster::url() else { return };
@@ -100,7 +89,7 @@ async fn killed_worker_is_opened_again_and_does_no_step_twice() {
     let lease = Duration::from_secs(3600);
     let forever = open(&url, &schema, lease, &steps).await;
     let id = forever.spawn(errand()).key("once").await.unwrap().id().to_owned();
-    until("it waits for a message", async || {
+    eventually("it waits for a message", async || {
         let status = forever.fiber::<errand>(&id).status().await.unwrap();
         status.state == FiberState::Waiting && status.at.as_deref() == Some("word")
     })
@@ -112,7 +101,7 @@ async fn killed_worker_is_opened_again_and_does_no_step_twice() {
     assert!(!forever.spawn(errand()).key("once").await.unwrap().accepted());
     forever.send(&id, "word", "twice five is").await.unwrap();
     let handle = forever.fiber::<errand>(&id);
-    let result = tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap();
+    let result = soon("it ends", handle.wait()).await.unwrap();
     assert_eq!(result, "twice five is 10");
     assert_eq!(steps.sorted(), ["double", "first", "last"], "each step once");
     forever.close().await.unwrap();
@@ -132,14 +121,12 @@ async fn fibers_of_a_dead_worker_go_on_in_another_and_do_no_finished_step_twice(
     for n in 0..FIBERS {
         ids.push(a.spawn(long(format!("f{n}"), STEPS)).await.unwrap().id().to_owned());
     }
-    until("they are under way", async || steps.0.lock().unwrap().len() as u64 > FIBERS * STEPS / 4).await;
-    let begun = Instant::now();
+    eventually("they are under way", async || steps.0.lock().unwrap().len() as u64 > FIBERS * STEPS / 4).await;
     drop(a);
     for id in &ids {
         let handle = b.fiber::<long>(id);
-        until("it ends in the other worker", async || handle.status().await.unwrap().state == FiberState::Completed).await;
+        eventually("it ends in the other worker", async || handle.status().await.unwrap().state == FiberState::Completed).await;
     }
-    println!("all ended {:?} after the death", begun.elapsed());
     let done = steps.sorted();
     let mut each = done.clone();
     each.dedup();
@@ -147,7 +134,7 @@ async fn fibers_of_a_dead_worker_go_on_in_another_and_do_no_finished_step_twice(
     // A step that was under way when the worker died is done again, and no other one.
     assert!(done.len() as u64 <= FIBERS * STEPS + FIBERS, "{} repetitions", done.len() - each.len());
     for id in &ids {
-        assert_eq!(tokio::time::timeout(SOON, b.fiber::<long>(id).wait()).await.unwrap().unwrap(), STEPS * (STEPS - 1) / 2);
+        assert_eq!(soon("it ends", b.fiber::<long>(id).wait()).await.unwrap(), STEPS * (STEPS - 1) / 2);
     }
     b.close().await.unwrap();
 }
@@ -159,9 +146,9 @@ async fn clean_close_hands_its_fibers_to_another_worker() {
     let a = open(&url, &schema, Duration::from_secs(3600), &steps).await;
     let b = open(&url, &schema, Duration::from_secs(3600), &steps).await;
     let id = a.spawn(long("f".into(), 40)).await.unwrap().id().to_owned();
-    until("it is under way", async || steps.0.lock().unwrap().len() > 5).await;
+    eventually("it is under way", async || steps.0.lock().unwrap().len() > 5).await;
     a.close().await.unwrap();
     let handle = b.fiber::<long>(&id);
-    until("it ends in the other worker", async || handle.status().await.unwrap().state == FiberState::Completed).await;
+    eventually("it ends in the other worker", async || handle.status().await.unwrap().state == FiberState::Completed).await;
     b.close().await.unwrap();
 }

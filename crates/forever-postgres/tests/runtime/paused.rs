@@ -9,9 +9,10 @@ use forever::testing::VirtualClock;
 use forever::{BoxError, Builder};
 use forever_postgres::PostgresStore;
 use forever_postgres::tokio_postgres::{self, Client, NoTls};
+use forever_testkit::waiting::{DEADLINE, eventually, soon};
 use tokio::sync::Semaphore;
 
-use crate::{SOON, cluster, until};
+use crate::cluster;
 
 /// Short enough for four renewals a second.
 const LEASE: Duration = Duration::from_secs(1);
@@ -108,7 +109,7 @@ impl World {
         let all = self.client.query(&format!("SELECT id FROM \"{}\".workers", self.schema), &[]).await.unwrap();
         let first = *all.iter().map(|row| row.get(0)).collect::<BTreeSet<i64>>().first().unwrap();
         let end = format!("UPDATE \"{}\".workers SET lease_ms = 0, lock = NULL WHERE id = $1", self.schema);
-        until("the other worker takes over", async || self.client.execute(&end, &[&first]).await.unwrap() == 0).await;
+        eventually("the other worker takes over", async || self.client.execute(&end, &[&first]).await.unwrap() == 0).await;
     }
 }
 
@@ -124,7 +125,7 @@ async fn worker_that_was_paused_in_a_body_does_not_go_on_with_it_after_a_take_ov
             "pays" => paused.spawn(pays()).await.unwrap().id().to_owned(),
             _ => paused.spawn(works()).await.unwrap().id().to_owned(),
         };
-        until("the body is under way", async || bank.calls.load(SeqCst) == 1).await;
+        eventually("the body is under way", async || bank.calls.load(SeqCst) == 1).await;
         let other = world.builder(world.store().await).open().await.unwrap();
         stand_still(true);
         world.end_lease().await;
@@ -134,13 +135,13 @@ async fn worker_that_was_paused_in_a_body_does_not_go_on_with_it_after_a_take_ov
                 _ => other.fiber::<works>(&id).wait().await.unwrap(),
             }
         };
-        let call = tokio::time::timeout(SOON, ended).await.expect("it ends");
+        let call = soon("it ends", ended).await;
         assert_eq!(call, 1, "{of}: the other worker has carried it out");
 
         // What its code waits for is there, and it goes on.
         bank.gate.add_permits(1);
         stand_still(false);
-        until("the first body is over", async || bank.first_is_over.load(SeqCst)).await;
+        eventually("the first body is over", async || bank.first_is_over.load(SeqCst)).await;
         assert_eq!(bank.charged.lock().unwrap().len(), 1, "{of}: nothing was carried out after the takeover");
         paused.close().await.unwrap();
         other.close().await.unwrap();
@@ -157,18 +158,18 @@ async fn check_is_not_asked_before_the_lease_of_the_worker_before_is_over() {
     let first = store().await;
     let (dies, clock) = (world.builder(first).open().await.unwrap(), VirtualClock::new());
     let id = dies.spawn(pays()).await.unwrap().id().to_owned();
-    until("the body is under way", async || bank.calls.load(SeqCst) == 1).await;
+    eventually("the body is under way", async || bank.calls.load(SeqCst) == 1).await;
     let shows_life = format!("SELECT count(*) FROM \"{}\".workers WHERE lock IS NOT NULL", world.schema);
-    until("it shows that it lives", async || world.client.query_one(&shows_life, &[]).await.unwrap().get::<_, i64>(0) == 1).await;
+    eventually("it shows that it lives", async || world.client.query_one(&shows_life, &[]).await.unwrap().get::<_, i64>(0) == 1).await;
     drop(dies);
 
     let other = world.builder(store().await).clock(clock.clone()).open().await.unwrap();
-    let waits = async || clock.next_sleeper().is_some_and(|left| left + SOON > LONG);
-    until("it waits for the end of the lease", waits).await;
+    let waits = async || clock.next_sleeper().is_some_and(|left| left + DEADLINE > LONG);
+    eventually("it waits for the end of the lease", waits).await;
     assert!(clock.next_sleeper().unwrap() <= LONG + Duration::from_secs(1));
     assert_eq!((bank.asked.load(SeqCst), bank.calls.load(SeqCst)), (0, 1));
     clock.advance(LONG + Duration::from_secs(1));
-    let call = tokio::time::timeout(SOON, other.fiber::<pays>(&id).wait()).await.expect("it ends");
+    let call = soon("it ends", other.fiber::<pays>(&id).wait()).await;
     assert_eq!(call.unwrap(), 1);
     assert_eq!(bank.asked.load(SeqCst), 1);
     other.close().await.unwrap();
@@ -181,11 +182,11 @@ async fn worker_that_was_paused_goes_on_with_what_is_still_its_own() {
     let stand_still = store.stand_still();
     let forever = world.builder(store).open().await.unwrap();
     let handle = forever.spawn(works()).await.unwrap();
-    until("the body is under way", async || world.bank.calls.load(SeqCst) == 1).await;
+    eventually("the body is under way", async || world.bank.calls.load(SeqCst) == 1).await;
     stand_still(true);
     world.bank.gate.add_permits(1);
     stand_still(false);
-    assert_eq!(tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap(), 0);
+    assert_eq!(soon("it ends", handle.wait()).await.unwrap(), 0);
     assert_eq!(world.bank.calls.load(SeqCst), 1, "its body has run once");
     forever.close().await.unwrap();
 }

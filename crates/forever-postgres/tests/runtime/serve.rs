@@ -9,13 +9,14 @@ use forever::agent::{Agent, AgentHandle};
 use forever::chat::{ChatAgent, Turn};
 use forever::prelude::*;
 use forever::serve::Server;
+use forever_testkit::waiting::soon;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::{SOON, cluster, store};
+use crate::{cluster, store};
 
 const LEASE: Duration = Duration::from_secs(3600);
 
@@ -85,7 +86,7 @@ impl Client {
                 }
             }
         };
-        tokio::time::timeout(SOON, found).await.unwrap_or_else(|_| panic!("{what}"))
+        soon(what, found).await
     }
 }
 

@@ -7,9 +7,10 @@ use forever::fiber::{FiberErrorKind, FiberHandle, FiberState};
 use forever::prelude::*;
 use forever::{BoxError, ErrorKind};
 use forever_postgres::PostgresStore;
+use forever_testkit::waiting::{eventually, soon};
 use tokio_postgres::NoTls;
 
-use crate::{SOON, cluster, until};
+use crate::cluster;
 
 const FIBERS: u64 = 6;
 const STEPS: u64 = 60;
@@ -83,7 +84,7 @@ async fn result_of(handle: &FiberHandle<u64>) -> u64 {
             }
         }
     };
-    tokio::time::timeout(SOON, result).await.unwrap()
+    soon("it ends", result).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,7 +93,7 @@ async fn fibers_go_on_at_a_promoted_standby_and_repeat_no_finished_step() {
     let standby = primary.start_standby();
     let (client, connection) = tokio_postgres::connect(&primary.url(), NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
-    until("the standby is synchronous", async || {
+    eventually("the standby is synchronous", async || {
         client.query("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'", &[]).await.unwrap().len() == 1
     })
     .await;
@@ -107,12 +108,12 @@ async fn fibers_go_on_at_a_promoted_standby_and_repeat_no_finished_step() {
     for n in 0..FIBERS {
         handles.push([&a, &b][usize::from(n % 2 == 1)].spawn(noted(format!("f{n}"))).await.unwrap());
     }
-    until("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 2).await;
+    eventually("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 2).await;
     primary.crash();
     let before = notes.len();
     standby.promote();
     for handle in &handles {
-        let result = tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap();
+        let result = soon("it ends", handle.wait()).await.unwrap();
         assert_eq!(result, STEPS * (STEPS - 1) / 2);
         assert_eq!(handle.status().await.unwrap().state, FiberState::Completed);
     }
@@ -136,7 +137,7 @@ async fn fibers_wait_for_room_on_a_full_disk_of_the_server() {
     for n in 0..FIBERS {
         handles.push(forever.spawn(noted(format!("f{n}"))).await.unwrap());
     }
-    until("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 4).await;
+    eventually("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 4).await;
     disk.fill();
     // What a page has room for is stored all the same.
     let big = |n: u64| forever.spawn(noted("big".repeat(100_000))).key(format!("big {n}"));
@@ -153,7 +154,7 @@ async fn fibers_wait_for_room_on_a_full_disk_of_the_server() {
     assert!(causes(&error).contains("No space left on device"), "{error}: {}", causes(&error));
     disk.free();
     for handle in &handles {
-        let result = tokio::time::timeout(SOON, handle.wait()).await.unwrap().unwrap();
+        let result = soon("it ends", handle.wait()).await.unwrap();
         assert_eq!(result, STEPS * (STEPS - 1) / 2);
     }
     let finished = notes.finished_once();
@@ -173,13 +174,13 @@ async fn fibers_wait_for_a_server_that_stops_without_room_for_its_log() {
     for n in 0..FIBERS {
         handles.push(forever.spawn(noted(format!("f{n}"))).await.unwrap());
     }
-    until("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 4).await;
+    eventually("they are under way", async || notes.len() as u64 > FIBERS * STEPS / 4).await;
     disk.fill();
     let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     // The segments of the log that are there already have room for some.
     while client.batch_execute("SELECT pg_logical_emit_message(true, 'filler', repeat('x', 4000000))").await.is_ok() {}
-    until("the server has stopped", async || server.has_stopped()).await;
+    eventually("the server has stopped", async || server.has_stopped()).await;
     let before = notes.finished_once().len();
     let error = forever.spawn(noted("late".to_owned())).await.unwrap_err();
     assert!(error.is_retryable() && error.kind() == ErrorKind::Store, "{error:?}");

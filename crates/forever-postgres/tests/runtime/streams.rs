@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use forever::prelude::*;
 use forever::{Error, Forever};
+use forever_testkit::waiting::{eventually, soon};
 
-use crate::{SOON, Steps, cluster, store, until};
+use crate::{Steps, cluster, store};
 
 #[fiber]
 async fn sends(ctx: &FiberContext, steps: Res<Steps>, until: u64) -> Result<u64, Error> {
@@ -35,12 +36,12 @@ async fn items_are_read_in_another_worker_and_each_once_when_the_fiber_is_taken_
     let first = open(&url, &schema, &steps, true).await;
     first.spawn(sends(ITEMS)).id("s").await.unwrap();
     let mut items = reader.stream::<u64>("s", "sent", 0);
-    let mut next = async || tokio::time::timeout(SOON, items.next()).await.expect("an item comes").unwrap();
+    let mut next = async || soon("an item comes", items.next()).await.unwrap();
     for n in 0..20 {
         let item = next().await.unwrap();
         assert_eq!((item.number, item.value), (n, n));
     }
-    until("its progress is stored", async || {
+    eventually("its progress is stored", async || {
         let status = reader.find_fiber::<u64>("s").await.unwrap().status().await.unwrap();
         status.progress.and_then(|progress| progress.as_u64()).is_some_and(|n| n >= 19)
     })

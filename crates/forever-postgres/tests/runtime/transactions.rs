@@ -8,9 +8,10 @@ use forever::prelude::*;
 use forever::store::PostgresStore;
 use forever::{BoxError, Builder, Error, ErrorKind};
 use forever_postgres::tokio_postgres::{self, Client, NoTls};
+use forever_testkit::waiting::{eventually, soon};
 use tokio::sync::Semaphore;
 
-use crate::{SOON, cluster, until};
+use crate::cluster;
 
 const LEASE: Duration = Duration::from_secs(3600);
 
@@ -93,7 +94,7 @@ impl World {
 }
 
 async fn in_time<T>(future: impl IntoFuture<Output = T>) -> T {
-    tokio::time::timeout(SOON, future).await.expect("it ends")
+    soon("it ends", future).await
 }
 
 #[fiber]
@@ -124,7 +125,7 @@ async fn worker_that_dies_between_a_commit_and_the_checkpoint_repeats_no_transac
     let Some(world) = World::new().await else { return };
     let forever = world.open::<gated>().await;
     let id = forever.spawn(gated()).await.unwrap().id().to_owned();
-    until("it is at the gate", async || world.runs.load(SeqCst) == 4 && world.records().await == 4).await;
+    eventually("it is at the gate", async || world.runs.load(SeqCst) == 4 && world.records().await == 4).await;
     // As if the process had died.
     drop(forever);
 
@@ -185,12 +186,12 @@ async fn worker_that_only_seemed_dead_does_not_commit() {
     let open = async || world.builder(Duration::ZERO).await.fiber::<slow>().open().await.unwrap();
     let a = open().await;
     let id = a.spawn(slow()).await.unwrap().id().to_owned();
-    until("its closure is under way", async || world.runs.load(SeqCst) == 1).await;
+    eventually("its closure is under way", async || world.runs.load(SeqCst) == 1).await;
     let b = open().await;
     assert_eq!(in_time(b.fiber::<slow>(&id).wait()).await.unwrap(), 1, "the second run of the closure");
     world.gate.add_permits(1);
     let under_way = "SELECT FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%entries%'";
-    until("the late transaction has ended", async || {
+    eventually("the late transaction has ended", async || {
         world.gate.available_permits() == 0 && world.client.query(under_way, &[]).await.unwrap().is_empty()
     })
     .await;
@@ -373,7 +374,7 @@ async fn fiber_waits_for_a_row_of_the_program_for_as_long_as_it_takes() {
     let handle = forever.spawn(changing()).await.unwrap();
     let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%what || ''!''%'
                  AND clock_timestamp() - query_start > INTERVAL '1.3 s'";
-    until("it waits for more than a second", async || !world.client.query(waits, &[]).await.unwrap().is_empty()).await;
+    eventually("it waits for more than a second", async || !world.client.query(waits, &[]).await.unwrap().is_empty()).await;
     other.batch_execute("COMMIT").await.unwrap();
     in_time(handle.wait()).await.unwrap();
     assert_eq!((world.runs.load(SeqCst), world.entries().await), (1, vec!["b!".to_owned()]));
@@ -390,7 +391,7 @@ async fn runtime_that_closes_leaves_a_transaction_that_is_to_be_repeated_to_the_
     let store = PostgresStore::builder(of_role).schema(&world.schema).lease(LEASE).patience(hour).connect().await.unwrap();
     let forever = Forever::builder().store(store).resource(world.clone()).fiber::<changing>().open().await.unwrap();
     let id = forever.spawn(changing()).await.unwrap().id().to_owned();
-    until("it has run twice", async || world.runs.load(SeqCst) >= 2).await;
+    eventually("it has run twice", async || world.runs.load(SeqCst) >= 2).await;
     in_time(forever.close().deadline(hour)).await.unwrap();
 
     other.batch_execute("COMMIT").await.unwrap();

@@ -16,14 +16,14 @@ use crate::error::Result;
 use crate::store::Notification;
 use crate::testing::dice::Dice;
 
-/// Of so many calls of a busy worker one is slow; of its claims every second one.
+/// Of so many calls of a busy worker one is slow; of so many claims one is not.
 const SLOW: u64 = 4;
 
 /// The longest time until a slow call arrives.
 const SLOWEST_MS: u64 = 600;
 
 /// Of so many slow calls one arrives when others may have come and gone.
-const LATE: u64 = 4;
+const LATE: u64 = 2;
 
 /// The longest time until such a call arrives.
 const LATEST_MS: u64 = 5_000;
@@ -268,9 +268,9 @@ impl Simulation {
                 None => {}
             }
         }
-        if self.is_busy && self.below(if what == "claim" { 2 } else { SLOW }) == 0 {
+        if self.is_busy && (self.below(SLOW) == 0) != (what == "claim") {
             // Long enough for other workers to run the fiber, and to let it go or to close.
-            fate.before += ms(if self.below(LATE) == 0 { LATEST_MS } else { SLOWEST_MS });
+            fate.before += ms(if what == "claim" && self.below(LATE) == 0 { LATEST_MS } else { SLOWEST_MS });
         }
         if store.is_cut_off() {
             fate.before = ms(200);
