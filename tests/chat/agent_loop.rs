@@ -15,6 +15,7 @@ use forever::{BoxError, Builder, Forever};
 use forever_testkit::models::{Event, ScriptedModel, call, ends, text, whole_call};
 use forever_testkit::notes::Notes;
 use forever_testkit::sizes;
+use forever_testkit::waiting::{found, over_time};
 use serde_json::{Value, json};
 
 /// Two tools, one after the other, then an answer.
@@ -349,16 +350,7 @@ async fn an_error_that_may_pass_is_gone_on_behind_what_was_said() {
     let model = ScriptedModel::new(says).noting(&seen);
     let clock = forever::testing::VirtualClock::new();
     let forever = plain(AgentLoop::new(model)).clock(clock.clone()).open().await.unwrap();
-    let waits = async {
-        loop {
-            clock.advance(Duration::from_secs(60));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let message = tokio::select! {
-        (_, message) = answered(&forever) => message,
-        () = waits => unreachable!(),
-    };
+    let (_, message) = over_time("the answer", answered(&forever), || clock.advance(Duration::from_secs(60))).await;
     assert_eq!(outline(&message), ["-", "One two three."]);
     assert_eq!(seen.all(), ["asked after 0 results, anew", "asked after 0 results, to go on", "asked after 0 results, to go on"]);
 }
@@ -439,14 +431,12 @@ async fn a_cancelled_turn_ends_its_loop() {
     }
     turn.cancel("enough").await.unwrap();
     turn.wait().await.unwrap();
-    loop {
+    let ended = found("the end of its fiber", async || {
         let fibers = forever.fibers().await.unwrap().fibers;
         assert_eq!(fibers.len(), 1, "the loop is in the fiber of its turn");
-        if fibers[0].state.is_final() {
-            break assert_eq!(fibers[0].state, FiberState::Completed);
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        fibers[0].state.is_final().then_some(fibers[0].state)
+    });
+    assert_eq!(ended.await, FiberState::Completed);
 }
 
 #[tokio::test(start_paused = true)]

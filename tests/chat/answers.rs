@@ -8,7 +8,7 @@ use forever::chat::model::ToolSpec;
 use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, ToolAnswer, Turn};
 use forever::prelude::*;
 use forever::{BoxError, ErrorKind, Forever};
-use forever_testkit::waiting::eventually;
+use forever_testkit::waiting::{eventually, settled};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
@@ -43,7 +43,7 @@ impl ChatAgent for Asks {
             turn.flush().await?;
             turn.write(Chunk::text_start("slow")).await?;
             while turn.message().await.parts.iter().filter(|part| part.get("output").is_some()).count() < 2 {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                settled().await;
             }
         }
         Ok(())
@@ -324,7 +324,7 @@ impl ChatAgent for Interrupted {
         if turn.recovery().is_some() {
             let answered = async || turn.message().await.parts.iter().any(|part| part.get("output") == Some(&json!("here")));
             while !answered().await {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                settled().await;
             }
             return Ok(());
         }
@@ -388,11 +388,8 @@ async fn an_answer_to_a_call_that_is_only_in_the_log_of_an_interrupted_turn_is_t
     assert_eq!(unknown.kind(), ErrorKind::NotFound, "no turn has made it");
     let of_task = agent.clone();
     let answered = tokio::spawn(async move { of_task.answer_tool("look", ToolAnswer::Output(json!("here")), true).await });
-    // It waits for the turn: each look at the store lets it come further.
-    for _ in 0..100 {
-        agent.messages().await.unwrap();
-        tokio::task::yield_now().await;
-    }
+    // It waits for the turn.
+    settled().await;
     signals.recovers.add_permits(1);
     let answered = answered.await.unwrap().unwrap();
     assert!(answered.applied, "{answered:?}");

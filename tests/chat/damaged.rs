@@ -8,6 +8,7 @@ use forever::fiber::FiberError;
 use forever::prelude::*;
 use forever_testkit::database::{self, Database};
 use forever_testkit::notes::Notes;
+use forever_testkit::waiting::{eventually, soon};
 use serde_json::json;
 
 use crate::scripted::{Scripted, ask, scripted, told};
@@ -22,9 +23,7 @@ async fn interrupted(path: &Path, chats: &[&str]) -> Notes {
     let forever = open(path, &seen).await;
     for chat in chats {
         let turn = ask(&forever.agent(*chat), "r", json!({ "n": 3, "mode": "hang" })).await;
-        while turn.entries().await.unwrap().len() < 5 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        eventually("three words", async || turn.entries().await.unwrap().len() >= 5).await;
     }
     // As a process that is killed.
     drop(forever);
@@ -43,8 +42,7 @@ async fn turn(forever: &Forever, chat: &str) -> TurnHandle {
 pub(crate) async fn parked(forever: &Forever, path: &Path) -> FiberError {
     let id = Database::open(path).text("SELECT f.id FROM turns t JOIN fibers f ON f.seq = t.fiber WHERE t.seq = 1");
     let fiber = forever.find_fiber::<String>(&id).await.unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(30), fiber.wait()).await;
-    ended.expect("it goes on").unwrap_err()
+    soon("its end", fiber.wait()).await.unwrap_err()
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +176,6 @@ async fn a_turn_that_has_ended_at_no_time_keeps_none_behind_it_waiting() {
     ask(&agent, "r", json!({ "n": 1 })).await.wait().await.unwrap();
     sql(&path, "UPDATE turns SET settled_ms = NULL");
     let second = ask(&agent, "r2", json!({ "n": 1 })).await;
-    let end = tokio::time::timeout(Duration::from_secs(30), second.wait()).await;
-    assert!(end.expect("it is answered").unwrap().is_completed());
+    assert!(soon("its answer", second.wait()).await.unwrap().is_completed());
     assert_eq!(told(&turn(&forever, "a").await).await, "start|text-start|w0 |text-end|finish|completed");
 }

@@ -12,10 +12,10 @@ use forever::prelude::*;
 use forever::{BoxError, Forever};
 use forever_testkit::database::Database;
 use forever_testkit::notes::Notes;
-use forever_testkit::waiting::{settled, soon};
+use forever_testkit::waiting::{eventually, settled, soon};
 use serde_json::{Value, json};
 
-use crate::hooks::{self, Hooks, policy};
+use crate::hooks::{self, Hooks, begun, policy};
 use crate::scripted::Passing;
 
 /// Polls a future so often, each time when it is woken, and drops it then; what it gives if it is ready before.
@@ -58,7 +58,7 @@ impl ChatAgent for Obeys {
                 turn.write(Chunk::tool_input_available("call", "look", json!({}))).await?;
                 turn.flush().await?;
                 while turn.message().await.parts.iter().all(|part| part.get("output").is_none()) {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    settled().await;
                 }
             }
             _ => unreachable!(),
@@ -105,13 +105,6 @@ impl Place {
 
 async fn ask(chat: &AgentHandle<Obeys>, id: &str, body: &str) -> TurnHandle {
     chat.save_messages([UiMessage::user(format!("u-{id}"), "hi")]).id(id).body(&body).await.unwrap()
-}
-
-/// Waits until a turn is being answered.
-async fn begun(turn: &TurnHandle) {
-    while turn.status().await.unwrap().state() != TurnState::Running {
-        settled().await;
-    }
 }
 
 /// One who waited for the end of a turn before anything was done to it.
@@ -179,21 +172,16 @@ async fn a_chat_is_cleared_although_the_call_is_given_up() {
         let (first, second) = (ask(&chat, "first", "runs").await, ask(&chat, "second", "hangs").await);
         begun(&first).await;
         let mine = || place.forever.fibers().name("forever.turn").agent("obeys", chat.name());
-        while mine().state(FiberState::Running).await.unwrap().fibers.iter().all(|fiber| fiber.checkpoints == 0) {
-            settled().await;
-        }
+        let running = async || mine().state(FiberState::Running).await.unwrap().fibers;
+        eventually("what it runs", async || running().await.iter().any(|fiber| fiber.checkpoints > 0)).await;
         let (first_ends, second_ends) = (waits_for(&first).await, waits_for(&second).await);
         let mut events = chat.chat_events().unwrap();
         let cleared = polled(chat.clear(), times).await;
         assert_eq!(soon("the end of a turn", first_ends).await.unwrap(), TurnState::Aborted);
         assert_eq!(soon("the end of a turn that waited", second_ends).await.unwrap(), TurnState::Skipped);
         heard(&mut events, |event| matches!(event, ChatEvent::Cleared)).await;
-        let fiber = async {
-            while !mine().await.unwrap().fibers.iter().all(|fiber| fiber.state.is_final()) {
-                settled().await;
-            }
-        };
-        soon("the end of what the turn has run", fiber).await;
+        let ended = async || mine().await.unwrap().fibers.iter().all(|fiber| fiber.state.is_final());
+        eventually("the end of what the turn has run", ended).await;
         assert!(chat.messages().await.unwrap().is_empty());
         if cleared.is_some() {
             assert!(times > 1);
@@ -254,12 +242,8 @@ async fn an_answer_of_a_person_is_followed_by_its_turn_although_the_call_is_give
                 }
             }
             let answered = polled(chat.answer_tool("call", ToolAnswer::Output(json!(1)), true), times).await;
-            let follows = async {
-                while chat.turns(&[TurnState::Completed]).await.unwrap().len() < 2 {
-                    settled().await;
-                }
-            };
-            soon("the turn that continues after an answer", follows).await;
+            let follows = async || chat.turns(&[TurnState::Completed]).await.unwrap().len() >= 2;
+            eventually("the turn that continues after an answer", follows).await;
             let message = chat.messages().await.unwrap().pop().unwrap();
             assert_eq!((message.parts[0].get("output"), message.text().as_str()), (Some(&json!(1)), "an answer"));
             if answered.is_some() {
@@ -380,7 +364,7 @@ async fn a_write_that_is_given_up_has_changed_nothing() {
     });
     let (_forever, agent) = place.open(&hooks).await;
     let turn = hooks::ask(&agent, json!({})).await;
-    let end = soon("the end of a turn", place.ended(&turn)).await;
+    let end = place.ended(&turn).await;
     assert!(end.is_completed(), "{end:?}");
     let message = hooks::last(&agent).await;
     let without_fills = |message: &UiMessage| message.parts.iter().filter(|part| part.kind() != "data-fills").cloned().collect::<Vec<_>>();

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, UiMessage};
-use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorClass, RecoveryPolicy, Turn, TurnEnd, TurnHandle};
+use forever::chat::{
+    ChatAgent, ChatRecovery, ChatRecoveryOptions, Entry, ErrorClass, RecoveryPolicy, Turn, TurnEnd, TurnHandle, TurnState,
+};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{BoxError, Builder, Forever};
 use forever_testkit::notes::Notes;
+use forever_testkit::waiting::{eventually, over_time};
 use serde_json::Value;
 
 use crate::scripted::Passing;
@@ -137,16 +140,7 @@ impl Place {
 
     /// The same, so much time at once.
     pub(crate) async fn ended_after(&self, turn: &TurnHandle, step: Duration) -> TurnEnd {
-        let passes = async {
-            loop {
-                self.clock.advance(step);
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::select! {
-            end = turn.wait() => end.unwrap(),
-            () = passes => unreachable!(),
-        }
+        over_time("the end of a turn", turn.wait(), || self.clock.advance(step)).await.unwrap()
     }
 }
 
@@ -183,9 +177,12 @@ pub(crate) async fn rest(turn: &TurnHandle, from: u64) -> Vec<Entry> {
 
 /// Waits until the hook has been asked so often.
 pub(crate) async fn asked(hooks: &Hooks, times: usize) {
-    while hooks.seen.count("asked") < times {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("a question to the hook", async || hooks.seen.count("asked") >= times).await;
+}
+
+/// Waits until a turn is being answered.
+pub(crate) async fn begun(turn: &TurnHandle) {
+    eventually("the beginning of a turn", async || turn.status().await.unwrap().state() == TurnState::Running).await;
 }
 
 /// The first process: a turn `r` that is interrupted, as by a SIGKILL, when it has shown so many entries.

@@ -8,7 +8,7 @@ use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{BoxError, Builder, ErrorKind, Forever, Retention};
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{eventually, found, over_time};
 use serde_json::Value;
 
 /// Answers with a fiber that waits to be told what to say, or at once.
@@ -44,17 +44,12 @@ async fn ask(agent: &AgentHandle<Runs>, id: &str, body: &str) -> TurnHandle {
 
 /// The fibers of turns that wait to be told, as soon as there are so many.
 async fn waiting(forever: &Forever, count: usize) -> Vec<String> {
-    let ids = async {
-        loop {
-            let page = forever.fibers().name("forever.turn").state(FiberState::Running).await.unwrap();
-            let ids: Vec<String> = page.fibers.iter().filter(|fiber| fiber.checkpoints > 0).map(|fiber| fiber.id.clone()).collect();
-            if ids.len() == count {
-                return ids;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), ids).await.unwrap_or_else(|_| panic!("{count} fibers never wait"))
+    found(&format!("the waits of {count} fibers"), async || {
+        let page = forever.fibers().name("forever.turn").state(FiberState::Running).await.unwrap();
+        let ids: Vec<String> = page.fibers.iter().filter(|fiber| fiber.checkpoints > 0).map(|fiber| fiber.id.clone()).collect();
+        (ids.len() == count).then_some(ids)
+    })
+    .await
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,10 +63,11 @@ async fn a_handle_of_a_turn_that_was_deleted_never_shows_another_turn() {
     let mut follow = old.follow(0).await.unwrap();
     old.wait().await.unwrap();
     clock.advance(2 * keep);
-    while ada.turn("secret").await.unwrap().is_some() {
+    eventually("the end of its retention", async || {
         clock.advance(Duration::from_secs(60));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        ada.turn("secret").await.unwrap().is_none()
+    })
+    .await;
     // Several, for as many as were deleted.
     let new = [ask(&bob, "other", "runs").await, ask(&bob, "third", "").await];
     waiting(&forever, 1).await;
@@ -106,13 +102,11 @@ async fn turns_whose_names_and_ids_make_the_same_text_have_fibers_of_their_own()
     turns[1].cancel("one of them").await.unwrap();
     assert_eq!(turns[1].wait().await.unwrap().state(), TurnState::Aborted);
     // The fiber of a turn that was cancelled may still run for a moment, and the next turn of `x` have run nothing yet.
-    let others = loop {
+    let others = found("the fiber of the next turn", async || {
         let others = waiting(&forever, turns.len() - 1).await;
-        if others.iter().any(|fiber| !before.contains(fiber)) {
-            break others;
-        }
-        tokio::task::yield_now().await;
-    };
+        others.iter().any(|fiber| !before.contains(fiber)).then_some(others)
+    })
+    .await;
     for fiber in others {
         forever.send(&fiber, "told", &true).await.unwrap();
     }
@@ -133,9 +127,8 @@ async fn a_turn_that_waits_for_quiet_does_not_wait_for_a_clock_that_was_ahead() 
         let agent = forever.agent::<Runs>("a");
         let quiet = Queueing::Debounce(Duration::from_secs(60));
         let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").queueing(quiet).await.unwrap();
-        while forever.fibers().name("forever.turn").state(FiberState::Waiting).await.unwrap().fibers.is_empty() {
-            settled().await;
-        }
+        let waiting = async || forever.fibers().name("forever.turn").state(FiberState::Waiting).await.unwrap().fibers;
+        eventually("its wait for quiet", async || !waiting().await.is_empty()).await;
         clock.set_back(year);
         if closes {
             drop((turn, agent));
@@ -143,19 +136,9 @@ async fn a_turn_that_waits_for_quiet_does_not_wait_for_a_clock_that_was_ahead() 
             forever = open().await.unwrap();
         }
         let turn = forever.agent::<Runs>("a").turn("r").await.unwrap().unwrap();
-        let ended = async {
-            tokio::select! {
-                end = turn.wait() => assert!(end.unwrap().is_completed()),
-                () = async {
-                    // Ten minutes at most.
-                    for _ in 0..600 {
-                        clock.advance(Duration::from_secs(1));
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                    }
-                    std::future::pending::<()>().await;
-                } => {}
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the turn waits for a year");
+        // Ten minutes at most.
+        let mut seconds = std::iter::repeat_n(Duration::from_secs(1), 600);
+        let passes = || clock.advance(seconds.next().unwrap_or_default());
+        assert!(over_time("the end of a turn that waits for no year", turn.wait(), passes).await.unwrap().is_completed());
     }
 }

@@ -1,6 +1,4 @@
 //! Turns whose process is ended at every write.
-use std::time::Duration;
-
 use forever::agent::Agent;
 use forever::chat::message::{ToolState, UiMessage};
 use forever::chat::model::ToolSpec;
@@ -11,6 +9,7 @@ use forever::{BoxError, Forever};
 use forever_testkit::database;
 use forever_testkit::notes::Notes;
 use forever_testkit::sizes;
+use forever_testkit::waiting::{eventually, found};
 use serde_json::json;
 
 use crate::scripted::{Scripted, ask, in_world, told};
@@ -147,15 +146,10 @@ async fn dies_again_and_again(body: serde_json::Value) -> (usize, Vec<String>, V
         let forever = Forever::builder().sqlite(&path).chat_agent(move |_| Kills { seen: of_agent.clone() }).open().await.unwrap();
         let agent = forever.agent::<Kills>("a");
         let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&body).await.unwrap();
-        let ended = async {
-            while seen.count("ready") == calls {
-                if turn.status().await.unwrap().state().is_settled() {
-                    return true;
-                }
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            false
-        };
+        let ended = found("the next death, or the end", async || {
+            let is_ready = seen.count("ready") > calls;
+            (is_ready || turn.status().await.unwrap().state().is_settled()).then_some(!is_ready)
+        });
         if ended.await {
             let entries = turn.entries().await.unwrap();
             assert_eq!(turn.status().await.unwrap().state(), TurnState::Error);
@@ -163,9 +157,7 @@ async fn dies_again_and_again(body: serde_json::Value) -> (usize, Vec<String>, V
             let message = agent.messages().await.unwrap().pop().unwrap();
             assert_eq!(message.metadata.unwrap()["forever"]["reason"], "given up", "a plain reload shows it");
             // It is told behind what it is told of.
-            while EXHAUSTED.with(Notes::all).is_empty() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            eventually("what is told of it", async || !EXHAUSTED.with(Notes::all).is_empty()).await;
             forever.close().await.unwrap();
             return (seen.count("called"), EXHAUSTED.with(Notes::all), entries);
         }
@@ -201,9 +193,7 @@ async fn a_clean_close_is_no_death_and_the_turn_goes_on() {
         let forever = Forever::builder().sqlite(&path).chat_agent(move |_| Kills { seen: of_agent.clone() }).open().await.unwrap();
         let agent = forever.agent::<Kills>("a");
         let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&json!({ "progress": true })).await.unwrap();
-        while seen.count("ready") < n {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        eventually("its call", async || seen.count("ready") >= n).await;
         assert_eq!(turn.status().await.unwrap().state(), TurnState::Running);
         forever.close().await.unwrap();
     }

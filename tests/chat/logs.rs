@@ -8,6 +8,7 @@ use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{BoxError, Builder, ErrorKind, Forever};
 use forever_testkit::database::{self, Database};
+use forever_testkit::waiting::{eventually, soon};
 use serde_json::json;
 
 /// Writes what its body says: text of so many bytes, in so many chunks.
@@ -110,7 +111,7 @@ async fn a_pause_gathers_chunks_and_keeps_nobody_waiting_who_flushes_has_no_room
         assert!(turn.wait().await.unwrap().is_completed());
         forever.close().deadline(Duration::from_secs(7200)).await.unwrap();
     };
-    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("nobody waits for an hour");
+    soon("an end that waits for no hour", ended).await;
     // As they came: the log of a turn that has ended is one row.
     let rows = Database::open(&path).rows(&format!("SELECT count FROM {} ORDER BY first", database::chunks()));
     let counts: Vec<u32> = rows.into_iter().map(|row| row[0].as_deref().unwrap().parse().unwrap()).collect();
@@ -165,16 +166,18 @@ async fn chunks_go_after_a_while_and_turns_later_and_messages_stay() {
     clock.advance(Duration::from_secs(500));
     assert_eq!(follow(&turn, 0).await, whole);
     clock.advance(Duration::from_secs(200));
-    while follow(&turn, 0).await.len() > 1 {
+    eventually("the end of its chunks", async || {
         clock.advance(Duration::from_secs(60));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        follow(&turn, 0).await.len() == 1
+    })
+    .await;
     assert_eq!(follow(&turn, 0).await, whole[whole.len() - 1..], "its end is left");
     clock.advance(Duration::from_secs(8 * 24 * 3600));
-    while agent.turn("r").await.unwrap().is_some() {
+    eventually("the end of its retention", async || {
         clock.advance(Duration::from_secs(3600));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        agent.turn("r").await.unwrap().is_none()
+    })
+    .await;
     assert_eq!(turn.wait().await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(agent.messages().await.unwrap().len(), 2);
 }

@@ -13,7 +13,7 @@ use forever::{BoxError, Forever};
 use forever_testkit::database;
 use forever_testkit::notes::Notes;
 use forever_testkit::sizes;
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{eventually, found, over_time, settled, soon};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -36,16 +36,7 @@ async fn fiber(forever: &Forever) -> FiberStatus {
 }
 
 async fn until_it_is(forever: &Forever, state: FiberState) -> FiberStatus {
-    let comes = async {
-        loop {
-            let fiber = fiber(forever).await;
-            if fiber.state == state {
-                return fiber;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), comes).await.unwrap_or_else(|_| panic!("it is never {state}"))
+    found(&format!("the fiber {state}"), async || Some(fiber(forever).await).filter(|fiber| fiber.state == state)).await
 }
 
 /// Waits until a fiber is parked.
@@ -58,12 +49,12 @@ async fn parks(events: &mut Events) {
         }
         panic!("the runtime was closed")
     };
-    tokio::time::timeout(Duration::from_secs(30), parked).await.expect("it is never parked");
+    soon("a fiber that is parked", parked).await;
 }
 
 /// Waits for a turn, which must not take long.
 async fn end(turn: &TurnHandle) -> forever::chat::TurnEnd {
-    tokio::time::timeout(Duration::from_secs(30), turn.wait()).await.expect("the turn never ends").unwrap()
+    soon("the end of the turn", turn.wait()).await.unwrap()
 }
 
 #[fiber]
@@ -212,7 +203,7 @@ async fn run_that_is_dropped_goes_on_and_the_next_one_of_it_is_given_its_result(
             assert_eq!(refused.kind(), FiberErrorKind::NotStarted);
             assert!(refused.to_string().contains("its run of `slow` is still under way"), "{refused}");
             while gate.lock().unwrap().is_none() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                settled().await;
             }
             gate.lock().unwrap().as_ref().unwrap().0.open.notify_one();
             let first = turn.run(slow()).await?;
@@ -266,20 +257,12 @@ async fn run_that_fails_fails_the_same_way_for_the_next_attempt() {
         says(&turn, format!("{} {}", failed.reason(), again.reason())).await
     })
     .await;
-    let passes = async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            clock.advance(Duration::from_secs(1));
-        }
-    };
-    tokio::select! {
-        end = end(&turn) => assert!(end.is_completed(), "{end:?}"),
-        () = passes => unreachable!(),
-    }
+    let end = over_time("the end of the turn", turn.wait(), || clock.advance(Duration::from_secs(1))).await.unwrap();
+    assert!(end.is_completed(), "{end:?}");
     assert_eq!(text(&forever).await, "it is wrong it is wrong");
     // Over Postgres the end of the turn is stored before that of its fiber.
-    while database::is_in_postgres() && fiber(&forever).await.state == FiberState::Running {
-        settled().await;
+    if database::is_in_postgres() {
+        until_it_is(&forever, FiberState::Completed).await;
     }
     assert_eq!(fiber(&forever).await.state, FiberState::Completed);
 }
@@ -309,9 +292,7 @@ async fn parked(hooks: &Hooks, place: &Place) -> (Forever, TurnHandle, FiberStat
     {
         let (_forever, agent) = open().await;
         let _turn = hooks::ask(&agent, json!(null)).await;
-        while seen.count("pays") == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        eventually("the payment", async || seen.count("pays") > 0).await;
     }
     let (forever, agent) = open().await;
     let turn = hooks::turn(&agent).await;
@@ -398,20 +379,10 @@ async fn run_that_waits_is_waited_for_in_memory() {
     });
     let forever = hooks.builder().in_memory().clock(clock.clone()).fiber::<naps>().open().await.unwrap();
     let turn = hooks::ask(&forever.agent("a"), json!(null)).await;
-    let at = |place: &'static str| {
-        let forever = &forever;
-        let comes = async move {
-            while fiber(forever).await.at.as_deref() != Some(place) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        async move { tokio::time::timeout(Duration::from_secs(30), comes).await.unwrap_or_else(|_| panic!("it never comes to {place}")) }
-    };
-    while fiber(&forever).await.checkpoints == 0 || clock.next_sleeper().is_none_or(|left| left > Duration::from_secs(60)) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let sleeps = || clock.next_sleeper().is_some_and(|left| left <= Duration::from_secs(60));
+    eventually("the nap", async || fiber(&forever).await.checkpoints > 0 && sleeps()).await;
     clock.advance(Duration::from_secs(60));
-    at("told").await;
+    eventually("the wait for a word", async || fiber(&forever).await.at.as_deref() == Some("told")).await;
     let there = fiber(&forever).await;
     assert_eq!(there.state, FiberState::Running);
     forever.send(&there.id, "told", "hello").await.unwrap();

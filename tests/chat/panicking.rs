@@ -15,6 +15,7 @@ use forever::testing::VirtualClock;
 use forever::{BoxError, Forever};
 use forever_testkit::models::{self, ScriptedModel};
 use forever_testkit::notes::Notes;
+use forever_testkit::waiting::{over_time, soon};
 use serde_json::json;
 
 use crate::agent_loop::Assistant;
@@ -147,18 +148,8 @@ async fn asked(at: At, body: serde_json::Value) -> (TurnEnd, Option<UiMessage>, 
     let forever = forever.await.unwrap();
     let agent = forever.agent::<Fails>("a");
     let turn = agent.save_messages([UiMessage::user("u", "hi")]).body(&body).await.unwrap();
-    let ended = async {
-        tokio::select! {
-            end = turn.wait() => end.unwrap(),
-            () = async {
-                loop {
-                    clock.advance(Duration::from_millis(500));
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            } => unreachable!(),
-        }
-    };
-    let end = tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap_or_else(|_| panic!("the turn never ends: {at:?}"));
+    let passes = || clock.advance(Duration::from_millis(500));
+    let end = over_time(&format!("the end of the turn: {at:?}"), turn.wait(), passes).await.unwrap();
     // The next one of the chat is answered whatever became of the first.
     AT.set(None);
     let next = agent.save_messages([UiMessage::user("v", "hi")]).await.unwrap();
@@ -242,7 +233,7 @@ async fn loops(looped: AgentLoop) -> (Forever, AgentHandle<Assistant>, TurnEnd, 
     let forever = Forever::builder().in_memory().agent_loop(looped).chat_agent(|_| Assistant).open().await.unwrap();
     let agent = forever.agent::<Assistant>("a");
     let turn = agent.save_messages([UiMessage::user("u", "hi")]).await.unwrap();
-    let end = tokio::time::timeout(Duration::from_secs(60), turn.wait()).await.expect("the turn never ends").unwrap();
+    let end = soon("the end of the turn", turn.wait()).await.unwrap();
     let message = agent.messages().await.unwrap().pop().unwrap();
     (forever, agent, end, message)
 }

@@ -11,7 +11,7 @@ use forever::testing::crash_everywhere;
 use forever_testkit::database::Database;
 use forever_testkit::notes::Notes;
 use forever_testkit::sizes;
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::eventually;
 use serde_json::{Value, json};
 
 use crate::damaged::{parked, sql};
@@ -326,13 +326,11 @@ async fn case_75_an_incident_goes_with_its_turn_and_not_before() {
     let (forever, agent) = place.open(&hooks).await;
     place.ended(&ask(&agent, json!({})).await).await;
     let under_way = agent.save_messages([UiMessage::user("v", "and now")]).id("under way").await.unwrap();
-    let passes = async || {
+    eventually("the next turn, and the end of the retention of the first", async || {
         place.clock.advance(Duration::from_secs(3600));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    };
-    while hooks.seen.count("asked") < 4 || agent.turn("r").await.unwrap().is_some() {
-        passes().await;
-    }
+        hooks.seen.count("asked") >= 4 && agent.turn("r").await.unwrap().is_none()
+    })
+    .await;
     assert_eq!(under_way.status().await.unwrap().state(), TurnState::Running);
     forever.close().await.unwrap();
     let database = Database::open(place.path());
@@ -551,12 +549,7 @@ async fn close_does_not_wait_for_the_next_attempt_of_a_turn() {
     let (forever, agent) = place.open(&hooks).await;
     let turn = ask(&agent, json!({})).await;
     asked(&hooks, 1).await;
-    let slept = async {
-        while place.clock.next_sleeper().is_none() {
-            settled().await;
-        }
-    };
-    slept.await;
+    eventually("its pause", async || place.clock.next_sleeper().is_some()).await;
     forever.close().await.unwrap();
     assert_eq!(hooks.seen.count("asked"), 1);
     drop((turn, agent, forever));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use forever::chat::message::{Chunk, Role, UiMessage};
 use forever::chat::{Entry, RecoveryKind, RecoveryPolicy, ToolAnswer, TurnState};
 use forever::prelude::*;
+use forever_testkit::waiting::eventually;
 use serde_json::json;
 
 use crate::hooks::{Hooks, Place, ask, asked, killed, last, policy, rest, says, shown, turn};
@@ -46,9 +47,7 @@ async fn a_turn_is_looked_at_again_after_a_look_that_failed() {
     hooks.starts = Arc::new(|_| Err("no connection".into()));
     {
         let (_forever, agent) = place.open(&hooks).await;
-        while hooks.seen.count("starts") < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        eventually("its second start", async || hooks.seen.count("starts") >= 2).await;
         assert_eq!(turn(&agent).await.status().await.unwrap().state(), TurnState::Running);
     }
     // The next one has trouble at first.

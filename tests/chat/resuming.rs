@@ -7,6 +7,7 @@ use forever::chat::{Entry, TurnState, TurnStatus};
 use forever::prelude::*;
 use forever_testkit::database::{self, Database};
 use forever_testkit::gates::Gates;
+use forever_testkit::waiting::eventually;
 use serde_json::json;
 
 use crate::hooks::{Hooks, Place, ask, asked, killed, last, rest, says, shown, turn};
@@ -235,10 +236,11 @@ async fn case_107_the_log_of_a_turn_under_way_stays_however_long_it_takes() {
     let short = ask(&forever.agent("b"), json!({})).await;
     short.wait().await.unwrap();
     // Until those of a turn that has ended since are gone.
-    while short.entries().await.unwrap().len() > 1 {
+    eventually("the end of their retention", async || {
         place.clock.advance(Duration::from_secs(24 * 3600));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        short.entries().await.unwrap().len() == 1
+    })
+    .await;
     let there = long.entries().await.unwrap().len();
     assert_eq!(shown(&long, there + 10).await[..10], before, "and it goes on");
     let stored = Database::open(place.path()).number("SELECT sum(count) FROM turn_log");

@@ -6,9 +6,9 @@ use forever::chat::{Queueing, TurnState};
 use forever::prelude::*;
 use forever::{ErrorKind, Forever};
 use forever_testkit::notes::Notes;
-use forever_testkit::waiting::settled;
 use serde_json::json;
 
+use crate::hooks::begun;
 use crate::scripted::{Scripted, ask, scripted, told};
 
 async fn opened(seen: &Notes) -> (Forever, forever::agent::AgentHandle<Scripted>) {
@@ -294,9 +294,7 @@ async fn an_error_that_never_passes_ends_with_the_terminal_message() {
 async fn no_more_turns_are_queued_than_the_class_allows() {
     let (_forever, agent) = opened(&Notes::default()).await;
     let running = ask(&agent, "r1", json!({ "n": 0, "mode": "hang" })).await;
-    while running.status().await.unwrap().state() != TurnState::Running {
-        settled().await;
-    }
+    begun(&running).await;
     let hi = |id: String| agent.save_messages([UiMessage::user(id, "hi")]);
     for n in 0..256 {
         hi(format!("u{n}")).key(format!("k{n}")).await.unwrap();

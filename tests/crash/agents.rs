@@ -6,6 +6,7 @@ use forever::BoxError;
 use forever::agent::{Agent, AgentHandle, Due, RecoveredFiber, RecoveryAction};
 use forever::prelude::*;
 use forever::testing::World;
+use forever_testkit::waiting::found;
 
 use crate::kinds::{comes_through, noted};
 
@@ -96,13 +97,12 @@ async fn a_closure_is_finished_by_its_agent_from_its_stash() {
             Ok::<_, forever::Error>(BEDS)
         };
         let handle = forever.agent::<Gardener>("g").spawn_closure("dig", dig).id("beds").start().await.unwrap();
-        loop {
-            // One that was interrupted is with its agent.
-            match handle.wait().await {
-                Err(error) if error.is_interrupted() => tokio::task::yield_now().await,
-                ended => break ended.unwrap(),
-            }
-        }
+        // One that was interrupted is with its agent.
+        let ended = found("the end of the closure", async || match handle.wait().await {
+            Err(error) if error.is_interrupted() => None,
+            ended => Some(ended.unwrap()),
+        });
+        ended.await
     })
     .await;
     assert_eq!(survived.outcome, 3);
@@ -120,7 +120,7 @@ async fn schedules_run_at_least_once_and_none_is_lost() {
                 gardener.schedule(HOUR * hours, name, ()).idempotent(true).await.unwrap();
             }
         }
-        loop {
+        let all = found("both runs", async || {
             let (done, schedules) = (gardener.state().await.unwrap(), gardener.schedules().await.unwrap());
             for there in schedules.iter().filter(|there| there.next().is_none() && !there.is_running()) {
                 // Three processes in a row have not survived it, and it was suspended: a person gives it another chance.
@@ -130,12 +130,10 @@ async fn schedules_run_at_least_once_and_none_is_lost() {
                     gardener.schedule(HOUR * hours, name, ()).await.unwrap();
                 }
             }
-            if done.len() == 2 && schedules.is_empty() {
-                // One that was asked for again may come after the other.
-                break BTreeSet::from_iter(done);
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+            // One that was asked for again may come after the other.
+            (done.len() == 2 && schedules.is_empty()).then(|| BTreeSet::from_iter(done))
+        });
+        all.await
     })
     .await;
     assert_eq!(survived.outcome, BTreeSet::from(["water", "weed"].map(String::from)));

@@ -5,6 +5,7 @@ use forever::Clock;
 use forever::fiber::{FiberErrorKind, FiberState};
 use forever::prelude::*;
 use forever::testing::World;
+use forever_testkit::waiting::eventually;
 
 use crate::kinds::{comes_through, noted};
 
@@ -131,12 +132,9 @@ async fn a_cancel_reaches_everything_below() {
     let survived = comes_through(setup, async |forever: Forever| {
         let handle = forever.spawn(sits()).id("sitter").await.unwrap();
         // Until both wait: what is cancelled earlier ends at another place.
-        while forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len() < 2 {
-            if handle.status().await.unwrap().state.is_final() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+        let waiting = async || forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len();
+        let is_over = async || handle.status().await.unwrap().state.is_final();
+        eventually("both wait", async || waiting().await >= 2 || is_over().await).await;
         // It may have been told before the process died.
         let _ = handle.cancel("enough").await;
         let error = handle.wait().await.unwrap_err();

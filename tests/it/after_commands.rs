@@ -1,7 +1,6 @@
 //! What is answered after a command, in one process: see [`rounds`].
 use forever_testkit::database;
-
-use crate::support::LONGEST;
+use forever_testkit::waiting::DEADLINE;
 
 pub(crate) mod rounds;
 
@@ -9,7 +8,7 @@ pub(crate) mod rounds;
 async fn no_wait_answers_with_what_a_command_has_changed() {
     let (world, mut met) = (rounds::World::default(), rounds::Met::default());
     let folder = tempfile::tempdir().unwrap();
-    let open = || rounds::builder(&world).sqlite(folder.path().join("rounds.db")).wait_for_lock(LONGEST).open();
+    let open = || rounds::builder(&world).sqlite(folder.path().join("rounds.db")).wait_for_lock(DEADLINE).open();
     let forever = open().await.unwrap();
     rounds::leave_interrupted(&forever, &world).await;
     drop(forever);

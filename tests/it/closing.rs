@@ -4,8 +4,7 @@ use std::time::Duration;
 use forever::fiber::{Fiber, FiberState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-
-use crate::support::soon;
+use forever_testkit::waiting::{eventually, soon};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -111,16 +110,11 @@ async fn is_not_waited_for<F: Fiber<Output = u64>>(call: F) {
     let name = F::MACHINE.name;
     let forever = open().await.unwrap();
     let handle = forever.spawn(call).id("f").await.unwrap();
-    let waits = async {
-        loop {
-            let status = handle.status().await.unwrap();
-            if status.state == FiberState::Waiting || status.retry.is_some() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+    let waits = async || {
+        let status = handle.status().await.unwrap();
+        status.state == FiberState::Waiting || status.retry.is_some()
     };
-    soon(name, waits).await;
+    eventually(name, waits).await;
     soon(name, forever.close()).await.unwrap();
     let forever = soon(name, open()).await.unwrap();
     let status = forever.fiber::<F>("f").status().await.unwrap();

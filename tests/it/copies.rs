@@ -12,6 +12,8 @@ use forever_testkit::database::{self, Database};
 use forever_testkit::waiting::settled;
 use serde_json::{Value, json};
 
+use crate::support::stands;
+
 /// What the functions below do outside, and whether the shop is open.
 #[derive(Clone, Default)]
 struct World {
@@ -351,9 +353,7 @@ async fn waiting_fiber_moves_with_its_log_and_its_messages() {
     let here = builder(&folder.path().join("a.db"), &world).open().await.unwrap();
     let stops = ["Bonn", "Ulm"].map(str::to_owned).to_vec();
     let handle = here.spawn(tour(stops)).id("t").key("k").metadata(json!({ "by": "ann" })).await.unwrap();
-    while handle.status().await.unwrap().state != FiberState::Waiting {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    stands(&handle, FiberState::Waiting).await;
     here.close().await.unwrap();
     // The code is not needed to take it out.
     let here = Forever::builder().sqlite(folder.path().join("a.db")).open().await.unwrap();

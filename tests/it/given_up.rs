@@ -15,8 +15,9 @@ use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::{Error, ErrorKind, Retention};
 use forever_testkit::database::Database;
+use forever_testkit::waiting::{DEADLINE, eventually, soon};
 
-use crate::support::{LONGEST, soon};
+use crate::support::stands;
 
 /// Polls a call up to `polls` times, each time when it was woken, and drops it; `Some` if it completed before.
 pub(crate) async fn polled<T>(call: impl IntoFuture<Output = T>, polls: u64) -> Option<T> {
@@ -111,20 +112,6 @@ async fn open(weather: &Weather) -> Forever {
         .unwrap()
 }
 
-async fn state<T>(handle: &FiberHandle<T>) -> FiberState {
-    handle.status().await.unwrap().state
-}
-
-/// Until a fiber stands so.
-async fn stands<T>(handle: &FiberHandle<T>, wanted: FiberState) {
-    soon(&format!("{} {wanted}", handle.id()), async {
-        while state(handle).await != wanted {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-}
-
 /// Gives a call up after 1, 2, 3.. polls, until it completes; `made` makes what it is about, and `after` looks at what came of it.
 macro_rules! at_every_poll {
     ($what:literal, |$k:ident| $made:expr, |$there:ident| $call:expr, |$done:ident| $after:expr) => {{
@@ -162,12 +149,8 @@ async fn a_spawn_that_is_given_up_has_happened_or_not() {
         }
     );
     at_every_poll!("run", |k| k, |_k| forever.run(sails("Kos".into())), |done| drop(done));
-    soon("those that were run", async {
-        while forever.fibers().limit(1000).await.unwrap().fibers.iter().any(|fiber| fiber.state != FiberState::Completed) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    let all = async || forever.fibers().limit(1000).await.unwrap().fibers;
+    eventually("those that were run", async || all().await.iter().all(|fiber| fiber.state == FiberState::Completed)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -311,16 +294,16 @@ async fn an_open_that_is_given_up_leaves_the_database_to_the_next() {
     let forever = builder().open().await.unwrap();
     forever.spawn(listens()).id("waits").await.unwrap();
     drop(forever);
-    at_every_poll!("open", |k| k, |_k| builder().wait_for_lock(LONGEST).open(), |done| {
+    at_every_poll!("open", |k| k, |_k| builder().wait_for_lock(DEADLINE).open(), |done| {
         // The threads of the one that was given up let go of the file in their own time.
         let forever = match done {
             Some(opened) => opened.unwrap(),
-            None => soon("the next open", builder().wait_for_lock(LONGEST).open()).await.unwrap(),
+            None => soon("the next open", builder().wait_for_lock(DEADLINE).open()).await.unwrap(),
         };
-        assert!(!state(&forever.fiber::<listens>("waits")).await.is_final());
+        assert!(!forever.fiber::<listens>("waits").status().await.unwrap().state.is_final());
         drop(forever);
     });
-    let forever = builder().wait_for_lock(LONGEST).open().await.unwrap();
+    let forever = builder().wait_for_lock(DEADLINE).open().await.unwrap();
     forever.send("waits", "word", &3).await.unwrap();
     assert_eq!(soon("a fiber of many opens", forever.fiber::<listens>("waits").wait()).await.unwrap(), 3);
 }

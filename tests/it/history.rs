@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use forever::fiber::History;
 use forever::prelude::*;
 use forever::{Builder, ErrorKind};
+use forever_testkit::waiting::found;
 use serde_json::{Value, json};
 
 #[derive(Clone)]
@@ -62,13 +63,11 @@ async fn each_kept_checkpoint_has_its_values_in_calls_and_after_a_restart_withou
     let forever = builder(&path, &held).open().await.unwrap();
     let titles = ["law", "sales"].map(str::to_owned).to_vec();
     let id = forever.spawn(reviews(titles, "s3cret-token".into())).id("r").await.unwrap().id().to_owned();
-    let before = loop {
+    let before = found("the second attempt", async || {
         let history = forever.history(&id).await.unwrap();
-        if held.1.load(Ordering::Relaxed) >= 2 {
-            break history;
-        }
-        tokio::task::yield_now().await;
-    };
+        (held.1.load(Ordering::Relaxed) >= 2).then_some(history)
+    })
+    .await;
     forever.close().deadline(std::time::Duration::ZERO).await.unwrap();
 
     let forever = builder(&path, &held).open().await.unwrap();

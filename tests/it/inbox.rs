@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forever::agent::{Agent, AgentHandle, EndedFiber};
-use forever::fiber::{EventItem, EventKind, FiberHandle, FiberState, UnreadTopic};
+use forever::fiber::{EventItem, EventKind, FiberState, UnreadTopic};
 use forever::prelude::*;
 use forever::{BoxError, Builder, ErrorKind, Retention};
+use forever_testkit::waiting::{eventually, soon};
 use tokio::sync::Semaphore;
 
-use crate::support::soon;
+use crate::support::stands;
 
 mod senders;
 
@@ -104,15 +105,6 @@ async fn open(gate: &Gate) -> Forever {
     builder(gate, &Heard::default()).open().await.unwrap()
 }
 
-async fn stands<T>(handle: &FiberHandle<T>, at: &str, state: FiberState) {
-    soon(at, async {
-        while handle.status().await.is_ok_and(|status| status.at.as_deref() != Some(at) || status.state != state) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-}
-
 async fn unread(forever: &Forever, id: &str) -> Vec<(String, u64)> {
     let status = forever.status(id).await.unwrap();
     status.unread.into_iter().map(|UnreadTopic { topic, messages, .. }| (topic, messages)).collect()
@@ -175,7 +167,7 @@ async fn a_cancelled_fiber_leaves_its_messages_and_a_restart_begins_without_them
     let gate = Gate::shut();
     let forever = open(&gate).await;
     let handle = forever.spawn(one(false)).await.unwrap();
-    stands(&handle, "first", FiberState::Waiting).await;
+    stands(&handle, FiberState::Waiting).await;
     forever.send(handle.id(), "again", &true).await.unwrap();
     forever.cancel(handle.id(), "enough").await.unwrap();
     assert!(soon("the end", handle.wait()).await.unwrap_err().is_cancelled());
@@ -193,7 +185,7 @@ async fn from_a_close_on_messages_are_refused() {
         forever.send(handle.id(), "go", &n).message_id(format!("m{n}")).await.unwrap();
     }
     gate.open();
-    stands(&handle, "all", FiberState::Running).await;
+    eventually("the close of the topic", async || handle.status().await.unwrap().at.as_deref() == Some("all")).await;
     let refused = forever.send(handle.id(), "go", &3_u32).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::TopicClosed);
     assert!(refused.is_topic_closed() && refused.to_string().contains("it has closed this topic"), "{refused}");
@@ -230,12 +222,7 @@ async fn the_agent_of_a_fiber_reads_its_unread_messages_by_page() {
     }
     gate.open();
     soon("the end", handle.wait()).await.unwrap();
-    soon("the hook", async {
-        while heard.0.lock().unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    eventually("the hook", async || !heard.0.lock().unwrap().is_empty()).await;
     let heard = heard.0.lock().unwrap().clone();
     let [(topics, values)] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!((topics.len(), topics[0].messages, values.as_slice()), (1, 2, [2, 3].as_slice()));

@@ -5,11 +5,10 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use forever::prelude::*;
+use forever_testkit::waiting::{eventually, soon};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit, set_global_recorder,
 };
-
-use crate::support::{soon, until};
 
 /// Values by metric with its labels.
 #[derive(Clone, Default)]
@@ -139,7 +138,7 @@ async fn events_durations_and_states_are_recorded_by_function() {
     assert_eq!(of("fibers_started_total", "metered resumed=false"), 2.0);
     assert_eq!(of("fibers_ended_total", "metered outcome=completed"), 1.0);
     assert_eq!(of("fibers_ended_total", "metered outcome=failed"), 1.0);
-    until("the cancel", || of("fibers_ended_total", "metered_wait outcome=cancelled") > 0.0).await;
+    eventually("the cancel", async || of("fibers_ended_total", "metered_wait outcome=cancelled") > 0.0).await;
     assert_eq!(of("step_retries_total", "metered step=retried"), 2.0);
     assert_eq!(recorded.count("forever_step_duration_seconds function=metered step=slow"), 2);
     assert_eq!(recorded.count("forever_step_duration_seconds function=metered step=retried"), 2);
@@ -147,10 +146,10 @@ async fn events_durations_and_states_are_recorded_by_function() {
 
     // The gauges are set every ten seconds.
     let gauge = |labels: &str| recorded.last(&format!("forever_fibers function={labels}"));
-    until("the gauges", || gauge("metered_wait state=waiting") == Some(1.0)).await;
+    eventually("the gauges", async || gauge("metered_wait state=waiting") == Some(1.0)).await;
     assert_eq!((gauge("metered state=completed"), gauge("metered state=failed")), (None, None), "those that have ended are not counted");
     forever.send("w", "word", "go").await.unwrap();
     soon("the end", forever.fiber::<metered_wait>("w").wait()).await.unwrap();
-    until("the gauges", || gauge("metered_wait state=waiting") == Some(0.0)).await;
+    eventually("the gauges", async || gauge("metered_wait state=waiting") == Some(0.0)).await;
     forever.close().await.unwrap();
 }

@@ -10,10 +10,11 @@ use forever::ops::OnUnknown;
 use forever::prelude::*;
 use forever::{BoxError, Builder, Error, ErrorKind};
 use forever_testkit::database::Database;
+use forever_testkit::waiting::{DEADLINE, eventually, soon};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
-use crate::support::{LONGEST, soon};
+use crate::support::stands;
 
 /// What a recovery hook does when it is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,8 +125,8 @@ impl Place {
         let agents = world.clone();
         Forever::builder()
             .sqlite(&self.path)
-            .wait_for_lock(LONGEST)
-            .hook_timeout(LONGEST)
+            .wait_for_lock(DEADLINE)
+            .hook_timeout(DEADLINE)
             .resource(world)
             .fiber::<buys>()
             .agent(move |_| Keeper(agents.clone()))
@@ -146,22 +147,13 @@ impl Place {
 
     fn sql(&self) -> rusqlite::Connection {
         let sql = rusqlite::Connection::open(&self.path).unwrap();
-        sql.busy_timeout(LONGEST).unwrap();
+        sql.busy_timeout(DEADLINE).unwrap();
         sql
     }
 }
 
 async fn state(forever: &Forever) -> FiberState {
     forever.fiber::<buys>("buys").status().await.unwrap().state
-}
-
-async fn stands(forever: &Forever, wanted: FiberState) {
-    soon(&format!("{wanted}"), async {
-        while state(forever).await != wanted {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +164,7 @@ async fn a_person_and_a_hook_that_both_resume_start_one_activation() {
     // The first pass fails; a second one comes after a pause. Meanwhile a person resumes.
     place.world.door.add_permits(1);
     place.world.asked(1).await;
-    stands(&forever, FiberState::Interrupted).await;
+    stands(&forever.fiber::<buys>("buys"), FiberState::Interrupted).await;
     forever.resume("buys").await.unwrap();
     place.world.charging(2).await;
     place.world.door.add_permits(9);
@@ -197,7 +189,7 @@ async fn a_fiber_whose_hook_is_being_asked_is_not_resolved_by_hand() {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidState);
     }
     place.world.door.add_permits(1);
-    stands(&forever, FiberState::Interrupted).await;
+    stands(&forever.fiber::<buys>("buys"), FiberState::Interrupted).await;
     forever.resolve("buys", Resolution::completed("by hand").unwrap()).await.unwrap();
     assert_eq!(soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap(), "by hand");
 }
@@ -210,7 +202,7 @@ async fn what_a_person_has_resolved_no_later_hook_overwrites() {
         let forever = place.left().await;
         place.world.door.add_permits(9);
         place.world.asked(1).await;
-        stands(&forever, FiberState::Interrupted).await;
+        stands(&forever.fiber::<buys>("buys"), FiberState::Interrupted).await;
         forever.resolve("buys", Resolution::completed("by hand").unwrap()).await.unwrap();
         // Time enough for the next pass of the hook.
         tokio::time::sleep(Duration::from_millis(1300)).await;
@@ -230,7 +222,7 @@ async fn a_fiber_that_is_cancelled_while_its_hook_says_skip_ends() {
         place.world.door.add_permits(1);
         let error = soon("the fiber", forever.fiber::<buys>("buys").wait()).await.unwrap_err();
         assert!(error.is_cancelled() && error.reason() == "enough", "{error}");
-        stands(&forever, FiberState::Cancelled).await;
+        stands(&forever.fiber::<buys>("buys"), FiberState::Cancelled).await;
     }
 }
 
@@ -303,12 +295,7 @@ async fn a_closure_whose_claim_is_lost_stops_at_its_next_stash() {
     claim_away(&place);
     place.world.till.add_permits(9);
     // Its row is another worker's: all that is seen of it here is that its code was dropped.
-    soon("the end of its code", async {
-        while Arc::strong_count(&went_on) > 1 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    eventually("the end of its code", async || Arc::strong_count(&went_on) == 1).await;
     assert_eq!(went_on.load(Ordering::SeqCst), 1);
     assert_eq!(Database::open(&place.path).text("SELECT data FROM snapshots"), "0");
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use forever::fiber::FiberState;
 use forever::prelude::*;
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::soon;
 
-use crate::support::soon;
+use crate::support::stands;
 
 #[derive(Debug)]
 struct NoText;
@@ -117,9 +117,7 @@ async fn parent_hears_of_a_child_whose_error_has_no_text() {
 async fn fiber_whose_locals_panic_when_it_is_cancelled_is_cancelled() {
     let forever = open().await;
     let handle = forever.spawn(holds()).await.unwrap();
-    while handle.status().await.unwrap().state != FiberState::Running {
-        settled().await;
-    }
+    stands(&handle, FiberState::Running).await;
     forever.cancel(handle.id(), "enough").await.unwrap();
     assert!(soon("the end", handle.wait()).await.unwrap_err().is_cancelled());
     assert_eq!(handle.status().await.unwrap().state, FiberState::Cancelled);

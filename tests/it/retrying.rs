@@ -10,9 +10,9 @@ use forever::fiber::{EventItem, EventKind, Events, Fiber, FiberState};
 use forever::ops::{OnUnknown, Op};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{eventually, over_time, settled, soon};
 
-use crate::support::{soon, until};
+use crate::support::stands;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -96,20 +96,11 @@ async fn shows_its_retries<F: Fiber<Output = u32>>(call: F, step: &str) {
     // Another process counts on from there, and makes the next attempt when it is due.
     let forever = builder().open().await.unwrap();
     clock.advance(MINUTE * 2);
-    while shown(&forever).await.failed < 3 {
-        settled().await;
-    }
+    eventually("the third failure", async || shown(&forever).await.failed == 3).await;
     let retry = shown(&forever).await;
     assert_eq!((retry.error.as_str(), retry.next_attempt), ("1 to go: connection refused", clock.now() + MINUTE * 4));
     let handle = forever.fiber::<F>("f");
-    let ended = loop {
-        tokio::select! {
-            biased;
-            ended = handle.wait() => break ended,
-            () = tokio::time::sleep(Duration::from_millis(5)) => clock.advance(MINUTE),
-        }
-    };
-    assert_eq!(ended.unwrap(), 7);
+    assert_eq!(over_time("the end", handle.wait(), || clock.advance(MINUTE)).await.unwrap(), 7);
     assert_eq!(handle.status().await.unwrap().retry, None);
     forever.close().await.unwrap();
 }
@@ -180,7 +171,7 @@ async fn come_through_deploys<F: Fiber<Output = u64>>(call: impl Fn(u64) -> F) {
     for n in 0..u64::from(FIBERS) {
         forever.spawn(call(n)).id(n.to_string()).await.unwrap();
     }
-    until("the first attempts", || calls.count() == FIBERS as usize).await;
+    eventually("the first attempts", async || calls.count() == FIBERS as usize).await;
     // Its deadline is by a clock that stands: who waits for a time is not waited for.
     for _ in 0..DEPLOYS {
         soon("a close", forever.close()).await.unwrap();
@@ -191,14 +182,8 @@ async fn come_through_deploys<F: Fiber<Output = u64>>(call: impl Fn(u64) -> F) {
     assert_eq!(calls.count(), FIBERS as usize, "none was asked for before its time");
     for n in 0..u64::from(FIBERS) {
         let handle = forever.fiber::<F>(&n.to_string());
-        let ended = loop {
-            tokio::select! {
-                biased;
-                ended = handle.wait() => break ended,
-                () = tokio::time::sleep(Duration::from_millis(1)) => drop(clock.next_sleeper().map(|left| clock.advance(left))),
-            }
-        };
-        assert_eq!(ended.unwrap(), n);
+        let passes = || clock.advance(clock.next_sleeper().unwrap_or_default());
+        assert_eq!(over_time("the end", handle.wait(), passes).await.unwrap(), n);
     }
     forever.close().await.unwrap();
     for (n, at) in &*calls.0.lock().unwrap() {
@@ -248,14 +233,7 @@ async fn error_says_how_long_the_next_attempt_waits() {
     let builder = Forever::builder().in_memory().clock(clock.clone()).resource(calls.clone());
     let forever = builder.fiber::<asks_politely>().open().await.unwrap();
     let handle = forever.spawn(asks_politely()).await.unwrap();
-    let ended = loop {
-        tokio::select! {
-            biased;
-            ended = handle.wait() => break ended,
-            () = tokio::time::sleep(Duration::from_millis(1)) => clock.advance(MINUTE),
-        }
-    };
-    assert_eq!(ended.unwrap(), 1);
+    assert_eq!(over_time("the end", handle.wait(), || clock.advance(MINUTE)).await.unwrap(), 1);
     let at = &calls.0.lock().unwrap()[&1];
     assert!(at.windows(2).all(|pair| pair[1].duration_since(pair[0]).unwrap() >= MINUTE * 7), "{at:?}");
 }
@@ -391,9 +369,9 @@ async fn waits_out_of_memory<F: Fiber<Output = u32>>(call: impl Fn() -> F) -> Ve
                     }
                     let asked = diary.read().len();
                     clock.advance(MINUTE * 10);
-                    until("the next attempt", || diary.read().len() > asked).await;
+                    eventually("the next attempt", async || diary.read().len() > asked).await;
                 }
-                FiberState::Pending | FiberState::Running | FiberState::Interrupted => tokio::task::yield_now().await,
+                FiberState::Pending | FiberState::Running | FiberState::Interrupted => settled().await,
                 other => panic!("{other:?}: {status:?}"),
             }
         }
@@ -478,11 +456,9 @@ async fn fiber_stays_in_memory_while_another_branch_works() {
     work.0.notify_one();
     for asked in 1..3 {
         // When the work is done, and after the second attempt.
-        while handle.status().await.unwrap().state != FiberState::Waiting {
-            settled().await;
-        }
+        stands(&handle, FiberState::Waiting).await;
         clock.advance(MINUTE * 10);
-        until("the next attempt", || diary.read().len() > asked).await;
+        eventually("the next attempt", async || diary.read().len() > asked).await;
     }
     assert_eq!(handle.wait().await.unwrap(), 3);
     assert_eq!(diary.read().len(), 3);

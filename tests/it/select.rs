@@ -1,19 +1,18 @@
 //! Fibers that wait for the first of several things, over a whole runtime. The test drives all time.
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forever::fiber::{EventItem, EventKind, Events, FiberState};
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Builder, Retention};
 use forever_testkit::database::{self, Database};
 use tempfile::TempDir;
 
+use crate::support::Ears;
+
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// How long nothing may happen before a test is called hung.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// Counts the fibers in memory.
 #[derive(Clone, Default)]
@@ -70,34 +69,6 @@ impl Scene {
 
     fn count(&self, table: &str) -> i64 {
         Database::open(self.folder.path().join("fibers.db")).number(&format!("SELECT count(*) FROM {table}"))
-    }
-}
-
-/// Hears what happens to fibers.
-struct Ears {
-    events: Events,
-    heard: BTreeMap<(String, &'static str), usize>,
-}
-
-impl Ears {
-    fn of(forever: &Forever) -> Self {
-        Ears { events: forever.events(), heard: BTreeMap::new() }
-    }
-
-    /// Ready when it has happened so often.
-    async fn hear(&mut self, fiber: &str, what: &'static str, times: usize) {
-        while self.heard.get(&(fiber.to_owned(), what)).is_none_or(|heard| *heard < times) {
-            let Ok(told) = tokio::time::timeout(LONGEST, self.events.next()).await else {
-                panic!("`{fiber}` was never {what} {times} times: {:?}", self.heard)
-            };
-            let EventItem::Event(event) = told.expect("the runtime is open") else { panic!("events missed") };
-            let word = match event.kind {
-                EventKind::Waiting => "waiting",
-                EventKind::Completed => "completed",
-                _ => continue,
-            };
-            *self.heard.entry((event.fiber.to_string(), word)).or_default() += 1;
-        }
     }
 }
 

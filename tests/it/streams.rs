@@ -5,10 +5,11 @@ use std::time::Duration;
 use forever::fiber::{FiberState, StreamReader};
 use forever::prelude::*;
 use forever::{Builder, ErrorKind};
+use forever_testkit::waiting::{eventually, soon};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::support::soon;
+use crate::support::stands;
 
 #[derive(Clone)]
 struct Gate(Arc<Semaphore>);
@@ -85,12 +86,7 @@ async fn readers_follow_a_stream_through_waits_and_a_restart_of_the_process_to_i
     gate.0.add_permits(1);
     assert_eq!(next(&mut all).await, Some((2, 2)));
     let handle = forever.fiber::<counts>("c");
-    let waits = async {
-        while handle.status().await.unwrap().state != FiberState::Waiting {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    soon("the wait", waits).await;
+    stands(&handle, FiberState::Waiting).await;
     // It waits for a message, and the reader for the fiber.
     assert!(tokio::time::timeout(Duration::from_millis(50), all.next()).await.is_err());
     forever.send("c", "word", "four").await.unwrap();
@@ -170,12 +166,7 @@ async fn progress_is_seen_at_once_and_after_the_process_has_died() {
     let handle = forever.spawn(counts(2)).id("c").await.unwrap();
     let progress = async |forever: &Forever, counted: u64| {
         let wanted = Some(json!({ "of": 2, "counted": counted }));
-        let seen = async {
-            while forever.fiber::<counts>("c").status().await.unwrap().progress != wanted {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        soon("the progress", seen).await;
+        eventually("the progress", async || forever.fiber::<counts>("c").status().await.unwrap().progress == wanted).await;
     };
     progress(&forever, 0).await;
     gate.0.add_permits(1);

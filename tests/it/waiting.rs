@@ -1,21 +1,20 @@
 //! Fibers that wait for time, for messages and for each other, over a whole runtime. The test drives all time.
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forever::fiber::{EventItem, EventKind, Events, FiberFilter, FiberState, Resolution};
+use forever::fiber::{FiberFilter, FiberState, Resolution};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Builder, Retention};
 use forever_testkit::database::Database;
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{eventually, found};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 
+use crate::support::Ears;
+
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long nothing may happen before a test is called hung.
-const LONGEST: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// What the steps of the fibers see.
@@ -118,49 +117,6 @@ impl Scene {
     }
 }
 
-/// Hears what happens to fibers.
-struct Ears {
-    events: Events,
-    /// How often each fiber waited, was woken, and so on.
-    heard: BTreeMap<(String, &'static str), usize>,
-}
-
-impl Ears {
-    fn of(forever: &Forever) -> Self {
-        Ears { events: forever.events(), heard: BTreeMap::new() }
-    }
-
-    fn times(&self, fiber: &str, what: &'static str) -> usize {
-        self.heard.get(&(fiber.to_owned(), what)).copied().unwrap_or(0)
-    }
-
-    /// Ready when it has happened so often.
-    async fn hear(&mut self, fiber: &str, what: &'static str, times: usize) {
-        while self.times(fiber, what) < times {
-            let Ok(told) = tokio::time::timeout(LONGEST, self.events.next()).await else {
-                panic!("`{fiber}` was never {what} {times} times: {:?}", self.heard)
-            };
-            match told.expect("the runtime is open") {
-                EventItem::Event(event) => *self.heard.entry((event.fiber.to_string(), word(&event.kind))).or_default() += 1,
-                EventItem::Lagged(missed) => panic!("{missed} events missed"),
-            }
-        }
-    }
-}
-
-fn word(kind: &EventKind) -> &'static str {
-    match kind {
-        EventKind::Waiting => "waiting",
-        EventKind::Woken => "woken",
-        EventKind::Completed => "completed",
-        EventKind::Failed { .. } => "failed",
-        EventKind::Cancelled { .. } => "cancelled",
-        EventKind::Spawned => "spawned",
-        EventKind::Started { .. } => "started",
-        _ => "other",
-    }
-}
-
 #[fiber]
 async fn reminder(world: Res<World>, name: String, hours: u32) -> anyhow::Result<String> {
     step!("begin", world.did(format!("{name} begins")).await);
@@ -184,9 +140,7 @@ async fn the_end_of_a_sleep_is_fixed_once_over_restarts() {
     assert_eq!(handle.status().await.unwrap().state, FiberState::Waiting);
     scene.clock.advance(HOUR * 5 + MINUTE * 59 + MINUTE / 2);
     // The timer has looked at the time, and sleeps for what is left.
-    while scene.clock.next_sleeper() != Some(MINUTE / 2) {
-        settled().await;
-    }
+    eventually("its look", async || scene.clock.next_sleeper() == Some(MINUTE / 2)).await;
     assert_eq!(handle.status().await.unwrap().state, FiberState::Waiting);
     assert_eq!(scene.world.log(), ["a begins"]);
     scene.clock.advance(MINUTE / 2);
@@ -211,9 +165,8 @@ async fn fibers_that_fell_due_while_nobody_was_there_are_entered_once_each_at_op
     for name in &names {
         forever.spawn(reminder(name.clone(), 1)).id(name).await.unwrap();
     }
-    while forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len() < names.len() {
-        settled().await;
-    }
+    let waiting = async || forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len();
+    eventually("the waits of all", async || waiting().await == names.len()).await;
     drop(forever);
 
     scene.clock.advance(HOUR * 2);
@@ -605,14 +558,12 @@ async fn the_result_of_a_child_is_kept_until_its_parent_has_ended() {
         ears.hear(&id, "completed", 1).await;
     }
     let left = async |wanted: usize| {
-        loop {
+        found("the end of their retention", async || {
             scene.clock.advance(MINUTE);
             let left = forever.fibers().await.unwrap().fibers;
-            if left.len() <= wanted {
-                break left.into_iter().map(|fiber| fiber.name).collect::<Vec<_>>();
-            }
-            tokio::task::yield_now().await;
-        }
+            (left.len() <= wanted).then(|| left.into_iter().map(|fiber| fiber.name).collect::<Vec<_>>())
+        })
+        .await
     };
     assert_eq!(left(4).await, ["late_parent", "child", "child", "child"], "the one without a parent goes");
     forever.send("p", "more", &9).await.unwrap();

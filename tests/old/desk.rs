@@ -52,12 +52,7 @@ impl Desk {
         Ok(name.len())
     }
 
-    /// Whether everything is held that is to be.
-    pub(crate) fn holds_all(&self) -> bool {
-        self.0.holds.iter().all(|work| self.seen().held.contains(*work))
-    }
-
-    /// What is not yet held.
+    /// What is to be held and is not yet.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         self.0.holds.iter().copied().filter(|work| !self.seen().held.contains(*work)).collect()
     }

@@ -6,6 +6,7 @@ use forever::fiber::{Event, EventItem, EventKind, FiberErrorKind, FiberState};
 use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
 use forever::{BoxError, ErrorKind};
+use forever_testkit::waiting::eventually;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -254,7 +255,8 @@ async fn a_fiber_that_comes_to_an_operation_while_the_runtime_closes_goes_on_at_
     closure.id("closure").start().await.unwrap();
     soon(bank.called(2)).await;
     let closing = tokio::spawn(forever.close().into_future());
-    while forever.spawn_closure("knock", async |_| Ok::<_, forever::Error>(())).start().await.is_ok() {}
+    let knock = || forever.spawn_closure("knock", async |_| Ok::<_, forever::Error>(()));
+    eventually("the close", async || knock().start().await.is_err()).await;
     gate.add_permits(2);
     soon(closing).await.unwrap().unwrap();
     assert_eq!(place.number("SELECT count(*) FROM fibers WHERE id IN ('order-1', 'closure') AND state = 'interrupted'"), 2);

@@ -1,10 +1,10 @@
 //! Code that is changed while an operation is in doubt: whatever the change is, no other body begins, at any open.
 use std::fmt::Debug;
-use std::time::Duration;
 
 use forever::fiber::{Fiber, FiberErrorKind};
 use forever::ops::OpState;
 use forever::prelude::*;
+use forever_testkit::waiting::eventually;
 
 use crate::support::{Bank, Place, Plan, soon, words};
 
@@ -107,12 +107,7 @@ async fn killed<F: Fiber<Output: Debug>>(call: F, plans: &[Plan], stored: i64) -
     let forever = place.builder(&bank).fiber::<F>().open().await.unwrap();
     forever.spawn(call).id(ID).await.unwrap();
     soon(bank.called(plans.len())).await;
-    soon(async {
-        while place.number("SELECT count(*) FROM branch_results") < stored {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    eventually("the results", async || place.number("SELECT count(*) FROM branch_results") >= stored).await;
     drop(forever);
     (place, bank)
 }

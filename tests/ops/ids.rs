@@ -1,7 +1,6 @@
 //! The id of an operation: one for each, the same in every run of it, whatever is edited elsewhere.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use forever::fiber::{Fiber, FiberErrorKind};
 use forever::ops::{Op, OpResolution};
@@ -10,15 +9,12 @@ use forever::testing::Fuse;
 use forever_testkit::database;
 use forever_testkit::prng::Prng;
 use forever_testkit::sizes::size;
+use forever_testkit::waiting::soon;
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use crate::support::{Bank, Place, Plan, opening, words};
-
-/// Nothing here takes longer, unless it hangs.
-const LONG: Duration = Duration::from_secs(20);
 
 /// A piece of a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -208,7 +204,7 @@ async fn each_operation_has_an_id_of_its_own_that_every_run_of_it_has() {
             }
             ids.len()
         };
-        operations += timeout(LONG, case).await.unwrap_or_else(|_| panic!("program {seed} hangs: {nodes:?}"));
+        operations += soon(&format!("the end of program {seed}, {nodes:?}"), case).await;
     }
     let programs = usize::try_from(programs).unwrap();
     assert!(
@@ -221,7 +217,7 @@ async fn each_operation_has_an_id_of_its_own_that_every_run_of_it_has() {
 async fn all_attempts_of_an_operation_have_one_id() {
     let nodes = [Node::Retried { fails: 3 }, Node::Retried { fails: 2 }];
     for call in 1..=7 {
-        let diary = timeout(LONG, dies(&nodes, "one", Fuse::never(), Some(call))).await.unwrap();
+        let diary = soon("the end", dies(&nodes, "one", Fuse::never(), Some(call))).await;
         let attempts = |place: &str| diary.entries().iter().filter(|e| e.place == place).map(|e| e.attempt).collect::<Vec<_>>();
         let (mut first, mut second) = (vec![1, 2, 3, 4], vec![1, 2, 3]);
         // The attempt in which the process died did not fail: it is made again.
@@ -362,7 +358,7 @@ impl Interrupted {
             assert_eq!(op.result, Some(1000.into()), "{what}");
             forever.close().await.unwrap();
         };
-        timeout(LONG, going).await.unwrap_or_else(|_| panic!("it hangs: {what}"));
+        soon(what, going).await;
     }
 
     /// Under that code it is parked; the reason.
@@ -374,7 +370,7 @@ impl Interrupted {
             assert_eq!(self.bank.calls(), 1);
             (forever, error.to_string())
         };
-        timeout(LONG, parking).await.expect("it hangs")
+        soon("the end", parking).await
     }
 }
 
@@ -397,7 +393,7 @@ async fn a_step_put_before_an_interrupted_operation_parks_the_fiber_until_somebo
     );
     assert!(why.contains(&said), "{why}");
     forever.resolve_op(&order.id, OpResolution::NotExecuted).await.unwrap();
-    let receipt = timeout(LONG, forever.fiber::<versions::step_put_before>("order-1").wait()).await.expect("it hangs").unwrap();
+    let receipt = soon("the end", forever.fiber::<versions::step_put_before>("order-1").wait()).await.unwrap();
     assert_eq!(receipt, 1000);
     let charges = order.bank.charges();
     assert_eq!((charges.len(), charges[0].1), (1, 199));

@@ -7,8 +7,9 @@ use forever::ops::{OnUnknown, OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{BoxError, Builder, Clock, Retention};
+use forever_testkit::waiting::eventually;
 
-use crate::support::{Bank, Place, Plan, soon};
+use crate::support::{Bank, Place, Plan};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -44,11 +45,9 @@ async fn a_minute_later(forever: &Forever, clock: &VirtualClock) {
     let canary = forever.spawn(child(0)).await.unwrap();
     canary.wait().await.unwrap();
     let end = clock.now() + MINUTE;
-    soon(async {
-        while canary.status().await.is_ok() {
-            clock.advance(Duration::from_secs(1));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+    eventually("the end of its retention", async || {
+        clock.advance(Duration::from_secs(1));
+        canary.status().await.is_err()
     })
     .await;
     assert!(clock.now() >= end);

@@ -5,6 +5,7 @@ use forever::fiber::{Fiber, FiberErrorKind, StepError};
 use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::testing::{Fuse, VirtualClock};
+use forever_testkit::waiting::eventually;
 
 use crate::support::{Bank, Place, Plan, soon, sorted, words};
 
@@ -101,9 +102,7 @@ async fn a_branch_in_doubt_parks_the_fiber_and_the_others_keep_their_results() {
         forever.spawn(parking()).id(ID).await.unwrap();
         soon(bank.called(3)).await;
         // The result of the second is stored a little later.
-        while place.number("SELECT count(*) FROM branch_results") == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        eventually("its result", async || place.number("SELECT count(*) FROM branch_results") > 0).await;
         drop(forever);
 
         for _ in 0..2 {
@@ -201,20 +200,14 @@ async fn the_attempts_of_a_branch_go_on_where_the_process_died() {
     let forever = builder().open().await.unwrap();
     forever.spawn(slow_branch()).id(ID).await.unwrap();
     soon(bank.called(1)).await;
-    while clock.next_sleeper() != Some(LONG) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the pause", async || clock.next_sleeper() == Some(LONG)).await;
     drop(forever);
     let forever = builder().open().await.unwrap();
-    while clock.next_sleeper() != Some(LONG) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the pause", async || clock.next_sleeper() == Some(LONG)).await;
     assert_eq!(bank.calls(), 1, "the next attempt is not due");
     clock.advance(LONG);
     soon(bank.called(2)).await;
-    while clock.next_sleeper() != Some(LONG) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the pause", async || clock.next_sleeper() == Some(LONG)).await;
     clock.advance(LONG);
     assert_eq!(soon(forever.fiber::<slow_branch>(ID).wait()).await.unwrap(), (3, 7), "the third attempt");
 }

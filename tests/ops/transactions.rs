@@ -9,7 +9,7 @@ use forever::prelude::*;
 use forever::rusqlite::OptionalExtension;
 use forever::testing::{Fuse, Outcome, Stage, StartFrom};
 use forever::{BoxError, Builder, Error, ErrorKind};
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::eventually;
 use futures_util::future::{BoxFuture, join_all};
 
 use crate::support::{Bank, Place, soon};
@@ -743,12 +743,7 @@ async fn a_fiber_that_leaves_memory_before_its_checkpoint_comes_back_to_what_it_
     let place = Place::new();
     let forever = builder(&place).fiber::<waits>().open().await.unwrap();
     let handle = forever.spawn(waits()).id(ID).await.unwrap();
-    soon(async {
-        while handle.status().await.unwrap().state != FiberState::Waiting {
-            settled().await;
-        }
-    })
-    .await;
+    eventually("its wait", async || handle.status().await.unwrap().state == FiberState::Waiting).await;
     forever.send(ID, "more", &41_i64).await.unwrap();
     assert_eq!(soon(handle.wait()).await.unwrap(), 42);
     assert_eq!(entries(&place), ["before the message"]);

@@ -8,6 +8,7 @@ use forever::fiber::FiberErrorKind;
 use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
+use forever_testkit::waiting::{eventually, over_time};
 
 use crate::support::{Bank, Place, Plan, soon, words};
 
@@ -81,9 +82,7 @@ async fn a_check_that_hangs_parks_the_fiber_after_its_timeout() {
     let waiting = soon(handle.wait());
     let time = async {
         // It waits for nothing but the limit of the check.
-        while clock.next_sleeper() != Some(Duration::from_secs(7)) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        eventually("the check", async || clock.next_sleeper() == Some(Duration::from_secs(7))).await;
         clock.advance(Duration::from_millis(6999));
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(forever.fibers().state(forever::fiber::FiberState::Parked).await.unwrap().fibers.len(), 0, "too soon");
@@ -163,21 +162,15 @@ async fn retries_go_on_where_the_process_died_between_them() {
     let forever = builder().open().await.unwrap();
     forever.spawn(slow_retry()).id(ID).await.unwrap();
     soon(bank.called(1)).await;
-    while clock.next_sleeper() != Some(LONG) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the pause", async || clock.next_sleeper() == Some(LONG)).await;
     drop(forever);
     // It died while it waited: the answer of the last attempt is stored, and when the next one is due.
     let forever = builder().open().await.unwrap();
-    while clock.next_sleeper() != Some(LONG) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the pause", async || clock.next_sleeper() == Some(LONG)).await;
     assert_eq!(bank.calls(), 1, "the next attempt is not due");
     clock.advance(LONG);
     soon(bank.called(2)).await;
-    while clock.next_sleeper() != Some(LONG) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the pause", async || clock.next_sleeper() == Some(LONG)).await;
     clock.advance(LONG);
     assert_eq!(soon(forever.fiber::<slow_retry>(ID).wait()).await.unwrap(), 3, "the third attempt");
 }
@@ -215,18 +208,12 @@ async fn late<F: forever::fiber::Fiber<Output = u64>>(
     bank.plan(plans.iter().cloned());
     let forever = place.builder(&bank).fiber::<F>().clock(clock.clone()).open().await.unwrap();
     let handle = forever.spawn(call).id(ID).await.unwrap();
-    let time = async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            if clock.next_sleeper() == Some(Duration::from_secs(5)) {
-                clock.advance(Duration::from_secs(5));
-            }
+    let passes = || {
+        if clock.next_sleeper() == Some(Duration::from_secs(5)) {
+            clock.advance(Duration::from_secs(5));
         }
     };
-    let ended = tokio::select! {
-        ended = soon(handle.wait()) => ended.map_err(|e| (e.kind(), e.reason().to_owned())),
-        () = time => unreachable!(),
-    };
+    let ended = over_time("the end", handle.wait(), passes).await.map_err(|e| (e.kind(), e.reason().to_owned()));
     let words = words(&forever.ops(ID).await.unwrap());
     (ended, bank, words)
 }

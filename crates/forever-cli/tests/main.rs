@@ -12,6 +12,7 @@ use forever::Forever;
 use forever::fiber::{FiberFilter, FiberState, Retry};
 use forever_inspect::{Inspector, socket_path};
 use forever_macros::fiber;
+use forever_testkit::waiting::eventually;
 
 /// What no output may hold.
 const SECRET: &str = "tok-5up3r-s3cr3t";
@@ -75,7 +76,7 @@ impl Shop {
         let of = serde_json::json!({ "customer": "Smith & Sons", "tier": 2 });
         let paying = forever.spawn(paying(SECRET.into())).key("pays").metadata(&of).await.unwrap();
         forever.spawn(retried(SECRET.into())).key("retries").await.unwrap();
-        until(async || {
+        eventually("each kind of trouble", async || {
             let of = |key: &str| forever.fibers().filter(FiberFilter::new().key(key));
             let waits = of("waits").await.unwrap().fibers[0].state == FiberState::Waiting;
             let retries = of("retries").await.unwrap().fibers[0].retry.is_some();
@@ -85,16 +86,6 @@ impl Shop {
         forever.close().deadline(Duration::ZERO).await.unwrap();
         shop
     }
-}
-
-async fn until(mut so: impl AsyncFnMut() -> bool) {
-    for _ in 0..2000 {
-        if so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it never was so");
 }
 
 fn forever_(target: &Path, arguments: &[&str]) -> Output {
@@ -188,11 +179,11 @@ async fn a_live_owner_answers_over_its_socket() {
         let (inspector, file) = (Inspector::new(&forever), file.clone());
         async move { inspector.listen_beside(file).await }
     });
-    until(async || std::os::unix::net::UnixStream::connect(socket_path(&file)).is_ok()).await;
+    eventually("the socket", async || std::os::unix::net::UnixStream::connect(socket_path(&file)).is_ok()).await;
     let mode = std::fs::metadata(socket_path(&file)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    until(async || forever.fibers().state(FiberState::Parked).await.unwrap().fibers.len() == 1).await;
+    eventually("the operation in doubt", async || forever.fibers().state(FiberState::Parked).await.unwrap().fibers.len() == 1).await;
     let shown = done(&file, &["show", "waits"]).await;
     assert!(shown.contains("→") && shown.contains("recv!(\"approval\")"), "{shown}");
     let op = json(&file, &["ops"]).await["ops"][0]["op"]["id"].as_str().unwrap().to_owned();
@@ -241,7 +232,7 @@ async fn fibers_are_edited_forked_and_moved() {
 
     let forever = open(&file).await;
     let socket = tokio::spawn(Inspector::new(&forever).listen_beside(file.clone()));
-    until(async || socket_path(&file).exists()).await;
+    eventually("the socket", async || socket_path(&file).exists()).await;
     assert!(forever.fiber::<limited>("early").wait().await.unwrap_err().to_string().contains("the limit is 5"));
     let locals = done(&file, &["locals", "limit", "2"]).await;
     assert!(locals.contains("    limit = 5") && locals.contains("  + ") && locals.contains(&u64::MAX.to_string()), "{locals}");

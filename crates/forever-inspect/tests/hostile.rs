@@ -1,11 +1,10 @@
 //! Strangers, pages of others, and clients that send what they please.
-use std::time::Duration;
-
 use forever::Forever;
 use forever::fiber::FiberState;
 use forever_inspect::{Inspector, Verdict};
 use forever_macros::fiber;
 use forever_testkit::prng::Prng;
+use forever_testkit::waiting::eventually;
 
 use crate::client::{ask, get, post, raw};
 use crate::{in_state, serve};
@@ -247,11 +246,6 @@ async fn pages_that_watch_are_bounded_and_are_forgotten_when_they_go() {
     // Their ends are seen when there is something to tell.
     let fiber = forever.spawn(waits(1)).await.unwrap();
     in_state(&forever, fiber.id(), FiberState::Waiting).await;
-    for _ in 0..1000 {
-        if watch().await.1 == "200" {
-            return forever.close().await.unwrap();
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("pages that have gone are still counted");
+    eventually("the place of a page that has gone", async || watch().await.1 == "200").await;
+    forever.close().await.unwrap();
 }

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use forever::Forever;
 use forever::fiber::FiberState;
 use forever_inspect::Inspector;
+use forever_testkit::waiting::eventually;
 use tokio::net::TcpListener;
 
 /// Serves an inspector on a port of its own.
@@ -26,11 +27,5 @@ async fn serve(inspector: Inspector) -> SocketAddr {
 
 /// Waits until a fiber is in a state.
 async fn in_state(forever: &Forever, id: &str, state: FiberState) {
-    for _ in 0..4000 {
-        if forever.status(id).await.unwrap().state == state {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
-    panic!("it is {:?}", forever.status(id).await.unwrap());
+    eventually(&format!("{id} {state}"), async || forever.status(id).await.unwrap().state == state).await;
 }

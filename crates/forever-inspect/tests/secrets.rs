@@ -7,6 +7,7 @@ use forever::Forever;
 use forever::fiber::{FiberState, History, Retry};
 use forever_inspect::Inspector;
 use forever_macros::fiber;
+use forever_testkit::waiting::eventually;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
@@ -150,9 +151,7 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
     ] {
         in_state(&forever, id, state).await;
     }
-    while forever.status(trying.id()).await.unwrap().retry.is_none() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    eventually("a retry", async || forever.status(trying.id()).await.unwrap().retry.is_some()).await;
     let ids = [waiting.id(), failing.id(), trying.id(), calling.id(), paying.id()];
     let check = async || {
         let mut seen = String::new();

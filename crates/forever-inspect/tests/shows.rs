@@ -3,6 +3,7 @@ use forever::Forever;
 use forever::fiber::{FiberState, History};
 use forever_inspect::Inspector;
 use forever_macros::fiber;
+use forever_testkit::waiting::eventually;
 use serde_json::Value;
 
 use crate::client::{get, post};
@@ -97,9 +98,8 @@ async fn a_fiber_has_its_source_with_places_and_values() {
         in_state(&forever, fiber.id(), FiberState::Waiting).await;
         forever.send(fiber.id(), "more", &1).await.unwrap();
     }
-    while forever.status(fiber.id()).await.unwrap().wait.is_none_or(|wait| wait.topics != ["name"]) {
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
+    let wait = async || forever.status(fiber.id()).await.unwrap().wait;
+    eventually("the wait for a name", async || wait().await.is_some_and(|wait| wait.topics == ["name"])).await;
     let shown = get(at, &format!("/api/fibers/{}", fiber.id())).await.json();
     let frames = shown["fiber"]["frames"].as_array().unwrap();
     assert_eq!(frames.iter().map(|frame| frame["function"].as_str().unwrap()).collect::<Vec<_>>(), ["sums", "named"]);

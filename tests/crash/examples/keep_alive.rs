@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use forever::Forever;
 use forever::testing::crash_everywhere;
+use forever_testkit::waiting::found;
 use tokio::sync::Notify;
 
 use super::{Copyist, PAGES};
@@ -19,13 +20,7 @@ async fn all_pages_are_copied() {
             if agent.state().await.unwrap().wanted == 0 {
                 agent.wake().await.unwrap().copy(PAGES).await.unwrap();
             }
-            loop {
-                let copied = agent.state().await.unwrap().copied;
-                if copied == PAGES {
-                    break copied;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
+            found("all pages", async || Some(agent.state().await.unwrap().copied).filter(|copied| *copied == PAGES)).await
         },
     )
     .await

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forever::Forever;
 use forever::testing::crash_everywhere;
+use forever_testkit::waiting::eventually;
 use tokio::sync::Notify;
 
 use super::Kitchen;
@@ -24,9 +25,8 @@ async fn the_cake_is_never_forgotten() {
             kitchen.schedule(Duration::from_secs(3), "cake", ()).idempotent(true).await.unwrap();
             cake.notified().await;
             // It may have been the one that an earlier life has asked for, and this one's is still to come.
-            while kitchen.schedules().await.unwrap().iter().any(|there| there.name() == "cake") {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            let schedules = async || kitchen.schedules().await.unwrap();
+            eventually("the last cake", async || schedules().await.iter().all(|there| there.name() != "cake")).await;
         },
     )
     .await

@@ -18,7 +18,7 @@ use forever::fiber::{FiberError, FiberFilter, FiberHandle, FiberState, Resolutio
 use forever::ops::OpResolution;
 use forever::prelude::*;
 use forever::{BoxError, Builder, Retention};
-use forever_testkit::waiting::{settled, soon};
+use forever_testkit::waiting::{eventually, soon};
 use tokio::sync::Notify;
 
 /// What the activations of the fibers do: each takes its part from here.
@@ -183,18 +183,9 @@ async fn begun(mut wait: Wait) -> Wait {
     wait
 }
 
-async fn state(handle: &FiberHandle<u64>) -> FiberState {
-    handle.status().await.unwrap().state
-}
-
 /// Until a fiber stands so. Its row says it before its activation has gone, as commands find it.
 async fn stands(handle: &FiberHandle<u64>, wanted: FiberState) {
-    soon(&format!("{} {wanted}", handle.id()), async {
-        while state(handle).await != wanted {
-            settled().await;
-        }
-    })
-    .await;
+    eventually(&format!("{} {wanted}", handle.id()), async || handle.status().await.unwrap().state == wanted).await;
 }
 
 async fn command(forever: &Forever, id: &str, command: Command) {
@@ -203,13 +194,12 @@ async fn command(forever: &Forever, id: &str, command: Command) {
 
 /// Retried while the hook of its agent decides about the fiber, which counts as running until then.
 async fn command_after_its_hook(forever: &Forever, id: &str, command: Command) {
-    let given = async {
-        while let Err(error) = commanded(forever, id, command).await {
-            assert!(error.to_string().contains("it is running"), "{command:?} of {id}: {error}");
-            tokio::task::yield_now().await;
-        }
+    let is_given = async || match commanded(forever, id, command).await {
+        Ok(()) => true,
+        Err(error) if error.to_string().contains("it is running") => false,
+        Err(error) => panic!("{command:?} of {id}: {error}"),
     };
-    soon(&format!("{command:?} of {id}"), given).await;
+    eventually(&format!("{command:?} of {id}"), is_given).await;
 }
 
 async fn commanded(forever: &Forever, id: &str, command: Command) -> forever::Result<()> {
@@ -303,12 +293,7 @@ async fn round(
             stands(handle, FiberState::Parked).await;
         }
         "cancelled" => {
-            soon("its first attempt", async {
-                while !world.has_tried(number) {
-                    settled().await;
-                }
-            })
-            .await;
+            eventually("its first attempt", async || world.has_tried(number)).await;
             waits.cancel(handle.id(), "attempt 1").await.unwrap();
             stands(handle, FiberState::Cancelled).await;
         }
@@ -365,12 +350,7 @@ pub(crate) async fn leave_interrupted(forever: &Forever, world: &World) {
     for (left, _) in (0..).zip(INTERRUPTED.1.iter().flat_map(|_| HELD)) {
         let id = format!("i{left}");
         forever.spawn(stops(1_000_000 + left, "interrupted".into())).id(&id).agent(Keeper::CLASS, "one").await.unwrap();
-        soon("its first attempt", async {
-            while !world.has_tried(1_000_000 + left) {
-                settled().await;
-            }
-        })
-        .await;
+        eventually("its first attempt", async || world.has_tried(1_000_000 + left)).await;
     }
 }
 

@@ -8,9 +8,11 @@ use forever::fiber::{Fiber, FiberState};
 use forever::layout::Layout;
 use forever::testing::VirtualClock;
 use forever_testkit::database::{self, Database};
+use forever_testkit::waiting::{eventually, soon};
 use tempfile::TempDir;
 
 use super::World;
+use crate::support::stands;
 
 const ID: &str = "the-fiber";
 
@@ -53,9 +55,7 @@ pub(super) async fn stopped_side_by_side<F: Fiber>(call: F, before: &str, result
     let forever = stopped.builder(&world).fiber::<F>().open().await.unwrap();
     forever.spawn(call).id(ID).await.unwrap();
     world.reached().await;
-    while stopped.results() < results {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    stopped.has_stored(results).await;
     drop(forever);
     stopped
 }
@@ -66,9 +66,7 @@ impl Stopped {
         let world = World::without(Some(before));
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
         world.reached().await;
-        while self.results() < results {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        self.has_stored(results).await;
         drop(forever);
     }
 
@@ -76,9 +74,10 @@ impl Stopped {
         self.folder.path().join("fibers.db")
     }
 
-    /// The number of stored results of branches.
-    fn results(&self) -> i64 {
-        Database::open(self.path()).number("SELECT count(*) FROM branch_results")
+    /// Waits until so many results of branches are stored.
+    async fn has_stored(&self, results: i64) {
+        let stored = || Database::open(self.path()).number("SELECT count(*) FROM branch_results");
+        eventually("the results of branches", async || stored() >= results).await;
     }
 
     fn builder(&self, world: &World) -> forever::Builder {
@@ -184,8 +183,7 @@ impl Stopped {
 
 /// The end of the fiber, which must not wait for ever for what does not come.
 async fn ended<F: Fiber>(forever: &Forever) -> Result<F::Output, forever::fiber::FiberError> {
-    let handle = forever.fiber::<F>(ID);
-    tokio::time::timeout(Duration::from_secs(60), handle.wait()).await.expect("the fiber has not ended after a minute")
+    soon("the end", forever.fiber::<F>(ID).wait()).await
 }
 
 /// A database file with one fiber in it that waits.
@@ -200,9 +198,7 @@ impl Waiting {
         let waiting = Waiting { stopped: Stopped { folder: tempfile::tempdir().unwrap() }, clock: VirtualClock::new() };
         let forever = waiting.open::<F>(&waiting.stopped.path()).await;
         let handle = forever.spawn(call).id(ID).await.unwrap();
-        while handle.status().await.unwrap().state != FiberState::Waiting {
-            tokio::task::yield_now().await;
-        }
+        stands(&handle, FiberState::Waiting).await;
         forever.close().await.unwrap();
         waiting
     }

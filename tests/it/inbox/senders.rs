@@ -12,8 +12,7 @@ use forever::prelude::*;
 use forever::{ErrorKind, Retention};
 use forever_testkit::database::{self, Database};
 use forever_testkit::prng::Prng;
-
-use crate::support::soon;
+use forever_testkit::waiting::{settled, soon};
 
 /// Where each message was found. A message that is consumed is in the snapshot of its fiber at
 /// least, and in here once the code has gone on.
@@ -198,7 +197,7 @@ async fn round(forever: Forever, ledger: Ledger, number: u64, planted: Option<Ar
             match status.state {
                 state if state.is_final() => return state,
                 FiberState::Waiting => drop(forever.cancel(&id, "no more").await),
-                _ => tokio::task::yield_now().await,
+                _ => settled().await,
             }
         }
     })

@@ -5,8 +5,8 @@ use forever::agent::{Agent, AgentHandle, Due, RecoveredFiber, RecoveryAction};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{BoxError, Clock, SystemClock};
-
 use forever_testkit::process::say;
+use forever_testkit::waiting::eventually;
 
 use super::process::{Desk, Place, Role, Worker};
 
@@ -49,9 +49,7 @@ pub(super) async fn agents(with: Role) {
     let scheduler = forever.agent::<Clerk>("scheduler");
     scheduler.schedule(HOUR, "once", ()).await.unwrap();
     scheduler.schedule_every(HOUR / 60, "often", ()).await.unwrap();
-    while journal.text().matches("works").count() < 2 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the work of both", async || journal.text().matches("works").count() >= 2).await;
     say("up");
     std::future::pending::<()>().await;
 }
@@ -88,19 +86,16 @@ async fn agents_of_a_killed_process_are_woken_told_and_asked_at_the_next_open() 
     assert_eq!(error.reason(), "`on_fiber_recovered` of agent `clerk/bad` failed: no idea");
 
     let seen = |line: &str| place.journal()[before..].iter().filter(|l| *l == line).count();
-    while ["woken busy", "due once", "due often"].iter().any(|line| seen(line) == 0) {
-        tokio::task::yield_now().await;
+    for line in ["woken busy", "due once", "due often"] {
+        eventually(line, async || seen(line) > 0).await;
     }
     // Asked again after a second, then after two.
     assert_eq!(seen("asked about bad"), 1);
     for (seconds, times) in [(1, 2), (2, 3)] {
-        while clock.next_sleeper().is_none_or(|next| next > Duration::from_secs(seconds)) {
-            tokio::task::yield_now().await;
-        }
-        clock.advance(Duration::from_secs(seconds));
-        while seen("asked about bad") < times {
-            tokio::task::yield_now().await;
-        }
+        let pause = Duration::from_secs(seconds);
+        eventually("the pause", async || clock.next_sleeper().is_some_and(|next| next <= pause)).await;
+        clock.advance(pause);
+        eventually("the next question", async || seen("asked about bad") >= times).await;
     }
     // Once for all that it missed, and the agents that nothing was left of stay where they are.
     for (line, times) in

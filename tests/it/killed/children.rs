@@ -6,6 +6,7 @@ use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever_testkit::prng::Prng;
 use forever_testkit::process::say;
+use forever_testkit::waiting::eventually;
 
 use super::process::{Desk, Place, Role, Worker};
 
@@ -90,9 +91,8 @@ pub(super) async fn cancel(with: Role) {
     let journal = with.journal();
     let forever = with.builder.open().await.unwrap();
     let handle = forever.spawn(top()).id("top").await.unwrap();
-    while forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len() < 5 || !journal.text().contains("held") {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let waiting = async || forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len();
+    eventually("the waits of all", async || waiting().await >= 5 && journal.text().contains("held")).await;
     handle.cancel("enough").await.unwrap();
     say("cancelled");
     std::future::pending::<()>().await;

@@ -6,6 +6,7 @@ use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever_testkit::prng::Prng;
 use forever_testkit::process::say;
+use forever_testkit::waiting::eventually;
 
 use super::process::{Desk, Place, Role, Worker};
 
@@ -44,9 +45,8 @@ pub(super) async fn wait(with: Role) {
     forever.spawn(inbox()).id("inbox").await.unwrap();
     forever.spawn(boss()).id("boss").await.unwrap();
     // Two sleepers, two inboxes, and the one that waits for one of them.
-    while forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len() < 5 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let waiting = async || forever.fibers().state(FiberState::Waiting).await.unwrap().fibers.len();
+    eventually("the waits of all", async || waiting().await >= 5).await;
     forever.send("inbox", "number", &7).await.unwrap();
     say("sent");
     std::future::pending::<()>().await;

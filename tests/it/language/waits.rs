@@ -2,7 +2,7 @@
 use std::time::{Duration, SystemTime};
 
 use forever::prelude::{Forever, Res, fiber};
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::eventually;
 use serde::{Deserialize, Serialize};
 
 use super::harness::{
@@ -251,9 +251,7 @@ async fn children_are_started_once_and_waited_for_wherever_the_runtime_ends() ->
         let io = Io::default();
         let forever = opened(&path, &io).await?;
         let id = forever.spawn(family(3)).await?.id().to_owned();
-        while io.taken().len() < done {
-            settled().await;
-        }
+        eventually("so many steps", async || io.taken().len() >= done).await;
         drop(forever);
         let forever = opened(&path, &io).await?;
         assert_eq!(forever.fiber::<family>(&id).wait().await?, want, "dropped after {done} steps");

@@ -14,13 +14,11 @@ use forever::prelude::*;
 use forever::store::{Durability, Sqlite, conformance};
 use forever::testing::VirtualClock;
 use forever::{BoxError, Error, ErrorKind};
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{DEADLINE, eventually, settled, soon};
 use tokio::sync::Notify;
 
-use crate::support::{LONGEST, soon, until};
-
 async fn file(path: &Path, calls: &Calls) -> Counting {
-    Counting::over(Sqlite::open(path, Durability::Process, LONGEST).await.unwrap(), calls)
+    Counting::over(Sqlite::open(path, Durability::Process, DEADLINE).await.unwrap(), calls)
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,18 +86,15 @@ async fn own_store_resumes_a_fiber() {
 
     let forever = open().await;
     let id = forever.spawn(errand()).key("once").await.unwrap().id().to_owned();
-    let waits = async {
-        loop {
-            let status = forever.fiber::<errand>(&id).status().await.unwrap();
-            match status.at.as_deref().filter(|_| status.state == FiberState::Waiting) {
-                Some("word") => return,
-                Some("sleep") => clock.advance(HOUR),
-                _ => {}
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+    let waits = async || {
+        let status = forever.fiber::<errand>(&id).status().await.unwrap();
+        let at = status.at.as_deref().filter(|_| status.state == FiberState::Waiting);
+        if at == Some("sleep") {
+            clock.advance(HOUR);
         }
+        at == Some("word")
     };
-    soon("the wait for a message", waits).await;
+    eventually("the wait for a message", waits).await;
     // As if the process had died.
     drop(forever);
     assert!(calls.of("abandon") > 0);
@@ -227,10 +222,10 @@ async fn fiber_that_is_stored_after_its_spawn_has_failed_is_run() {
         let unknown = forever.spawn(double(4)).id("late").await.unwrap_err();
         assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
         soon("the late call", calls.holds("accept")).await;
-        until("the look for it", || calls.of("find let through") > 0).await;
+        eventually("the look for it", async || calls.of("find let through") > 0).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         calls.release("accept");
-        until("the late call", || calls.of("accept carried out late") > 0).await;
+        eventually("the late call", async || calls.of("accept carried out late") > 0).await;
         if repeated {
             assert!(!forever.spawn(double(4)).id("late").await.unwrap().accepted());
         }
@@ -298,8 +293,8 @@ async fn activations_are_started_a_limited_number_at_a_time_by_recovery_and_by_m
         forever.spawn(endless()).id(format!("runs {n}")).await.unwrap();
         forever.spawn(listens()).id(format!("waits {n}")).await.unwrap();
     }
-    until("the second step of each", || steps.0.lock().unwrap().len() == 2 * EACH).await;
-    until("the wait of each", || calls.of("wait let through") == EACH as u64).await;
+    eventually("the second step of each", async || steps.0.lock().unwrap().len() == 2 * EACH).await;
+    eventually("the wait of each", async || calls.of("wait let through") == EACH as u64).await;
     drop(forever);
 
     steps.0.lock().unwrap().clear();
@@ -310,7 +305,7 @@ async fn activations_are_started_a_limited_number_at_a_time_by_recovery_and_by_m
         forever.send(&format!("waits {n}"), "word", "go").await.unwrap();
     }
     let being_started = || calls.of("claim") - calls.of("claim let through") - before;
-    until("claims", || being_started() >= STARTED_AT_ONCE).await;
+    eventually("claims", async || being_started() >= STARTED_AT_ONCE).await;
     // Each task that can begin does.
     settled().await;
     assert_eq!(being_started(), STARTED_AT_ONCE);
@@ -318,7 +313,7 @@ async fn activations_are_started_a_limited_number_at_a_time_by_recovery_and_by_m
     for n in 0..EACH {
         assert_eq!(soon("a word", forever.fiber::<listens>(&format!("waits {n}")).wait()).await.unwrap(), "go");
     }
-    until("the second step of each", || steps.0.lock().unwrap().len() == EACH).await;
+    eventually("the second step of each", async || steps.0.lock().unwrap().len() == EACH).await;
     forever.close().deadline(Duration::ZERO).await.unwrap();
 }
 
@@ -331,7 +326,7 @@ async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {
     let (asked, allowed) = <(Arc<Notify>, Arc<Notify>)>::default();
     let forever = open_judged(file(&path, &calls).await, &steps, &asked, &allowed).await;
     forever.spawn(endless()).id("case").agent("judge", "one").await.unwrap();
-    until("its second step", || steps.0.lock().unwrap().len() == 2).await;
+    eventually("its second step", async || steps.0.lock().unwrap().len() == 2).await;
     drop(forever);
 
     let forever = open_judged(file(&path, &calls).await, &steps, &asked, &allowed).await;
@@ -340,7 +335,7 @@ async fn spawn_that_is_lost_leaves_a_fiber_to_the_hook_that_has_it() {
     let looks = calls.of("find");
     let unknown = forever.spawn(endless()).id("case").agent("judge", "one").await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);
-    until("the look for it", || calls.of("find") > looks).await;
+    eventually("the look for it", async || calls.of("find") > looks).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(*steps.0.lock().unwrap(), ["first", "second"], "the hook has not decided");
     allowed.notify_one();
@@ -373,15 +368,13 @@ async fn schedule_whose_claim_had_no_answer_runs() {
     bell.schedule(Duration::from_secs(60), "ring", ()).await.unwrap();
     calls.next("claim_schedules", Fate::AnswerLost);
     clock.advance(Duration::from_secs(60));
-    until("the claim", || calls.of("claim_schedules let through") > 0).await;
-    until("the run", || {
+    eventually("the claim", async || calls.of("claim_schedules let through") > 0).await;
+    eventually("the run", async || {
         clock.advance(Duration::from_secs(1));
         rung.load(Ordering::Relaxed) > 0
     })
     .await;
-    while !bell.schedules().await.unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("the end of the run", async || bell.schedules().await.unwrap().is_empty()).await;
     assert_eq!(rung.load(Ordering::Relaxed), 1);
     forever.close().await.unwrap();
 }

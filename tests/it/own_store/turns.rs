@@ -8,13 +8,12 @@ use forever::chat::{ChatAgent, RecoveryPolicy, Turn, TurnHandle, TurnState};
 use forever::fiber::{EventItem, EventKind, FiberState};
 use forever::prelude::*;
 use forever::{BoxError, ErrorKind};
-use forever_testkit::waiting::settled;
+use forever_testkit::waiting::{eventually, found, settled, soon};
 use tokio::sync::watch;
 
 use super::counting::{Calls, Fate, HeldBack};
 use super::{Steps, double, file};
 use crate::given_up::polled;
-use crate::support::soon;
 
 /// A charge that never comes back, and says when it has begun.
 #[derive(Clone)]
@@ -81,20 +80,14 @@ async fn open(path: &Path, calls: &Calls, charges: &Charges) -> Forever {
 
 /// The fiber of the turn, as soon as it is accepted.
 async fn fiber(forever: &Forever) -> forever::fiber::FiberStatus {
-    loop {
-        let fibers = forever.fibers().await.unwrap().fibers;
-        if let Some(of_turn) = fibers.into_iter().find(|fiber| fiber.name == "forever.turn") {
-            return of_turn;
-        }
-        tokio::task::yield_now().await;
-    }
+    let of_turn = async || forever.fibers().await.unwrap().fibers.into_iter().find(|fiber| fiber.name == "forever.turn");
+    found("the fiber of the turn", of_turn).await
 }
 
 /// Ready when a turn has looked for its message and its child has ended: then it calls nothing more.
 async fn waits_for_a_word(forever: &Forever, calls: &Calls) {
-    while calls.of("topic let through") == 0 || calls.of("end let through") == 0 || fiber(forever).await.at.as_deref() != Some("word") {
-        settled().await;
-    }
+    let both = || calls.of("topic let through") > 0 && calls.of("end let through") > 0;
+    eventually("the wait for a word", async || both() && fiber(forever).await.at.as_deref() == Some("word")).await;
 }
 
 /// A turn that is being parked, in a process behind the one that died in its charge, at a moment `before` calls behind its
@@ -143,12 +136,7 @@ async fn ends_at_each_moment(end: impl AsyncFn(&Forever, &TurnHandle)) {
         soon(&at, end(&forever, &turn)).await;
         drop(held);
         assert_eq!(soon(&at, turn.wait()).await.unwrap().state(), TurnState::Aborted, "{at}");
-        let completed = async {
-            while fiber(&forever).await.state != FiberState::Completed {
-                settled().await;
-            }
-        };
-        soon(&at, completed).await;
+        eventually(&at, async || fiber(&forever).await.state == FiberState::Completed).await;
         forever.close().await.unwrap();
     }
     assert!(moments.contains(&"park_turn") && moments.contains(&"suspend"), "{moments:?}");
@@ -192,7 +180,7 @@ async fn hears_at_each_moment(moments: &mut Vec<&'static str>) {
         let reached = tokio::select! {
             biased;
             operation = held.reached() => Some(operation),
-            () = soon("the wait", waits_for_a_word(&forever, &calls)) => None,
+            () = waits_for_a_word(&forever, &calls) => None,
         };
         let at = format!("before call {} of the store, {reached:?}", moments.len());
         let held = reached.map(|_| held);
@@ -215,7 +203,7 @@ async fn turn_that_waits_in_memory_hears_of_a_message_whose_sender_is_gone() {
         let calls = Calls::default();
         let forever = open(&folder.path().join("chat.db"), &calls, &Charges(watch::Sender::new(0))).await;
         let turn = forever.agent::<Hearing>("a").save_messages([UiMessage::user("u", "hear")]).await.unwrap();
-        soon("the wait", waits_for_a_word(&forever, &calls)).await;
+        waits_for_a_word(&forever, &calls).await;
         let id = fiber(&forever).await.id;
         let sent = polled(forever.send(&id, "word", "hello").message_id("once"), polls).await;
         // What was begun is carried out.
@@ -240,7 +228,7 @@ async fn turn_that_waits_in_memory_hears_of_a_message_whose_answer_is_lost() {
     let calls = Calls::default();
     let forever = open(&folder.path().join("chat.db"), &calls, &Charges(watch::Sender::new(0))).await;
     let turn = forever.agent::<Hearing>("a").save_messages([UiMessage::user("u", "hear")]).await.unwrap();
-    soon("the wait", waits_for_a_word(&forever, &calls)).await;
+    waits_for_a_word(&forever, &calls).await;
     calls.next("send", Fate::AnswerLost);
     let unknown = forever.send(&fiber(&forever).await.id, "word", "hello").await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::OutcomeUnknown);

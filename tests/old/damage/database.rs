@@ -3,9 +3,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use forever::Forever;
+use forever_testkit::waiting::eventually;
 use rusqlite::Connection;
 
-use super::world::{HANGS, LOOK, soon};
 use crate::desk::{Desk, Standing};
 use crate::programs;
 
@@ -29,21 +29,13 @@ async fn live(life: u32, path: &Path, left: &Path) {
     let builder = Forever::builder().sqlite(path).clock(Standing::default());
     let forever = programs::settings(programs::registered(builder, &desk), life).open().await.unwrap();
     programs::begin(&forever, &desk).await.unwrap();
-    let held = async {
-        while !desk.holds_all() {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    assert!(tokio::time::timeout(HANGS, held).await.is_ok(), "not held: {:?}", desk.missing());
+    for work in desk.missing() {
+        eventually(work, async || !desk.missing().contains(&work)).await;
+    }
     programs::then(&forever, &desk).await.unwrap();
     let sql = Connection::open(path).unwrap();
     for (_, query) in programs::settled().into_iter().filter(|(of, _)| *of == life) {
-        let so = async {
-            while !sql.query_row(query, (), |row| row.get(0)).unwrap_or(false) {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        soon(query, so).await;
+        eventually(query, async || sql.query_row(query, (), |row| row.get(0)).unwrap_or(false)).await;
     }
     forever.backup(left).await.unwrap();
 }

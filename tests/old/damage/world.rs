@@ -11,6 +11,7 @@ use forever::ops::{OpResolution, OpState};
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{Durability, ErrorKind, Forever, Retention};
+use forever_testkit::waiting::{DEADLINE, eventually, settled, soon};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use serde_json::Value as Json;
@@ -23,9 +24,6 @@ use crate::programs;
 use crate::programs::calls::Miner;
 use crate::programs::chats::{self, Talker};
 use crate::programs::waits::{Clerk, HOUR};
-
-/// What takes longer than this hangs.
-pub(super) const HANGS: Duration = Duration::from_secs(30);
 
 /// State, result and reason of each fiber by its id, how often which work was done, and what there is of each chat.
 #[derive(Clone, Debug, Default)]
@@ -101,10 +99,6 @@ impl World {
             Came { histories, ..life.came() }
         })
     }
-}
-
-pub(super) async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
-    tokio::time::timeout(HANGS, future).await.unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
 struct Life<'a> {
@@ -246,12 +240,8 @@ impl Life<'_> {
         self.chats_end().await;
         if !self.touched.iter().any(|id| id.starts_with("ada")) {
             let agent = self.forever.agent::<Clerk>("ada");
-            soon("schedules", async {
-                while agent.schedules().await.unwrap().iter().filter(|s| !s.is_running()).count() != 2 {
-                    tokio::time::sleep(LOOK).await;
-                }
-            })
-            .await;
+            let schedules = async || agent.schedules().await.unwrap();
+            eventually("schedules", async || schedules().await.iter().filter(|s| !s.is_running()).count() == 2).await;
         }
     }
 
@@ -268,10 +258,10 @@ impl Life<'_> {
                 if CHATS.iter().all(there) && chats.iter().all(is_over) {
                     return;
                 }
-                tokio::time::sleep(LOOK).await;
+                settled().await;
             }
         };
-        assert!(tokio::time::timeout(HANGS, ended).await.is_ok(), "the chats do not end: {:#?}", self.chats());
+        assert!(tokio::time::timeout(DEADLINE, ended).await.is_ok(), "the chats do not end: {:#?}", self.chats());
     }
 
     fn chats(&self) -> BTreeMap<String, String> {
@@ -293,26 +283,21 @@ impl Life<'_> {
         if self.touched.contains("ada") || self.touched.contains(name) || self.again {
             return;
         }
-        let enough = async {
-            while self.desk.done().iter().filter(|work| *work == name).count() < times {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        soon(name, enough).await;
+        eventually(name, async || self.desk.done().iter().filter(|work| *work == name).count() >= times).await;
     }
 
     /// Waits until that can be said of all fibers that are not touched.
     async fn until(&self, what: &str, so: impl Fn(&str, &str) -> bool) {
         let mut left = Vec::new();
         let begun = tokio::time::Instant::now();
-        while begun.elapsed() < HANGS {
+        while begun.elapsed() < DEADLINE {
             let mut query = self.sql.prepare_cached(&format!("SELECT id, state FROM fibers WHERE {OTHER}")).unwrap();
             let rows = query.query_map((), |row| Ok((lossy(row, 0), lossy(row, 1)))).unwrap().map(Result::unwrap);
             left = rows.filter(|(id, state)| !self.touched.contains(id) && !so(id, state)).collect();
             if left.is_empty() {
                 return;
             }
-            tokio::time::sleep(LOOK).await;
+            settled().await;
         }
         panic!("{what} does not come about: {left:?}");
     }
@@ -361,9 +346,6 @@ impl Life<'_> {
         came
     }
 }
-
-/// How long to wait between two looks.
-pub(super) const LOOK: Duration = Duration::from_micros(200);
 
 /// Text that may be none.
 fn lossy(row: &rusqlite::Row<'_>, n: usize) -> String {
@@ -663,7 +645,7 @@ fn catch_panics() {
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             let place = info.location().map_or_else(String::new, ToString::to_string);
-            if !place.contains("tests/old/") {
+            if !place.contains("tests/old/") && !place.contains("forever-testkit") {
                 PANICS.lock().unwrap().push(info.to_string());
             }
             if !place.contains("tests/old/programs") {

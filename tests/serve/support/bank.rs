@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::client::Client;
-use super::soon;
+use super::{soon, until};
 
 /// What the tools were run with, and what the model was asked.
 #[derive(Clone, Default)]
@@ -145,13 +145,8 @@ impl Bank {
 
     pub(crate) async fn quiet_at(&self, agent: &str) {
         let agent = self.forever.agent::<Banker>(agent);
-        soon("turns end", async {
-            let open = [forever::chat::TurnState::Queued, forever::chat::TurnState::Running];
-            while !agent.turns(&open).await.unwrap().is_empty() {
-                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-            }
-        })
-        .await;
+        let open = [forever::chat::TurnState::Queued, forever::chat::TurnState::Running];
+        until("turns end", async || agent.turns(&open).await.unwrap().is_empty()).await;
     }
 
     pub(crate) async fn close(self) {

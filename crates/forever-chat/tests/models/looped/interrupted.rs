@@ -5,11 +5,12 @@ use forever_chat::message::{ToolState, UiMessage};
 use forever_chat::model::ModelEvent;
 
 use super::forms;
-use super::place::{Place, ask, calls, log, until};
+use super::place::{Place, ask, calls, log};
 use super::provider::{Cut, How, events, provider, rounds};
 use crate::support::Provider;
 use crate::support::server::Server;
 use forever_testkit::sizes::stride;
+use forever_testkit::waiting::eventually;
 
 /// All the places where an answer can be cut off, of which the gate takes every third one.
 fn cuts(by: Provider, how: How) -> impl Iterator<Item = Cut> {
@@ -93,7 +94,7 @@ async fn killed(by: Provider) {
         let shown = before + said(by, cut).0;
         let (forever, agent) = place.open::<0>(by, &server).await;
         let turn = ask(&agent).await;
-        until(async || log(&turn).await.len() >= shown && server.asked().len() > cut.round).await;
+        eventually("the cut", async || log(&turn).await.len() >= shown && server.asked().len() > cut.round).await;
         let before = log(&turn).await;
         drop((turn, agent, forever));
         let (_forever, agent) = place.open::<0>(by, &server).await;

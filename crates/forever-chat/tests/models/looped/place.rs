@@ -12,6 +12,7 @@ use forever_chat::{
 use forever_runtime::agent::{Agent, AgentHandle};
 use forever_runtime::testing::VirtualClock;
 use forever_runtime::{BoxError, Durability, Forever};
+use forever_testkit::waiting::{over_time, soon};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -113,30 +114,13 @@ impl Place {
         self.recoveries.load(Ordering::Relaxed)
     }
 
-    /// Waits, while hours go by.
-    ///
-    /// # Panics
-    /// If it takes a minute of real time.
-    pub(crate) async fn soon<T>(&self, of: impl Future<Output = T>) -> T {
-        let hours = async {
-            for _ in 0..60_000 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                self.clock.advance(Duration::from_secs(60));
-            }
-        };
-        tokio::select! {
-            it = of => it,
-            () = hours => panic!("it takes too long"),
-        }
-    }
-
     /// The answer, when the turn has ended well.
     pub(crate) async fn answer<const STALL: u64>(&self, agent: &AgentHandle<Assistant<STALL>>) -> UiMessage {
         let turn = ask(agent).await;
         let end = if STALL == 0 {
-            self.soon(turn.wait()).await
+            over_time("the end of the turn", turn.wait(), || self.clock.advance(Duration::from_secs(60))).await
         } else {
-            tokio::time::timeout(Duration::from_secs(60), turn.wait()).await.expect("it ends soon")
+            soon("the end of the turn", turn.wait()).await
         };
         let end = end.expect("it ends");
         assert!(end.is_completed(), "{end:?}");
@@ -158,14 +142,4 @@ pub(crate) async fn log(turn: &TurnHandle) -> Vec<String> {
 /// The calls of a message: tool, id and state.
 pub(crate) fn calls(message: &UiMessage) -> Vec<(&str, &str, ToolState)> {
     message.parts.iter().filter_map(|part| Some((part.tool_name()?, part.tool_call_id()?, part.tool_state()?))).collect()
-}
-
-/// Waits for something that has to come, though not when.
-pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let so = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), so).await.expect("it comes");
 }

@@ -1,10 +1,11 @@
 //! Silence that is a stall, and silence that is none.
 use std::time::Duration;
 
+use forever_testkit::waiting::eventually;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::place::{Place, ask, log, until};
+use super::place::{Place, ask, log};
 use super::provider::{Cut, How, events, provider, rounds};
 use crate::support::Provider;
 use crate::support::server::{Reply, Server};
@@ -32,7 +33,7 @@ fn whole(round: usize) -> Reply {
 async fn ends_in_the_middle(place: &Place, server: &Server) {
     let (forever, agent) = place.open::<5>(Provider::Responses, server).await;
     let turn = ask(&agent).await;
-    until(async || log(&turn).await.len() >= SHOWN).await;
+    eventually("the beginning of an answer", async || log(&turn).await.len() >= SHOWN).await;
     drop((turn, agent, forever));
 }
 
@@ -42,7 +43,7 @@ async fn a_model_that_falls_silent_is_interrupted_and_goes_on() {
     let (server, place) = (provider(Provider::Completions, Some(cut)).await, Place::new());
     let (_forever, agent) = place.open::<5>(Provider::Completions, &server).await;
     let turn = ask(&agent).await;
-    until(async || log(&turn).await.len() >= 4).await;
+    eventually("the beginning of an answer", async || log(&turn).await.len() >= 4).await;
     place.clock.advance(LONG);
     let message = place.answer(&agent).await;
     assert_eq!((place.recoveries(), server.asked().len()), (1, 3));
@@ -55,7 +56,7 @@ async fn a_tool_takes_as_long_as_it_takes() {
     place.tools_may_end.send_replace(false);
     let (_forever, agent) = place.open::<5>(Provider::Completions, &server).await;
     let turn = ask(&agent).await;
-    until(async || place.ran("search") == 1).await;
+    eventually("the tool", async || place.ran("search") == 1).await;
     place.clock.advance(LONG);
     // Whoever watches has been told.
     turn.entries().await.expect("they can be read");
@@ -76,7 +77,7 @@ async fn a_stored_answer_that_is_still_being_written_is_no_stall() {
     ends_in_the_middle(&place, &server).await;
     let (_forever, agent) = place.open::<5>(Provider::Responses, &server).await;
     for looks in 1..=2 {
-        until(async || server.asked().len() == 1 + looks).await;
+        eventually("the next look", async || server.asked().len() == 1 + looks).await;
         place.clock.advance(LONG);
     }
     let message = place.answer(&agent).await;
@@ -92,7 +93,7 @@ async fn a_model_that_is_asked_anew_in_place_of_a_stored_answer_is_watched_like_
     let (server, place) = (Server::with(replies).await, Place::new());
     ends_in_the_middle(&place, &server).await;
     let (_forever, agent) = place.open::<5>(Provider::Responses, &server).await;
-    until(async || server.asked().len() == 3).await;
+    eventually("the question", async || server.asked().len() == 3).await;
     place.clock.advance(LONG);
     place.answer(&agent).await;
     assert_eq!((place.recoveries(), server.asked().len()), (2, 6));

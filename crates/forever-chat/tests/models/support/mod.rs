@@ -2,12 +2,11 @@
 pub(crate) mod chunks;
 pub(crate) mod server;
 
-use std::time::Duration;
-
 use forever_chat::message::{Part, UiMessage};
 use forever_chat::model::{
     Anthropic, Finished, Interrupted, ModelError, ModelEvent, ModelRequest, ModelStream, OpenAiCompatible, OpenAiResponses, reqwest,
 };
+use forever_testkit::waiting::soon;
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::Value;
 
@@ -105,7 +104,7 @@ impl ModelOutput {
 
     /// With a limit, for answers that come by a socket.
     pub(crate) async fn soon(stream: ModelStream) -> Self {
-        tokio::time::timeout(Duration::from_secs(60), ModelOutput::by(stream)).await.expect("the answer ends")
+        soon("the end of the answer", ModelOutput::by(stream)).await
     }
 
     /// One line for each event.

@@ -1,7 +1,7 @@
 //! A server on this machine that answers what it is told to, one answer for each request, and keeps what it was asked.
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use forever_testkit::waiting::soon;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -162,5 +162,5 @@ async fn write_pieces(stream: &mut TcpStream, pieces: Vec<Vec<u8>>) -> std::io::
 
 /// A signal that has to come, though not when.
 pub(crate) async fn come(signal: oneshot::Receiver<()>) {
-    tokio::time::timeout(Duration::from_secs(60), signal).await.expect("it comes").expect("the server lives");
+    soon("the signal", signal).await.expect("the server lives");
 }
