@@ -2,7 +2,6 @@
 //!
 //! On tokio's paused time it has passed when nothing moves any more, and a test fails at once.
 use std::future::IntoFuture;
-use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -14,14 +13,15 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The output of a future that has to come to its end.
-pub async fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
-    let Ok(output) = timeout(DEADLINE, future.into_future()).await else { panic!("this never came: {what}") };
-    output
+pub fn soon<T>(what: &str, future: impl IntoFuture<Output = T>) -> impl Future<Output = T> {
+    // Some are large, and stand in the futures of tests.
+    let future = Box::pin(future.into_future());
+    async move { timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("this never came: {what}")) }
 }
 
 /// The output of a future that comes to its end while time passes, some of it with each call of `passes`.
 pub async fn over_time<T>(what: &str, future: impl IntoFuture<Output = T>, mut passes: impl FnMut()) -> T {
-    let mut future = pin!(future.into_future());
+    let mut future = Box::pin(future.into_future());
     soon(what, async {
         loop {
             match timeout(MOMENT, future.as_mut()).await {
