@@ -12,6 +12,7 @@ mod logs;
 mod migrations;
 mod resolving;
 mod retention;
+mod siblings;
 mod side;
 mod support;
 mod transactions;

@@ -68,6 +68,9 @@ pub(crate) async fn restart(tx: &Tx, id: &str, how: Restart, now_ms: i64) -> Don
     {
         return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
     }
+    if row.state == FiberState::Failed {
+        ops::forget_attempts(tx, row.seq).await?;
+    }
     if cancelled {
         // Its end has reported them as unread.
         tx.run("DELETE FROM @messages WHERE fiber = $1", args![row.seq]).await?;

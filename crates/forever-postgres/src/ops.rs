@@ -175,6 +175,12 @@ pub(crate) async fn forget_temporary(tx: &Tx, seq: Seq, number: u64) -> Done<()>
     tx.run(&sql, args![seq, at(Some(number))]).await.map(drop)
 }
 
+/// Gives the steps of a fiber that a person resumes all their attempts again.
+pub(crate) async fn forget_attempts(tx: &Tx, seq: Seq) -> Done<()> {
+    let sql = "UPDATE @ops SET failed = 0, error = NULL, next_ms = NULL WHERE fiber = $1 AND kind = 'step' AND state = 'started'";
+    tx.run(sql, args![seq]).await.map(drop)
+}
+
 /// Deletes all operations of fibers. Their logs are streams of these.
 pub(crate) async fn delete(tx: &Tx, fibers: &[Seq]) -> Done<()> {
     tx.run("DELETE FROM @ops WHERE fiber = ANY ($1)", args![fibers]).await.map(drop)

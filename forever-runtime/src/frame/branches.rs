@@ -118,8 +118,24 @@ impl Side {
         begun
     }
 
-    /// Runs one branch: returns its stored result, or runs its body and stores that result.
+    /// Runs one branch. One that is cut off, as when the runtime closes, rests until all others have
+    /// ended or rest: nothing of theirs is cut off with it.
     async fn branch<T, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Result<T, E> {
+        let mut branch = pin!(self.carry_out(begun, body, codec));
+        poll_fn(|cx| {
+            let polled = branch.as_mut().poll(cx);
+            match self.run.take_stopped() {
+                Some(exit) if exit.is_cut_off() => self.pauses.cut_off(),
+                Some(exit) => self.run.stop(exit),
+                None => {}
+            }
+            polled
+        })
+        .await
+    }
+
+    /// Returns the stored result of a branch, or runs its body and stores that result.
+    async fn carry_out<T, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Result<T, E> {
         let Begun { branch, result } = begun;
         let is_of = |op: &OpRecord| branch.is_of(self.machine.name, op);
         if let Some(text) = result {
@@ -135,6 +151,9 @@ impl Side {
         if !self.run.ops.is_in_doubt(is_of) {
             // Operations of an earlier run are resolved before anything else begins.
             self.run.ops.decided().await;
+        }
+        if self.run.backend.is_told_to_stop() {
+            return self.run.interrupt().await;
         }
         let value = self.run.tx_position.in_branch(Arc::clone(&branch), body).await;
         if value.is_err() {

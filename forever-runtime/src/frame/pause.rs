@@ -62,29 +62,46 @@ impl Frame {
     }
 }
 
-/// The branches of a `steps!` that are between two attempts: when the next attempt of each is due.
+/// The branches of a `steps!` that do not go on for now.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pauses(Arc<Mutex<Vec<i64>>>);
+pub(crate) struct Pauses(Arc<Mutex<Resting>>);
+
+#[derive(Debug, Default)]
+struct Resting {
+    /// When the next attempt is due of each that is between two attempts.
+    due: Vec<i64>,
+    /// Number of those that are cut off: they run again on resume.
+    cut_off: usize,
+}
 
 impl Pauses {
     /// A branch waits until its next attempt is due.
     pub(crate) fn begin(&self, due_ms: i64) -> Paused {
-        self.due().push(due_ms);
+        self.resting().due.push(due_ms);
         Paused { pauses: self.clone(), due_ms }
     }
 
-    /// Suspends the fiber if all of its `running` branches are in a long pause.
+    /// A branch is cut off.
+    pub(super) fn cut_off(&self) {
+        self.resting().cut_off += 1;
+    }
+
+    /// Suspends the fiber if all of its `running` branches are in a long pause; ends the activation
+    /// if all are cut off.
     pub(super) fn suspend(&self, run: &Run, running: usize) {
         let first = {
-            let due = self.due();
-            due.iter().min().copied().filter(|_| due.len() == running)
+            let resting = self.resting();
+            if resting.cut_off == running {
+                run.stop(Exit::cut_off());
+            }
+            resting.due.iter().min().copied().filter(|_| resting.due.len() == running)
         };
         if let Some(first) = first.filter(|first| run.is_long_until(*first) && !run.backend.stays_in_memory()) {
             run.suspend_until(first);
         }
     }
 
-    fn due(&self) -> MutexGuard<'_, Vec<i64>> {
+    fn resting(&self) -> MutexGuard<'_, Resting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,7 +115,7 @@ pub(crate) struct Paused {
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        let mut due = self.pauses.due();
+        let due = &mut self.pauses.resting().due;
         if let Some(place) = due.iter().position(|due_ms| *due_ms == self.due_ms) {
             due.swap_remove(place);
         }

@@ -161,17 +161,16 @@ impl<E> Attempts<E> {
         long.or_else(|| backend.pauses().then(|| backend.now_ms()))
     }
 
-    /// Stores that another attempt is to come, or returns the error if there is none. A step that
-    /// runs again because a person resumed the fiber has all its attempts.
+    /// Stores that another attempt is to come, or returns the error if there is none. The count stays
+    /// stored until the checkpoint: a later run repeats only the last attempt, unless a person has
+    /// resumed the fiber since. In this run the code may come here again, for all attempts.
     async fn failed(&mut self, error: E) -> Option<E>
     where
         E: Failure,
     {
         self.op.run().error_counts().await;
         let Some(wait) = self.wait_after(Some(&error)) else {
-            if self.op.failed() > 0 {
-                self.op.record_failed(0, None, OpState::Started).await;
-            }
+            self.op.forget_failed();
             return Some(error);
         };
         self.again_after(wait, text_of_failure(error), OpState::Started).await;
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_error_leaves_the_step_and_the_count_begins_anew() {
+    async fn the_last_error_leaves_the_step_and_a_later_run_repeats_the_last_attempt() {
         let store = Arc::new(Store::default());
         let mut fiber = first_run(&store);
         let bodies = Cell::new(0);
@@ -306,10 +305,12 @@ mod tests {
         })
         .await;
         assert_eq!((result, bodies.get()), (Err(Trouble::Code(4)), 4));
-        assert_eq!(store.diary().last().unwrap(), "save first started failed 0 stash 4");
+        assert_eq!(store.diary().last().unwrap(), "save first started failed 3 stash 4");
+        let again = step!(fiber, Some(plain()), None, run, |op| fails_until(op, 9).await?).await;
+        assert_eq!((again, store.diary().len()), (Err::<u32, _>(Trouble::Code(500)), 3), "the same run may come there again");
 
         let mut resumed = later_run(&store, 0);
-        assert_eq!(step!(resumed, Some(plain()), None, run, |op| (op.attempt(), op.stashed::<u32>()?)).await, Ok((1, Some(4))));
+        assert_eq!(step!(resumed, Some(plain()), None, run, |op| (op.attempt(), op.stashed::<u32>()?)).await, Ok((4, Some(4))));
     }
 
     #[tokio::test(start_paused = true)]
@@ -326,7 +327,7 @@ mod tests {
         let result: Result<u32, _> = step!(fiber, Some(plain()), None, run, |op| fails_until(op, 9).await?).await;
         assert_eq!(result, Err(Trouble::Code(500)));
         assert_eq!(begun.elapsed(), seconds(1 + 4), "the rest of the second wait, and the third");
-        assert_eq!(store.diary(), ["save first started failed 3 stash -", "save first started failed 0 stash -"]);
+        assert_eq!(store.diary(), ["save first started failed 3 stash -"]);
     }
 
     #[tokio::test(start_paused = true)]

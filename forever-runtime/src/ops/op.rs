@@ -231,6 +231,16 @@ impl Op {
         self.shared.write(|op| (op.failed, op.retry, op.state) = (failed, retry, state)).await;
     }
 
+    /// Begins the count of failed attempts anew for this run. What is stored stays.
+    pub(crate) fn forget_failed(&self) {
+        let record = {
+            let mut record = self.shared.record();
+            (record.failed, record.retry) = (0, None);
+            record.clone()
+        };
+        self.shared.run.ops.remember(&record);
+    }
+
     /// When the next attempt is due, if one has failed.
     pub(crate) fn next_ms(&self) -> Option<i64> {
         self.shared.record().retry.as_ref().map(|retry| retry.next_ms)

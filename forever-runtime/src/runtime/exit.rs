@@ -69,6 +69,10 @@ impl Exit {
         Exit::interrupted(Error::closed())
     }
 
+    pub(crate) fn is_cut_off(&self) -> bool {
+        matches!(self, Exit::Interrupted(error) if error.is_closed())
+    }
+
     /// The exit of a fiber whose end is stored in its row; `None` while it has none.
     pub(crate) fn of_row(state: FiberState, result: Option<String>, reason: Option<String>) -> Option<Self> {
         let reason = || reason.unwrap_or_default().into();

@@ -57,10 +57,16 @@ async fn keeps_what_is_temporary_until_the_next_checkpoint(store: &impl Store) {
 
     store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(7) }).await.unwrap_err();
     assert_eq!(open(store, claim).await, ["x", "y"], "a checkpoint that failed took records with it");
+    store.suspend(claim, Suspension::Parked("no".into()), 3).await.unwrap();
+    store.restart("a".into(), Restart::FromSnapshot, 3).await.unwrap();
+    let claim = claimed(store, claim.fiber, FIRST).await;
+    assert!(store.load(claim.fiber).await.unwrap().ops.contains(&kept), "the attempts that have failed count");
     store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 3).await.unwrap();
     assert_eq!(open(store, claim).await, ["x", "y"], "a failed fiber may be resumed");
     store.restart("a".into(), Restart::FromSnapshot, 4).await.unwrap();
     let claim = claimed(store, claim.fiber, FIRST).await;
+    let anew = OpRecord { failed: 0, ..kept };
+    assert!(store.load(claim.fiber).await.unwrap().ops.contains(&anew), "after its last attempt it has all of them again");
     store.checkpoint(claim, NewSnapshot { ops: behind(vec![]), ..snapshot(1) }).await.unwrap();
     assert_eq!(store.find_op("x".into()).await.unwrap(), None);
     store.restart("a".into(), Restart::FromStart, 4).await.unwrap();

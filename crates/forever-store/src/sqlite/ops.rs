@@ -213,6 +213,14 @@ pub(super) fn forget_temporary(conn: &Connection, seq: Seq, number: u64) -> rusq
     ids.iter().try_for_each(|id| forget_log(conn, seq, Some(number), id))
 }
 
+/// Gives the steps of a fiber that a person resumes all their attempts again.
+pub(super) fn forget_attempts(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
+    recent_ops::fold(conn, seq)?;
+    conn.prepare_cached("UPDATE ops SET failed = 0, error = NULL, next_ms = NULL WHERE fiber = ?1 AND kind = 'step' AND state = 'started'")?
+        .execute([seq])
+        .map(drop)
+}
+
 /// An effect or a manual operation of a fiber.
 fn in_ledger(conn: &Connection, seq: Seq, id: &str) -> rusqlite::Result<Option<OpRecord>> {
     conn.prepare_cached(&format!("SELECT {COLUMNS} FROM op_ledger o WHERE o.fiber = ?1 AND o.id = ?2 AND o.kind IN ('effect', 'op')"))?

@@ -894,6 +894,9 @@ pub(super) fn restart(
     {
         return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
     }
+    if row.state == FiberState::Failed {
+        ops::forget_attempts(conn, row.seq)?;
+    }
     if cancelled {
         // Its end has reported them as unread.
         conn.prepare_cached("DELETE FROM messages WHERE fiber = ?1")?.execute([row.seq])?;

@@ -1,0 +1,228 @@
+//! Branches of one `steps!` when the runtime closes or the fiber is cancelled: one that is cut off takes no other one along.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use forever::fiber::Fiber;
+use forever::ops::Op;
+use forever::prelude::*;
+use forever::testing::VirtualClock;
+use forever_testkit::waiting::{eventually, settled, soon};
+use tokio::sync::{Notify, Semaphore};
+
+/// Charges, each of which lasts until the gate is open.
+#[derive(Clone)]
+struct Bank(Arc<State>);
+
+struct State {
+    gate: Semaphore,
+    begun: AtomicU32,
+    done: AtomicU32,
+    /// Branches that are between two attempts, or have seen the close.
+    resting: AtomicU32,
+    works: AtomicBool,
+    closes: Notify,
+}
+
+impl Bank {
+    fn new() -> Self {
+        let (begun, done, resting, works, closes) = Default::default();
+        Bank(Arc::new(State { gate: Semaphore::new(0), begun, done, resting, works, closes }))
+    }
+
+    async fn charge(&self) -> u64 {
+        self.0.begun.fetch_add(1, Relaxed);
+        self.0.gate.acquire().await.unwrap().forget();
+        self.0.done.fetch_add(1, Relaxed);
+        1
+    }
+
+    async fn ask(&self) -> anyhow::Result<u64> {
+        tokio::task::yield_now().await;
+        if self.0.works.load(Relaxed) {
+            return Ok(1);
+        }
+        self.0.resting.fetch_add(1, Relaxed);
+        anyhow::bail!("not yet")
+    }
+
+    /// Hands over what it has when the process ends.
+    async fn listen(&self, op: &Op) -> anyhow::Result<u64> {
+        if !self.0.works.load(Relaxed) {
+            self.0.resting.fetch_add(1, Relaxed);
+            op.closing().await;
+            return Err(op.interrupted().into());
+        }
+        Ok(1)
+    }
+
+    /// Ends when the runtime closes, of which it knows nothing.
+    async fn note(&self) -> u64 {
+        self.0.resting.fetch_add(1, Relaxed);
+        self.0.closes.notified().await;
+        1
+    }
+
+    async fn undo(&self, op: &Op) -> anyhow::Result<u64> {
+        self.0.begun.fetch_add(1, Relaxed);
+        op.cancelled().await;
+        self.0.gate.acquire().await?.forget();
+        self.0.done.fetch_add(1, Relaxed);
+        Ok(1)
+    }
+}
+
+fn soon_again() -> Retry<anyhow::Error> {
+    Retry::times(1000).backoff(Backoff::fixed(Duration::from_secs(1)))
+}
+
+fn hourly() -> Retry<anyhow::Error> {
+    Retry::times(1000).backoff(Backoff::fixed(Duration::from_secs(3600)))
+}
+
+#[fiber]
+async fn retries(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (asked, charged) = steps!(step!("ask", retry = soon_again(), bank.ask().await?), step!("charge", effect, bank.charge().await));
+    Ok(asked + charged)
+}
+
+#[fiber]
+async fn retries_hourly(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (asked, charged) = steps!(step!("ask", retry = hourly(), bank.ask().await?), step!("charge", effect, bank.charge().await));
+    Ok(asked + charged)
+}
+
+#[fiber]
+async fn retries_an_effect(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (asked, charged) =
+        steps!(step!("ask", effect, retry = soon_again(), bank.ask().await?), step!("charge", effect, bank.charge().await));
+    Ok(asked + charged)
+}
+
+#[fiber]
+async fn retries_beside_a_step(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (asked, charged) = steps!(step!("ask", retry = soon_again(), bank.ask().await?), step!("charge", bank.charge().await));
+    Ok(asked + charged)
+}
+
+#[fiber]
+async fn retries_for_each(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let all = steps!(for n in 0..2u64, effect, retry = soon_again(), if n == 0 { bank.ask().await? } else { bank.charge().await });
+    Ok(all.iter().sum())
+}
+
+#[fiber]
+async fn listens(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (heard, charged) = steps!(step!("listen", |op| bank.listen(&op).await?), step!("charge", effect, bank.charge().await));
+    Ok(heard + charged)
+}
+
+#[fiber]
+async fn listens_and_catches(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (heard, charged) = steps!(step!("listen", catch, |op| bank.listen(&op).await?), step!("charge", effect, bank.charge().await));
+    Ok(heard.unwrap_or(9) + charged)
+}
+
+/// Ends while the other one goes on.
+#[fiber]
+async fn ends_first(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (noted, charged) = steps!(step!("note", bank.note().await), step!("charge", effect, bank.charge().await));
+    Ok(noted + charged)
+}
+
+#[fiber]
+async fn ends_first_of_each(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let all = steps!(for n in 0..2u64, effect, if n == 0 { bank.note().await } else { bank.charge().await });
+    Ok(all.iter().sum())
+}
+
+/// The second one would begin in the place of the first.
+#[fiber]
+async fn has_room_for_one(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let all = steps!(for n in 0..2u64, limit = 1, effect, if n == 0 { bank.charge().await } else { bank.ask().await? });
+    Ok(all.iter().sum())
+}
+
+async fn close_lets_the_charge_end<F: Fiber<Output = u64>>(call: F, resting: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    // Its deadline never comes.
+    let (bank, clock) = (Bank::new(), VirtualClock::new());
+    let open = || {
+        let builder = Forever::builder().sqlite(folder.path().join("fibers.db")).clock(clock.clone());
+        builder.resource(bank.clone()).fiber::<F>().open()
+    };
+    let (name, state) = (F::MACHINE.name, &bank.0);
+    let forever = open().await.unwrap();
+    forever.spawn(call).id("f").await.unwrap();
+    eventually(name, async || state.begun.load(Relaxed) == 1 && state.resting.load(Relaxed) == resting).await;
+    settled().await;
+    let closing = tokio::spawn({
+        let forever = forever.clone();
+        async move { forever.close().await }
+    });
+    forever.closing().await;
+    state.closes.notify_waiters();
+    settled().await;
+    assert!(!closing.is_finished(), "{name}: the charge is under way");
+    state.gate.add_permits(1);
+    soon(name, closing).await.unwrap().unwrap();
+    assert_eq!((state.begun.load(Relaxed), state.done.load(Relaxed)), (1, 1), "{name}");
+    drop(forever);
+
+    state.works.store(true, Relaxed);
+    let forever = open().await.unwrap();
+    let handle = forever.fiber::<F>("f");
+    clock.advance(Duration::from_secs(3600));
+    assert_eq!(soon(name, handle.wait()).await.unwrap(), 2, "{name}");
+    assert_eq!((state.begun.load(Relaxed), handle.status().await.unwrap().deaths), (1, 0), "{name}: it is not charged again");
+    forever.close().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_lets_a_charge_end_whose_sibling_is_cut_off() {
+    close_lets_the_charge_end(retries(), 1).await;
+    close_lets_the_charge_end(retries_hourly(), 1).await;
+    close_lets_the_charge_end(retries_an_effect(), 1).await;
+    close_lets_the_charge_end(retries_beside_a_step(), 1).await;
+    close_lets_the_charge_end(retries_for_each(), 1).await;
+    close_lets_the_charge_end(listens(), 1).await;
+    close_lets_the_charge_end(listens_and_catches(), 1).await;
+    close_lets_the_charge_end(ends_first(), 1).await;
+    close_lets_the_charge_end(ends_first_of_each(), 1).await;
+    close_lets_the_charge_end(has_room_for_one(), 0).await;
+}
+
+#[fiber]
+async fn undoes(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (asked, undone) = steps!(step!("ask", retry = soon_again(), bank.ask().await?), step!("work", |op| bank.undo(&op).await?));
+    Ok(asked + undone)
+}
+
+#[fiber]
+async fn undoes_an_effect(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (asked, undone) = steps!(step!("ask", retry = hourly(), bank.ask().await?), step!("work", effect, |op| bank.undo(&op).await?));
+    Ok(asked + undone)
+}
+
+async fn cancel_lets_it_be_undone<F: Fiber<Output = u64>>(call: F) {
+    let (bank, name) = (Bank::new(), F::MACHINE.name);
+    // Its grace never ends.
+    let builder = Forever::builder().in_memory().clock(VirtualClock::new());
+    let forever = builder.resource(bank.clone()).fiber::<F>().open().await.unwrap();
+    let handle = forever.spawn(call).id("f").await.unwrap();
+    let state = &bank.0;
+    eventually(name, async || state.begun.load(Relaxed) == 1 && state.resting.load(Relaxed) == 1).await;
+    settled().await;
+    forever.cancel("f", "it is late").await.unwrap();
+    settled().await;
+    state.gate.add_permits(1);
+    assert!(soon(name, handle.wait()).await.unwrap_err().is_cancelled(), "{name}");
+    assert_eq!(state.done.load(Relaxed), 1, "{name}");
+    forever.close().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_lets_a_branch_undo_what_it_has_done_whose_sibling_is_cut_off() {
+    cancel_lets_it_be_undone(undoes()).await;
+    cancel_lets_it_be_undone(undoes_an_effect()).await;
+}
