@@ -56,7 +56,8 @@ pub(crate) fn damage(dir: &Path, how: Sabotage) -> anyhow::Result<bool> {
         Sabotage::Fiber => {
             let lines = journal::read(dir)?;
             let accepted: Vec<_> = lines.iter().filter_map(|line| line.text.strip_prefix("accepted ")).collect();
-            let query = "DELETE FROM fibers WHERE seq = (SELECT min(f.seq) FROM fibers f JOIN json_each(?1) accepted ON accepted.value = f.id
+            let query =
+                "DELETE FROM fibers WHERE seq = (SELECT min(f.seq) FROM fibers f JOIN json_each(?1) accepted ON accepted.value = f.id
                          WHERE f.name = 'chain' AND f.state <> 'completed')";
             sql.execute(query, [serde_json::to_string(&accepted)?])?
         }

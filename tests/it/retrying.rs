@@ -115,6 +115,53 @@ async fn a_retried_effect_in_a_branch_shows_the_same() {
     shows_its_retries(pays(), "steps[pay]").await;
 }
 
+#[fiber]
+async fn asks_in_vain(server: Res<Server>) -> anyhow::Result<u32> {
+    Ok(step!("ask", retry = Retry::times(3).backoff(Backoff::fixed(Duration::from_millis(1))), server.ask().await?))
+}
+
+#[fiber]
+async fn asks_and_compensates(server: Res<Server>, begun: Res<Arc<AtomicU32>>) -> anyhow::Result<u32> {
+    match call!(asks_in_vain()) {
+        Ok(answer) => Ok(answer),
+        Err(_) => Ok(step!("compensate", |op| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            op.closing().await;
+            8
+        })),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn restart_repeats_the_last_attempt_alone_when_all_are_used_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, begun) = (Server::default(), Arc::<AtomicU32>::default());
+    server.down.store(1000, Ordering::Relaxed);
+    let open = || {
+        let builder = Forever::builder().sqlite(folder.path().join("fibers.db")).resource(server.clone()).resource(begun.clone());
+        builder.fiber::<asks_and_compensates>().fiber::<asks_in_vain>().open()
+    };
+    let mut asked = Vec::new();
+    for deploy in 1..=3 {
+        let forever = open().await.unwrap();
+        forever.spawn(asks_and_compensates()).id("f").await.unwrap();
+        eventually("it compensates", async || begun.load(Ordering::Relaxed) == deploy).await;
+        asked.push(1000 - server.down.load(Ordering::Relaxed));
+        forever.close().await.unwrap();
+    }
+    assert_eq!(asked, [4, 5, 6]);
+
+    // A person resumes one that has failed: that is another matter.
+    let forever = open().await.unwrap();
+    let handle = forever.spawn(asks_in_vain()).id("g").await.unwrap();
+    assert!(soon("its end", handle.wait()).await.unwrap_err().is_failed());
+    let before = server.down.load(Ordering::Relaxed);
+    handle.resume().await.unwrap();
+    assert!(soon("its end", handle.wait()).await.unwrap_err().is_failed());
+    assert_eq!(before - server.down.load(Ordering::Relaxed), 4);
+    forever.close().await.unwrap();
+}
+
 /// When each fiber has asked, by its number.
 #[derive(Clone, Default)]
 struct Calls(Arc<Mutex<BTreeMap<u64, Vec<SystemTime>>>>);

@@ -36,11 +36,11 @@ use std::time::Duration;
 /// restart neither forgets nor repeats an attempt, and none begins before its time, in whichever
 /// process. An attempt that ends in an error while the runtime closes has not failed: it is made
 /// again on resume. When the last attempt fails, its error leaves the step as it would without
-/// `retry`, and the count starts again: a failed fiber that a person resumes has all its retries.
+/// `retry`. Until the next checkpoint a restart repeats this attempt alone, and a failed fiber that
+/// a person resumes has all its retries again.
 ///
-/// The fiber stays in memory while it waits; to wait for hours, return the error as a value with
-/// `catch` and use `sleep!`. Each failed attempt is a `tracing` warning and an event,
-/// [`EventKind::StepRetried`](crate::fiber::EventKind::StepRetried), and
+/// In a wait of more than 5 s the fiber leaves memory. Each failed attempt is a `tracing` warning
+/// and an event, [`EventKind::StepRetried`](crate::fiber::EventKind::StepRetried), and
 /// [`FiberStatus::retry`](crate::fiber::FiberStatus::retry) has the last one.
 pub struct Retry<E> {
     times: u32,
