@@ -162,8 +162,8 @@ impl<E> Attempts<E> {
     }
 
     /// Stores that another attempt is to come, or returns the error if there is none. The count
-    /// stays stored until the checkpoint: a later run repeats only the last attempt, unless a person
-    /// has resumed the fiber since. In this run the code may come here again, for all attempts.
+    /// stays stored until the checkpoint: a later run repeats only the last attempt, unless a
+    /// person has resumed the fiber since. In this run the code may come here again, for all.
     async fn failed(&mut self, error: E) -> Option<E>
     where
         E: Failure,
