@@ -304,6 +304,58 @@ async fn branch_that_was_ended_by_a_close_ends_no_other() {
     assert_eq!(survives!("side_by_side", side_by_side), Ok(1 + 2 + 4 + 5 + 6));
 }
 
+/// A charge of a few polls, which a close has to let end.
+async fn charges(world: &World, op: &Op, cents: u64) -> u64 {
+    struct UnderWay<'a>(&'a Op);
+
+    impl Drop for UnderWay<'_> {
+        fn drop(&mut self) {
+            if self.0.is_closing() {
+                meets("cut_off");
+            }
+        }
+    }
+
+    let under_way = UnderWay(op);
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+    if op.is_closing() {
+        meets("siblings");
+    }
+    let cents = Bank::of(world).charge(world, op.id(), cents);
+    std::mem::forget(under_way);
+    cents
+}
+
+fn looked_up(world: &World) -> OnUnknown<'_, u64, anyhow::Error> {
+    OnUnknown::check(async |op| Ok(Bank::of(world).find(op.id())))
+}
+
+/// Charges beside branches that end, fail and wait for their next attempt.
+#[fiber]
+async fn siblings(world: Res<World>) -> anyhow::Result<u64> {
+    let retry = Retry::times(1).backoff(Backoff::fixed(Duration::from_secs(1)));
+    let (first, worked, asked) = steps!(
+        step!("charge", effect, on_unknown = looked_up(&world), |op| charges(&world, op, 100).await),
+        step!("work", |op| works("siblings", op).await?),
+        step!("ask", retry = retry, |op| {
+            if op.attempt() < 2 {
+                anyhow::bail!("not yet")
+            }
+            2
+        })
+    );
+    let more = steps!(for n in 0..3u64, limit = 2, effect, on_unknown = looked_up(&world), |op| charges(&world, op, n).await);
+    Ok(step!("note", noted(&world, "note", first + worked + asked + more.iter().sum::<u64>())))
+}
+
+#[tokio::test]
+async fn charge_is_not_cut_off_by_what_its_siblings_do_at_a_close() {
+    assert_eq!(survives!("siblings", siblings), Ok(100 + 1 + 2 + 3));
+    assert_eq!(met("cut_off"), 0, "the bodies come to their ends by themselves");
+}
+
 #[fiber]
 async fn between(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<u64> {
     let first = step!("first", noted(&world, "first", 1));
