@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::notify::CHANGED;
 use crate::sql::{Arg, Done, Fail, Row, Tx, args};
-use crate::{claims, fibers, ops, snapshot_rows, streams};
+use crate::{claims, fibers, ops, snapshot_rows, streams, topics};
 
 pub(crate) async fn resolve(tx: &Tx, id: &str, how: &End, now_ms: i64) -> Done<CommandResult<(FiberRow, End)>> {
     let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
@@ -63,14 +63,15 @@ pub(crate) async fn restart(tx: &Tx, id: &str, how: Restart, now_ms: i64) -> Don
     if !(stopped || cancelled) {
         return Ok(CommandResult::InvalidState(row.state));
     }
-    if how == Restart::FromStart
-        && let Some(op) = fibers::forget_progress(tx, row.seq).await?
-    {
-        return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
-    }
-    if cancelled {
-        // Its end has reported them as unread.
-        tx.run("DELETE FROM @messages WHERE fiber = $1", args![row.seq]).await?;
+    if how == Restart::FromStart {
+        if let Some(op) = fibers::forget_progress(tx, row.seq).await? {
+            return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
+        }
+        if cancelled {
+            // Its end has reported them as unread.
+            tx.run("DELETE FROM @messages WHERE fiber = $1", args![row.seq]).await?;
+        }
+        topics::forget_ids(tx, row.seq).await?;
     }
     fibers::make_ready(tx, row.seq, now_ms).await?;
     Ok(CommandResult::Done(RestartResult::Ready))
