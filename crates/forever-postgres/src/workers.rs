@@ -58,7 +58,22 @@ impl Become {
     }
 }
 
+/// Keeps other workers from joining or closing until the end of the transaction.
+///
+/// A worker that joins leaves alone what another one runs, and one that closes leaves its fibers to
+/// those that it sees. Each sees the other only where one transaction follows the other. Within it
+/// no row of a fiber is waited for, so that a locked row holds up neither.
+async fn lock_membership(tx: &Tx) -> Done<()> {
+    // A statement of its own, so that the next one sees what the holder before has committed. The
+    // name of a schema may have quotes in it.
+    let sql = "SELECT pg_advisory_xact_lock(hashtextextended($key$@workers$key$, 0))::text AS locked";
+    tx.rows(sql, args![]).await.map(drop)
+}
+
 pub(crate) async fn join(tx: &Tx, lease: Duration, now_ms: i64) -> Done<WorkerId> {
+    if !lease.is_zero() {
+        lock_membership(tx).await?;
+    }
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     let worker = tx
         .one(
@@ -96,6 +111,7 @@ type Leases = (Vec<WorkerId>, Vec<i64>);
 
 /// Ends the claims of a worker that closes.
 pub(crate) async fn close(tx: &Tx, worker: WorkerId, now_ms: i64) -> Done<()> {
+    lock_membership(tx).await?;
     agents::close(tx, worker).await?;
     turns::close(tx, worker).await?;
     tx.run("DELETE FROM @workers WHERE id = $1", args![worker]).await?;
