@@ -1,4 +1,6 @@
 //! Admin commands, lists of fibers, and deletion.
+use std::time::Duration;
+
 use forever_store::{
     CommandResult, DeleteCursor, DeleteResult, Deletion, End, FiberCount, FiberQuery, FiberRef, FiberRow, FiberState, FiberTombstone,
     Restart, RestartResult, Runnable, Seq, arguments_digest,
@@ -6,8 +8,9 @@ use forever_store::{
 use tokio_postgres::error::SqlState;
 
 use crate::notify::CHANGED;
+use crate::pool::{LOCKED, as_setting};
 use crate::sql::{Arg, Done, Fail, Row, Tx, args};
-use crate::{claims, fibers, ops, snapshot_rows, streams};
+use crate::{claims, fibers, ops, snapshot_rows, streams, topics};
 
 pub(crate) async fn resolve(tx: &Tx, id: &str, how: &End, now_ms: i64) -> Done<CommandResult<(FiberRow, End)>> {
     let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
@@ -63,17 +66,17 @@ pub(crate) async fn restart(tx: &Tx, id: &str, how: Restart, now_ms: i64) -> Don
     if !(stopped || cancelled) {
         return Ok(CommandResult::InvalidState(row.state));
     }
-    if how == Restart::FromStart
-        && let Some(op) = fibers::forget_progress(tx, row.seq).await?
-    {
-        return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
-    }
-    if row.state == FiberState::Failed {
+    if how == Restart::FromStart {
+        if let Some(op) = fibers::forget_progress(tx, row.seq).await? {
+            return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
+        }
+        if cancelled {
+            // Its end has reported them as unread.
+            tx.run("DELETE FROM @messages WHERE fiber = $1", args![row.seq]).await?;
+        }
+        topics::forget_ids(tx, row.seq).await?;
+    } else if row.state == FiberState::Failed {
         ops::forget_attempts(tx, row.seq).await?;
-    }
-    if cancelled {
-        // Its end has reported them as unread.
-        tx.run("DELETE FROM @messages WHERE fiber = $1", args![row.seq]).await?;
     }
     fibers::make_ready(tx, row.seq, now_ms).await?;
     Ok(CommandResult::Done(RestartResult::Ready))
@@ -244,12 +247,13 @@ pub(crate) async fn delete(tx: &Tx, deletion: &Deletion) -> Done<DeleteResult> {
     let next = candidates.last().filter(|_| full).map(|last| DeleteCursor { finished_ms: last.finished_ms, seq: last.seq });
     let all: Vec<&Candidate> = candidates.iter().collect();
     let mut deleted = Vec::new();
-    if remove(tx, &all).await? {
+    if remove(tx, &all, LOCKED).await? {
         deleted = all;
     } else {
-        // A table of the program refers to one of them, so each is deleted by itself.
+        // A table of the program refers to one of them, so each is deleted by itself. However many
+        // of its rows are locked, the page is done within the time of a call.
         for candidate in all {
-            if remove(tx, &[candidate]).await? {
+            if remove(tx, &[candidate], LOCKED / 50).await? {
                 deleted.push(candidate);
             }
         }
@@ -275,7 +279,7 @@ async fn candidates(tx: &Tx, deletion: &Deletion) -> Done<Vec<Candidate>> {
     let sql = format!(
         "SELECT f.seq, f.finished_ms, f.id_given OR f.key IS NOT NULL AS is_remembered, f.id, f.key, f.name, f.args, f.state
          FROM @fibers f WHERE f.finished_ms IS NOT NULL AND {}{after} ORDER BY f.state, f.finished_ms, f.seq LIMIT {limit}
-         FOR UPDATE OF f",
+         FOR UPDATE OF f SKIP LOCKED",
         condition.sql()
     );
     let candidate = |row: &Row| {
@@ -287,38 +291,44 @@ async fn candidates(tx: &Tx, deletion: &Deletion) -> Done<Vec<Candidate>> {
     tx.rows(&sql, &condition.values).await?.iter().map(candidate).collect()
 }
 
-/// Deletes all of the fibers, or none if a constraint keeps one; returns whether it deleted them.
-async fn remove(tx: &Tx, fibers: &[&Candidate]) -> Done<bool> {
+/// Deletes all of the fibers, or none if the program keeps one; returns whether it deleted them.
+/// For rows of the program that are locked it waits for the time `patience`.
+async fn remove(tx: &Tx, fibers: &[&Candidate], patience: Duration) -> Done<bool> {
     if fibers.is_empty() {
         return Ok(true);
     }
     let seqs: Vec<Seq> = fibers.iter().map(|fiber| fiber.seq).collect();
-    tx.batch("SAVEPOINT remove").await?;
-    let held = match tx.run("DELETE FROM @fibers WHERE seq = ANY ($1)", args![&seqs]).await {
-        Ok(_) => match tx.batch("SET CONSTRAINTS ALL IMMEDIATE").await {
-            // A deferred constraint fails at the commit, and would undo the whole deletion.
-            Ok(()) => false,
-            Err(why) if is_held(&why) => true,
-            Err(why) => return Err(why),
-        },
-        Err(why) if is_held(&why) => true,
-        Err(why) => return Err(why),
-    };
-    if held {
-        tx.batch("ROLLBACK TO SAVEPOINT remove; RELEASE SAVEPOINT remove").await?;
-        return Ok(false);
+    tx.batch(&format!("SAVEPOINT remove; SET LOCAL lock_timeout = {}", as_setting(patience))).await?;
+    match remove_rows(tx, &seqs).await {
+        Ok(()) => tx.batch("RELEASE SAVEPOINT remove").await.map(|()| true),
+        Err(why) if is_held(&why) => tx.batch("ROLLBACK TO SAVEPOINT remove; RELEASE SAVEPOINT remove").await.map(|()| false),
+        Err(why) => Err(why),
     }
-    tx.batch("RELEASE SAVEPOINT remove").await?;
-    ops::delete(tx, &seqs).await?;
-    snapshot_rows::delete(tx, &seqs).await?;
-    streams::delete(tx, &seqs).await?;
-    Ok(true)
 }
 
-/// Whether a constraint or a trigger of the program keeps a row.
+async fn remove_rows(tx: &Tx, seqs: &[Seq]) -> Done<()> {
+    tx.run("DELETE FROM @fibers WHERE seq = ANY ($1)", args![seqs]).await?;
+    ops::delete(tx, seqs).await?;
+    snapshot_rows::delete(tx, seqs).await?;
+    streams::delete(tx, seqs).await?;
+    // A deferred constraint fails at the commit, and would undo the whole deletion.
+    tx.batch("SET CONSTRAINTS ALL IMMEDIATE").await
+}
+
+/// Whether the program keeps a fiber: by a constraint, a lock, or a trigger with whatever error.
 fn is_held(why: &Fail) -> bool {
-    let held = [SqlState::FOREIGN_KEY_VIOLATION, SqlState::RESTRICT_VIOLATION, SqlState::RAISE_EXCEPTION, SqlState::CHECK_VIOLATION];
-    matches!(why, Fail::Postgres(why) if why.code().is_some_and(|code| held.contains(code)))
+    let Fail::Postgres(why) = why else { return false };
+    // Without a report of the server the connection was lost.
+    let Some(error) = why.as_db_error() else { return false };
+    match error.code().code().get(..2) {
+        _ if *error.code() == SqlState::LOCK_NOT_AVAILABLE => true,
+        // Connection, transaction and its conflicts, memory and disk, an operator, a device.
+        Some("08" | "25" | "40" | "53" | "57" | "58") => false,
+        // What the server cannot carry out: a statement of ours, unless the report names a trigger
+        // or a function around it.
+        Some("0A" | "26" | "42") => error.where_().is_some(),
+        _ => true,
+    }
 }
 
 async fn remember(tx: &Tx, past: &FiberTombstone, now_ms: i64) -> Done<()> {

@@ -105,16 +105,28 @@ pub(crate) async fn reset_wake_attempts(tx: &Tx, agent: &AgentId) -> Done<()> {
     tx.run("UPDATE @agents SET deaths = 0 WHERE class = $1 AND name = $2 AND deaths > 0", args![&agent.class, &agent.name]).await.map(drop)
 }
 
-/// Takes back the deaths that the worker counted in advance, when it closes cleanly.
+/// Takes back the deaths that the worker counted in advance, when it closes cleanly, and releases
+/// its agents. Rows that another transaction has locked are left.
 pub(crate) async fn close(tx: &Tx, worker: WorkerId) -> Done<()> {
     tx.run(
-        "UPDATE @schedules SET running_ms = NULL, worker = NULL, deaths = greatest(deaths - 1, 0)
-         WHERE running_ms IS NOT NULL AND worker = $1",
+        "WITH released AS (
+             DELETE FROM @agent_holders WHERE (class, name) IN (
+                 SELECT class, name FROM @agent_holders WHERE worker = $1 FOR UPDATE SKIP LOCKED)),
+         stopped AS (
+             UPDATE @schedules SET running_ms = NULL, worker = NULL, deaths = greatest(deaths - 1, 0) WHERE seq IN (
+                 SELECT seq FROM @schedules WHERE running_ms IS NOT NULL AND worker = $1 FOR UPDATE SKIP LOCKED))
+         UPDATE @agents SET deaths = 0 WHERE (class, name) IN (
+             SELECT class, name FROM @agents WHERE heartbeat_ms IS NOT NULL AND deaths > 0 AND worker = $1 FOR UPDATE SKIP LOCKED)",
         args![worker],
     )
-    .await?;
-    tx.run("UPDATE @agents SET deaths = 0 WHERE heartbeat_ms IS NOT NULL AND deaths > 0 AND worker = $1", args![worker]).await.map(drop)
+    .await
+    .map(drop)
 }
+
+/// Query for what [`close`] has left of the worker `$1`.
+pub(crate) const LEFT_AT_CLOSE: &str = "SELECT 1 FROM @agent_holders WHERE worker = $1
+    UNION ALL SELECT 1 FROM @schedules WHERE running_ms IS NOT NULL AND worker = $1
+    UNION ALL SELECT 1 FROM @agents WHERE heartbeat_ms IS NOT NULL AND deaths > 0 AND worker = $1";
 
 fn schedule(row: &Row) -> Done<ScheduleRow> {
     let timing = match row.text("kind")?.as_str() {

@@ -532,6 +532,7 @@ pub(crate) async fn restart_claimed(tx: &Tx, claim: Claim, now_ms: i64) -> Done<
     if let Some(op) = forget_progress(tx, claim.fiber).await? {
         return Ok(RestartResult::InDoubt(op));
     }
+    topics::forget_ids(tx, claim.fiber).await?;
     make_ready(tx, claim.fiber, now_ms).await?;
     Ok(RestartResult::Ready)
 }

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use forever_store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentHold, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult,
-    Changes, ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, FarSchedules,
-    FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, HoldResult, IncidentRow,
-    InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, Lease, LoadedFiber, MessageRow, MessageUpdate,
-    NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord, OpRow, OpStore,
-    PendingMessage, Publication, PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp,
-    Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim, StreamAppend, StreamBatch, StreamStore,
-    Suspension, TopicPage, TopicRow, TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite,
-    UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId, WorkerRow,
+    Changes, ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteResult, Deletion, End, Error, ErrorKind,
+    FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, HoldResult,
+    IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, Lease, LoadedFiber, MessageRow,
+    MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord,
+    OpRow, OpStore, PendingMessage, Publication, PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress,
+    ResolveOpResult, ResolvedOp, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim,
+    StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow, TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq,
+    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId,
+    WorkerRow,
 };
 use tokio::task::AbortHandle;
 
 use crate::batch::Queue;
-use crate::call::{Kind, Shared, Work};
+use crate::call::{Kind, Retries, Shared, Work};
 use crate::lease::{self, OwnLease};
 use crate::options::Builder;
 use crate::pool::Access;
@@ -230,6 +231,31 @@ impl PostgresStore {
         tasks.push(tokio::spawn(watch.take_over(Arc::clone(&self.strikes))).abort_handle());
     }
 
+    /// Hands the fibers of a worker over. Those whose rows another program has locked follow when
+    /// they are free; one that is locked for too long is taken over later, as after a death.
+    async fn hand_over(&self, worker: WorkerId, now_ms: i64) -> Result<()> {
+        let what = "store a clean close";
+        let mut retries = Retries::begin();
+        loop {
+            let closed = self.write(what, (worker, now_ms), |tx, args| Box::pin(workers::close(tx, args.0, args.1))).await?;
+            if closed.others {
+                // Others go on at once with what this worker has handed over.
+                let told = (Arc::clone(&self.schema), worker);
+                let told = self.write_one("tell of a close", told, |tx, args| {
+                    Box::pin(notify::send(tx, &args.0, args.1, notify::CHANGED | notify::READY))
+                });
+                let _ = told.await;
+            }
+            if !closed.is_locked {
+                return Ok(());
+            }
+            let why = "another program has locked rows of its fibers or agents";
+            if !retries.pause(&self.shared, what, why).await? {
+                return Err(Error::new(ErrorKind::Store, format!("failed to {what}: {why}")));
+            }
+        }
+    }
+
     fn stop(&self) {
         self.shared.close();
         self.house.close();
@@ -403,15 +429,7 @@ impl FiberStore for PostgresStore {
 
     fn close(&self, worker: WorkerId, now_ms: i64) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let closed = self.write("store a clean close", (worker, now_ms), |tx, args| Box::pin(workers::close(tx, args.0, args.1))).await;
-            if closed.is_ok() && self.shared.notices.has_others.load(Ordering::Relaxed) {
-                // Others go on at once with what this worker has handed over.
-                let told = (Arc::clone(&self.schema), worker);
-                let told = self.write_one("tell of a close", told, |tx, args| {
-                    Box::pin(notify::send(tx, &args.0, args.1, notify::CHANGED | notify::READY))
-                });
-                let _ = told.await;
-            }
+            let closed = self.hand_over(worker, now_ms).await;
             self.stop();
             closed
         })

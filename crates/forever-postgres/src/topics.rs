@@ -1,5 +1,5 @@
 //! Topics of fibers: their pending messages, and those that are closed.
-use forever_store::{PendingMessage, Seq, TopicPage, TopicRow};
+use forever_store::{PendingMessage, Seq, TopicPage, TopicRow, message_digest};
 
 use crate::sql::{Done, Row, Tx, args};
 
@@ -52,6 +52,15 @@ pub(crate) async fn close(tx: &Tx, seq: Seq, topic: &str, number: u64) -> Done<(
 pub(crate) async fn is_closed(tx: &Tx, seq: Seq, topic: &str) -> Done<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM @closed_topics WHERE fiber = $1 AND topic = $2) AS closed";
     tx.one(sql, args![seq, topic]).await?.flag("closed")
+}
+
+/// Forgets the ids of all messages but the unread ones. A run that begins anew has had none of
+/// them, so a sender that repeats one is to reach it.
+pub(crate) async fn forget_ids(tx: &Tx, seq: Seq) -> Done<()> {
+    let unread = tx.rows("SELECT topic, data FROM @messages WHERE fiber = $1", args![seq]).await?;
+    let digest = |row: &Row| Ok(message_digest(&row.text("topic")?, &row.text("data")?));
+    let unread = unread.iter().map(digest).collect::<Done<Vec<String>>>()?;
+    tx.run("DELETE FROM @message_ids WHERE fiber = $1 AND NOT coalesce(digest = ANY ($2), FALSE)", args![seq, &unread]).await.map(drop)
 }
 
 pub(crate) fn pending(row: &Row) -> Done<PendingMessage> {

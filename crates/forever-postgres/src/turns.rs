@@ -340,16 +340,17 @@ async fn wake_parked(tx: &Tx, parked: &[Seq], now_ms: i64) -> Done<()> {
 }
 
 /// Takes back the deaths that the worker counted in advance, of turns under way, when it closes
-/// cleanly.
+/// cleanly. Turns that another transaction has locked are left.
 pub(crate) async fn close(tx: &Tx, worker: WorkerId) -> Done<()> {
-    tx.run(
-        "UPDATE @turns t SET deaths = greatest(deaths - 1, 0), worker = NULL WHERE settled_ms IS NULL AND state = 'running' AND worker = $1
-                AND EXISTS (SELECT 1 FROM @fibers f WHERE f.seq = t.fiber AND f.state <> 'parked')",
-        args![worker],
-    )
-    .await
-    .map(drop)
+    let sql = format!(
+        "UPDATE @turns SET deaths = greatest(deaths - 1, 0), worker = NULL WHERE seq IN ({LEFT_AT_CLOSE} FOR NO KEY UPDATE OF t SKIP LOCKED)"
+    );
+    tx.run(&sql, args![worker]).await.map(drop)
 }
+
+/// Query for what [`close`] has left of the worker `$1`.
+pub(crate) const LEFT_AT_CLOSE: &str = "SELECT t.seq FROM @turns t JOIN @fibers f ON f.seq = t.fiber
+    WHERE t.settled_ms IS NULL AND t.state = 'running' AND t.worker = $1 AND f.state <> 'parked'";
 
 fn word(state: IncidentState) -> &'static str {
     match state {

@@ -58,7 +58,22 @@ impl Become {
     }
 }
 
+/// Keeps other workers from joining or closing until the end of the transaction.
+///
+/// A worker that joins leaves alone what another one runs, and one that closes leaves its fibers to
+/// those that it sees. Each sees the other only where one transaction follows the other. Within it
+/// no row of a fiber is waited for, so that a locked row holds up neither.
+async fn lock_membership(tx: &Tx) -> Done<()> {
+    // A statement of its own, so that the next one sees what the holder before has committed. The
+    // name of a schema may have quotes in it.
+    let sql = "SELECT pg_advisory_xact_lock(hashtextextended($key$@workers$key$, 0))::text AS locked";
+    tx.rows(sql, args![]).await.map(drop)
+}
+
 pub(crate) async fn join(tx: &Tx, lease: Duration, now_ms: i64) -> Done<WorkerId> {
+    if !lease.is_zero() {
+        lock_membership(tx).await?;
+    }
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     let worker = tx
         .one(
@@ -94,27 +109,50 @@ pub(crate) async fn take_over(tx: &Tx, by: WorkerId, now_ms: i64, becomes: Becom
 /// Numbers of workers, and the ends of their leases by the clock of the database.
 type Leases = (Vec<WorkerId>, Vec<i64>);
 
-/// Ends the claims of a worker that closes.
-pub(crate) async fn close(tx: &Tx, worker: WorkerId, now_ms: i64) -> Done<()> {
+/// What a clean close has come to.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    /// Whether there are other workers, which run what was released.
+    pub(crate) others: bool,
+    /// Whether rows of the worker are left, because another transaction has locked them.
+    pub(crate) is_locked: bool,
+}
+
+/// Ends the claims of a worker that closes, and its membership.
+///
+/// While one of its rows is locked the worker stays: its other fibers run elsewhere by then, and no
+/// death of the fiber of that row is counted.
+pub(crate) async fn close(tx: &Tx, worker: WorkerId, now_ms: i64) -> Done<Closed> {
+    lock_membership(tx).await?;
     agents::close(tx, worker).await?;
     turns::close(tx, worker).await?;
-    tx.run("DELETE FROM @workers WHERE id = $1", args![worker]).await?;
-    let others = tx.one(&format!("SELECT EXISTS (SELECT 1 FROM @workers w WHERE {ALIVE}) AS there"), args![]).await?.flag("there")?;
+    let others = format!("SELECT EXISTS (SELECT 1 FROM @workers w WHERE w.id <> $1 AND {ALIVE}) AS there");
+    let others = tx.one(&others, args![worker]).await?.flag("there")?;
     // Other workers take over at once; without any, the next open does.
     let becomes = if others { Become::Ready } else { Become::Interrupted };
     release(tx, "s.worker = $1", worker, None, "the runtime was closed", now_ms, becomes).await?;
-    Ok(())
+    let left = format!(
+        "WITH locked AS (SELECT EXISTS (
+             SELECT 1 FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq WHERE f.state = 'running' AND f.state <> 'completed' AND s.worker = $1
+             UNION ALL {} UNION ALL {}) AS is_locked),
+         gone AS (DELETE FROM @workers WHERE id = $1 AND NOT (SELECT is_locked FROM locked))
+         SELECT is_locked FROM locked",
+        agents::LEFT_AT_CLOSE,
+        turns::LEFT_AT_CLOSE
+    );
+    Ok(Closed { others, is_locked: tx.one(&left, args![worker]).await?.flag("is_locked")? })
 }
 
 /// Ends claims, and returns how many. With the leases of their workers, which are gone, deaths are
 /// counted.
 ///
-/// Those whose rows another transaction has locked are left for the next search where there is one,
-/// so that they do not hold up the others.
+/// Those whose rows another transaction has locked are left for the next search, or for the next
+/// attempt of a close, so that they do not hold up the others. The only worker has neither at its
+/// open.
 async fn release(tx: &Tx, which: &str, worker: WorkerId, deaths: Option<&Leases>, reason: &str, now_ms: i64, becomes: Become) -> Done<u64> {
     let count_death = deaths.is_some();
     let (of_workers, until_ms) = deaths.cloned().unwrap_or_default();
-    let locked = if count_death && becomes == Become::Ready { "SKIP LOCKED" } else { "" };
+    let locked = if count_death && becomes == Become::Interrupted { "" } else { "SKIP LOCKED" };
     let page = format!(
         "SELECT f.seq FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
          WHERE f.state = 'running' AND f.state <> 'completed' AND {which} ORDER BY f.seq LIMIT $2 FOR NO KEY UPDATE OF f, s {locked}"

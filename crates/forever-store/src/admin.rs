@@ -196,7 +196,8 @@ pub trait AdminStore {
     ///
     /// Allowed for fibers that failed, are interrupted or parked, and from the start also for those
     /// that were cancelled. From the start its topics are open again. The messages that were unread
-    /// when it was cancelled are deleted: its end has reported them.
+    /// when it was cancelled are deleted: its end has reported them. The ids of all messages that
+    /// are not unread are forgotten: the new run has had none of them.
     fn restart(&self, id: String, how: Restart, now_ms: i64) -> BoxFuture<'_, Result<CommandResult<RestartResult>>>;
 
     /// Lists the messages that a fiber has not received behind the number `after`, in the order of

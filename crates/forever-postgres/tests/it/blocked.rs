@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forever_postgres::PostgresStore;
-use forever_store::{ErrorKind, FiberStore};
-use forever_testkit::waiting::soon;
+use forever_store::{ErrorKind, FiberStore, Seq};
+use forever_testkit::waiting::{eventually, soon};
 use tokio::task::JoinSet;
 
 use crate::schemas::client;
@@ -169,4 +169,71 @@ async fn row_of_a_dead_worker_that_is_locked_holds_up_no_other_fiber() {
     assert_eq!(next().await, "free");
     blocker.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(next().await, "locked");
+}
+
+/// The fibers that are ready for other workers, with their deaths.
+async fn ready(store: &PostgresStore) -> Vec<(String, u32)> {
+    store.ready(Seq::MIN, 99).await.unwrap().into_iter().map(|fiber| (fiber.id, fiber.deaths)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locked_row_holds_up_the_hand_over_of_its_fiber_alone() {
+    const FIBERS: usize = 8;
+    let Some(url) = cluster::url() else { return };
+    for (locked, free) in
+        [("fibers WHERE seq = 1", 7), ("snapshots WHERE fiber = 1", 7), ("schedules", FIBERS), ("agents", FIBERS), ("turns", FIBERS)]
+    {
+        let schema = cluster::schema();
+        let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3600)).call_limit(LONG).patience(LONG);
+        let (a, one) = joined(builder.clone()).await;
+        let (b, _) = joined(builder).await;
+        for n in 0..FIBERS {
+            accept(&a, &format!("f{n}"), one).await;
+        }
+        let (blocker, looks) = (client(&url).await, client(&url).await);
+        let counted_in_advance = format!(
+            "SET search_path = \"{schema}\";
+             INSERT INTO schedules (id, class, agent, name, payload, kind, due_ms, running_ms, worker, deaths, created_ms)
+             VALUES ('s', 'gardener', 'roses', 'water', 'null', 'delay', 1, 1, {one}, 1, 1);
+             INSERT INTO agents (class, name, heartbeat_ms, deaths, worker, changed_ms) VALUES ('gardener', 'roses', 1, 1, {one}, 1);
+             INSERT INTO chats (class, agent) VALUES ('gardener', 'roses');
+             INSERT INTO turns (chat, id, kind, policy, state, fiber, worker, message, place, origins, deaths, created_ms)
+             VALUES (1, 't', 'answer', 'queue', 'running', 2, {one}, 'm', 1, '[]', 1, 1)"
+        );
+        blocker.batch_execute(&counted_in_advance).await.unwrap();
+        blocker.batch_execute(&format!("BEGIN; SELECT 1 FROM {locked} FOR UPDATE")).await.unwrap();
+        let closing = tokio::spawn(async move { a.close(one, 5).await });
+        eventually("the others are handed over", async || ready(&b).await.len() == free).await;
+        assert!(ready(&b).await.iter().all(|(_, deaths)| *deaths == 0), "{locked}");
+        assert!(!closing.is_finished(), "{locked}");
+        blocker.batch_execute("ROLLBACK").await.unwrap();
+        soon("it is closed", closing).await.unwrap().unwrap();
+        let handed_over = ready(&b).await;
+        assert!(handed_over.len() == FIBERS && handed_over.iter().all(|(_, deaths)| *deaths == 0), "{locked}: {handed_over:?}");
+        let deaths = format!(
+            "SELECT (SELECT sum(deaths) FROM \"{schema}\".schedules)::bigint, (SELECT sum(deaths) FROM \"{schema}\".agents)::bigint,
+                    (SELECT sum(deaths) FROM \"{schema}\".turns)::bigint"
+        );
+        let deaths = looks.query_one(&deaths, &[]).await.unwrap();
+        assert_eq!([0, 1, 2].map(|n| deaths.get::<_, i64>(n)), [0; 3], "{locked}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fiber_whose_row_is_still_locked_when_its_worker_has_closed_is_taken_over() {
+    let Some(url) = cluster::url() else { return };
+    let schema = cluster::schema();
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder.clone().patience(Duration::from_millis(1))).await;
+    let (b, _) = joined(builder).await;
+    let locked = accept(&a, "locked", one).await;
+    accept(&a, "free", one).await;
+    shows_life(&a, one).await;
+    let blocker = client(&url).await;
+    blocker.batch_execute(&format!("BEGIN; SELECT 1 FROM \"{schema}\".fibers WHERE seq = {} FOR UPDATE", locked.fiber)).await.unwrap();
+    let error = soon("it is closed", a.close(one, 5)).await.unwrap_err();
+    assert!(error.to_string().contains("locked"), "{error}");
+    assert_eq!(ready(&b).await, [("free".to_owned(), 0)]);
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    eventually("it is taken over", async || ready(&b).await.contains(&("locked".to_owned(), 1))).await;
 }

@@ -4,6 +4,7 @@ mod conforms;
 mod faults;
 mod pooler;
 mod proxy;
+mod references;
 mod rows;
 mod schemas;
 mod settings;

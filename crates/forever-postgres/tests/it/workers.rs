@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forever_postgres::{Builder, PostgresStore};
-use forever_store::{AdminStore, ClusterStore, End, FiberState, FiberStore, Suspension, Wait, WaitResult, Watch};
+use forever_store::{AdminStore, AgentId, ClusterStore, End, FiberState, FiberStore, NewFiber, Seq, Suspension, Wait, WaitResult, Watch};
 use forever_testkit::waiting::{eventually, soon};
 use tokio_postgres::Client;
 
 use crate::cluster;
 use crate::faults::has;
 use crate::proxy::{Fate, Link, Proxy};
+use crate::rows::fiber;
 use crate::schemas::client;
 use crate::{accept, claim, end, ready_of, row, snapshot};
 
@@ -329,5 +330,64 @@ async fn checkpoints_find_their_rows_while_nothing_is_cleaned_up() {
     assert!(checkpoint(&held[1..], number + 1).await.iter().all(Result::is_ok));
     for (n, held) in held.iter().enumerate() {
         assert_eq!(b.load(held.fiber).await.unwrap().number, if n == 0 { number } else { number + 1 });
+    }
+}
+
+/// Holds the transaction of the one that is first open at a gate, and lets the other begin meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn close_beside_an_open_strands_no_fiber() {
+    let Some(url) = cluster::url() else { return };
+    for (write, closes_first) in [("UPDATE ON fibers", true), ("INSERT ON workers", false)] {
+        let schema = cluster::schema();
+        let lease = Duration::from_secs(3600);
+        let builder = PostgresStore::builder(&url).schema(&schema).lease(lease);
+        let (a, one) = joined(builder.clone().call_limit(lease)).await;
+        let b = builder.call_limit(lease).connect().await.unwrap();
+        let agent = Some(AgentId { class: "gardener".into(), name: "roses".into() });
+        let by_a = |id: &str| NewFiber { agent: agent.clone(), ..fiber(id, Some(one)) };
+        for new in [fiber("function", Some(one)), by_a("of an agent"), NewFiber { closure: true, ..by_a("closure") }] {
+            a.accept(new).await.unwrap();
+        }
+        let (gate, looks) = (client(&url).await, client(&url).await);
+        let key = format!("hashtextextended('gate of {schema}', 0)");
+        let write = write.replace("ON ", &format!("ON \"{schema}\"."));
+        let closed = format!(
+            "SET search_path = \"{schema}\"; SELECT pg_advisory_lock({key});
+             CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared({key}); RETURN NEW; END $$;
+             CREATE TRIGGER gate BEFORE {write} FOR EACH ROW EXECUTE FUNCTION pass()"
+        );
+        gate.batch_execute(&closed).await.unwrap();
+        let waiting = async || {
+            let sql = "SELECT count(*) FROM pg_stat_activity WHERE strpos(query, $1) > 0 AND wait_event_type = 'Lock'";
+            looks.query_one(sql, &[&schema]).await.unwrap().get::<_, i64>(0)
+        };
+
+        let close = async move {
+            a.close(one, 5).await.unwrap();
+            Vec::new()
+        };
+        // What the recovery of a runtime looks for.
+        let b = Arc::new(b);
+        let at_b = Arc::clone(&b);
+        let open = async move {
+            at_b.join(0).await.unwrap();
+            at_b.unfinished(Seq::MIN, 9).await.unwrap()
+        };
+        let mut tasks = tokio::task::JoinSet::new();
+        let second = if closes_first {
+            tasks.spawn(close);
+            eventually("it is at the gate", async || waiting().await == 1).await;
+            tasks.spawn(open)
+        } else {
+            tasks.spawn(open);
+            eventually("it is at the gate", async || waiting().await == 1).await;
+            tasks.spawn(close)
+        };
+        eventually("the other one is done, or waits", async || second.is_finished() || waiting().await == 2).await;
+        gate.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+        let recovered = soon("both are done", tasks.join_all()).await.concat();
+        let ready = b.ready(Seq::MIN, 9).await.unwrap();
+        let found: BTreeSet<String> = recovered.into_iter().chain(ready).map(|fiber| fiber.id).collect();
+        assert_eq!(found.iter().collect::<Vec<_>>(), ["closure", "function", "of an agent"], "{write}");
     }
 }

@@ -8,6 +8,7 @@ use crate::{CommandResult, End, NewMessage, NewSnapshot, Restart, SendResult, St
 pub(super) async fn run<S: Store + 'static>(make: &impl AsyncFn() -> S) {
     refuses_messages_to_a_closed_topic(&make().await).await;
     opens_topics_again_with_a_restart(&make().await).await;
+    stores_a_message_again_that_an_earlier_run_had(&make().await).await;
     reports_unread_messages_of_every_end(&make().await).await;
     accounts_for_messages_beside_closes_and_ends(Arc::new(make().await)).await;
 }
@@ -92,6 +93,49 @@ async fn opens_topics_again_with_a_restart(store: &impl Store) {
     assert_eq!(topics(store, "a").await, [("go".into(), 1, None), ("stop".into(), 1, None)]);
     store.restart("a".into(), Restart::FromStart, 10).await.unwrap();
     assert_eq!(topics(store, "a").await, []);
+}
+
+/// A message that is repeated under its id reaches a run that begins anew, if it is not unread.
+async fn stores_a_message_again_that_an_earlier_run_had(store: &impl Store) {
+    let claim = accept(store, "a").await;
+    let repeat = async |data: &str| send(store, NewMessage { id: Some(data.into()), ..message("a", "go", data) }).await;
+    let unread = async || {
+        let page = store.topic(claim.fiber, "go".into(), i64::MIN, 9).await.unwrap();
+        page.messages.into_iter().map(|message| message.data).collect::<Vec<_>>()
+    };
+    for data in ["1", "2"] {
+        assert_eq!(repeat(data).await, SendResult::Sent);
+    }
+    let first = next_message(store, claim.fiber, "go").await.unwrap();
+    store.checkpoint(claim, NewSnapshot { received: vec![first.seq], ..snapshot(1) }).await.unwrap();
+    let fails = async |claim| drop(store.end(claim, End::Failed("no".into()), Vec::new(), Vec::new(), 5).await.unwrap());
+    fails(claim).await;
+    store.restart("a".into(), Restart::FromSnapshot, 6).await.unwrap();
+    assert_eq!((repeat("1").await, repeat("2").await), (SendResult::Sent, SendResult::Sent));
+    assert_eq!(unread().await, ["2"], "the run goes on behind the first");
+
+    fails(claimed(store, claim.fiber, FIRST).await).await;
+    store.restart("a".into(), Restart::FromStart, 7).await.unwrap();
+    assert_eq!(unread().await, ["2"]);
+    assert_eq!((repeat("1").await, repeat("2").await), (SendResult::Sent, SendResult::Sent));
+    assert_eq!(unread().await, ["2", "1"], "the new run has had none of them");
+    let other = NewMessage { id: Some("2".into()), ..message("a", "go", "3") };
+    assert_eq!(send(store, other).await, SendResult::Conflict);
+
+    // The same where the hook of an agent lets it begin anew.
+    let (again, number) = (claimed(store, claim.fiber, FIRST).await, store.load(claim.fiber).await.unwrap().number);
+    let first = next_message(store, claim.fiber, "go").await.unwrap();
+    store.checkpoint(again, NewSnapshot { received: vec![first.seq], ..snapshot(number + 1) }).await.unwrap();
+    store.restart_claimed(again, 8).await.unwrap();
+    assert_eq!((repeat("1").await, repeat("2").await), (SendResult::Sent, SendResult::Sent));
+    assert_eq!(unread().await, ["1", "2"]);
+
+    // Those of a cancelled fiber were reported as unread, and that is final.
+    store.cancel("a".into(), "enough".into(), 9).await.unwrap();
+    store.restart("a".into(), Restart::FromStart, 10).await.unwrap();
+    assert_eq!(unread().await, [""; 0]);
+    assert_eq!((repeat("2").await, repeat("1").await, repeat("2").await), (SendResult::Sent, SendResult::Sent, SendResult::Sent));
+    assert_eq!(unread().await, ["2", "1"]);
 }
 
 async fn reports_unread_messages_of_every_end(store: &impl Store) {

@@ -29,7 +29,7 @@ pub(super) fn delete(conn: &Connection, deletion: &Deletion) -> rusqlite::Result
     if remove(conn, &free)? {
         deleted = free;
     } else {
-        // A constraint protects one of them: a table of the program with a reference to its rows,
+        // A table of the program with a reference to its rows protects one of them, by a constraint
         // or a trigger.
         for candidate in free {
             if remove(conn, &[candidate])? {
@@ -72,7 +72,7 @@ fn candidates(conn: &Connection, deletion: &Deletion) -> rusqlite::Result<Vec<Ca
         .collect()
 }
 
-/// Deletes all these fibers, or none if a constraint protects one of them; returns which.
+/// Deletes all these fibers, or none if a table of the program protects one of them; returns which.
 fn remove(conn: &Connection, fibers: &[&Candidate]) -> rusqlite::Result<bool> {
     if fibers.is_empty() {
         return Ok(true);
@@ -84,7 +84,7 @@ fn remove(conn: &Connection, fibers: &[&Candidate]) -> rusqlite::Result<bool> {
         .and_then(|mut delete| delete.execute([format!("[{}]", list.join(","))]));
     let held = match removed {
         Ok(_) => false,
-        Err(why) if why.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) && !conn.is_autocommit() => true,
+        Err(why) if is_of_row(&why) && !conn.is_autocommit() => true,
         Err(why) => return Err(why),
     };
     if held {
@@ -92,6 +92,14 @@ fn remove(conn: &Connection, fibers: &[&Candidate]) -> rusqlite::Result<bool> {
     }
     conn.prepare_cached("RELEASE remove")?.execute(())?;
     Ok(!held)
+}
+
+/// Whether a refusal is about a row: a constraint, or whatever the expressions of a trigger fail
+/// with. Disk, memory, locks and damage are not, and would meet the next fiber too.
+fn is_of_row(why: &rusqlite::Error) -> bool {
+    // `Unknown` is the code of all errors of functions and operators.
+    use ErrorCode::{ConstraintViolation, TooBig, TypeMismatch, Unknown};
+    matches!(why.sqlite_error_code(), Some(ConstraintViolation | TypeMismatch | TooBig | Unknown))
 }
 
 /// Queries, each with the number of a fiber, for a foreign key in a table of the program that

@@ -889,17 +889,17 @@ pub(super) fn restart(
     if !(stopped || cancelled) {
         return Ok(CommandResult::InvalidState(row.state));
     }
-    if how == Restart::FromStart
-        && let Some(op) = forget_progress(conn, row.seq)?
-    {
-        return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
-    }
-    if row.state == FiberState::Failed {
+    if how == Restart::FromStart {
+        if let Some(op) = forget_progress(conn, row.seq)? {
+            return Ok(CommandResult::Done(RestartResult::InDoubt(op)));
+        }
+        if cancelled {
+            // Its end has reported them as unread.
+            conn.prepare_cached("DELETE FROM messages WHERE fiber = ?1")?.execute([row.seq])?;
+        }
+        topics::forget_ids(conn, row.seq)?;
+    } else if row.state == FiberState::Failed {
         ops::forget_attempts(conn, row.seq)?;
-    }
-    if cancelled {
-        // Its end has reported them as unread.
-        conn.prepare_cached("DELETE FROM messages WHERE fiber = ?1")?.execute([row.seq])?;
     }
     notices.ready.extend(make_ready(conn, row.seq, now_ms)?);
     Ok(CommandResult::Done(RestartResult::Ready))
@@ -915,6 +915,7 @@ pub(super) fn restart_claimed(
     if let Some(op) = forget_progress(conn, claim.fiber)? {
         return Ok(RestartResult::InDoubt(op));
     }
+    topics::forget_ids(conn, claim.fiber)?;
     notices.ready.extend(make_ready(conn, claim.fiber, now_ms)?);
     Ok(RestartResult::Ready)
 }

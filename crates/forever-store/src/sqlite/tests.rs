@@ -14,7 +14,9 @@ use super::user::{TransactionFn, Tx};
 use crate::conformance::ops::{behind, ledger, open, record};
 use crate::conformance::{FIRST, ReadyReceiver, SECOND, accept, claimed, message, next_message, row, snapshot};
 use crate::error::ErrorKind;
-use crate::{Durability, FiberState, FiberStore, NewSnapshot, OpKind, OpState, TransactionResult, Wait};
+use crate::{
+    AdminStore, Deletion, Durability, End, FiberQuery, FiberState, FiberStore, NewSnapshot, OpKind, OpState, TransactionResult, Wait,
+};
 
 /// Work that counts its runs and gives this.
 fn work(runs: &Arc<AtomicU32>, gives: Option<&'static str>) -> TransactionFn {
@@ -105,6 +107,37 @@ async fn transaction_asks_for_tables_columns_settings_and_the_only_row() {
     };
     let done = store.transact(None, Box::new(move |tx| work(tx).map(|()| String::new()).ok()), 1).await.unwrap();
     assert!(matches!(done, TransactionResult::Done), "{done:?}");
+}
+
+/// A fiber that the program's own table refuses to let go stays, whatever the error is.
+#[tokio::test]
+async fn refused_deletion_of_a_fiber_keeps_no_other() {
+    for refuses in [
+        "CREATE TABLE own (f INTEGER NOT NULL REFERENCES fibers (seq) ON DELETE SET NULL)",
+        "CREATE TABLE own (f INTEGER UNIQUE DEFAULT 7 REFERENCES fibers (seq) ON DELETE SET DEFAULT)",
+        "CREATE TABLE own (f INTEGER REFERENCES fibers (seq) ON DELETE CASCADE);
+         CREATE TRIGGER keeps BEFORE DELETE ON own BEGIN SELECT RAISE(FAIL, 'keep'); END",
+        "CREATE TABLE own (f INTEGER REFERENCES fibers (seq) ON DELETE CASCADE);
+         CREATE TRIGGER keeps BEFORE DELETE ON own BEGIN SELECT abs(-9223372036854775808 + old.f - old.f); END",
+        "CREATE TABLE own (f INTEGER REFERENCES fibers (seq) ON DELETE CASCADE); CREATE TABLE more (n INTEGER PRIMARY KEY);
+         CREATE TRIGGER keeps BEFORE DELETE ON own BEGIN INSERT INTO more VALUES ('no number'); END",
+        "CREATE TABLE own (f INTEGER REFERENCES fibers (seq) ON DELETE CASCADE);
+         CREATE TRIGGER keeps BEFORE DELETE ON own BEGIN SELECT zeroblob(2000000000 + old.f); END",
+    ] {
+        let store = &Sqlite::in_memory().await.unwrap();
+        let mut held = Vec::new();
+        for id in ["a", "held", "b"] {
+            held.push(accept(store, id).await);
+            store.end(*held.last().unwrap(), End::Completed("1".into()), Vec::new(), Vec::new(), 5).await.unwrap();
+        }
+        let sql = format!("{refuses}; INSERT INTO own VALUES ({})", held[1].fiber);
+        let made = store.transact(None, Box::new(move |tx| tx.execute_batch(&sql).map(|()| String::new()).ok()), 6).await.unwrap();
+        assert!(matches!(made, TransactionResult::Done), "{refuses}");
+        let deleted = store.delete(Deletion { limit: 9, ..Deletion::default() }).await.map(|deleted| (deleted.count, deleted.held));
+        assert_eq!(deleted.unwrap(), (2, 1), "{refuses}");
+        let left = store.list(FiberQuery::default(), 0, 9).await.unwrap();
+        assert_eq!(left.iter().map(|row| &*row.id).collect::<Vec<_>>(), ["held"], "{refuses}");
+    }
 }
 
 #[tokio::test]

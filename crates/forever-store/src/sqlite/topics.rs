@@ -1,7 +1,7 @@
 //! Topics of fibers: their pending messages, and those that are closed.
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::{PendingMessage, Seq, TopicPage, TopicRow};
+use crate::{PendingMessage, Seq, TopicPage, TopicRow, message_digest};
 
 pub(super) fn page(conn: &Connection, seq: Seq, topic: &str, after: i64, limit: u32) -> rusqlite::Result<TopicPage> {
     let messages = conn
@@ -50,6 +50,19 @@ pub(super) fn is_closed(conn: &Connection, seq: Seq, topic: &str) -> rusqlite::R
 pub(super) fn close(conn: &Connection, seq: Seq, topic: &str, number: u64) -> rusqlite::Result<()> {
     conn.prepare_cached("INSERT INTO closed_topics (fiber, topic, number) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
         .execute(params![seq, topic, number.cast_signed()])
+        .map(drop)
+}
+
+/// Forgets the ids of all messages but the unread ones. A run that begins anew has had none of
+/// them, so a sender that repeats one is to reach it.
+pub(super) fn forget_ids(conn: &Connection, seq: Seq) -> rusqlite::Result<()> {
+    let mut unread = conn.prepare_cached("SELECT topic, data FROM messages WHERE fiber = ?1")?;
+    let digest =
+        |row: &Row<'_>| Ok(message_digest(row.get_ref(0)?.as_str().unwrap_or_default(), row.get_ref(1)?.as_str().unwrap_or_default()));
+    let unread: Vec<String> = unread.query_map([seq], digest)?.collect::<rusqlite::Result<_>>()?;
+    // Digests are hexadecimal digits.
+    conn.prepare_cached("DELETE FROM message_ids WHERE fiber = ?1 AND digest NOT IN (SELECT value FROM json_each(?2))")?
+        .execute(params![seq, format!("{unread:?}")])
         .map(drop)
 }
 
