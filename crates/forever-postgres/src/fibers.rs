@@ -1,6 +1,5 @@
 //! Fibers: spawned, loaded, checkpointed, suspended, ended.
 use std::sync::Arc;
-use std::time::Duration;
 
 use forever_store::{
     AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber,
@@ -289,7 +288,7 @@ pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
         deaths: row.count("deaths")?,
         interrupted: row.flag("interrupted")?,
         epoch: row.int_opt("epoch")?.unwrap_or(0),
-        lease_left: Duration::ZERO,
+        lease_left_ms: None,
         ops: ops::since(tx, seq, number).await?,
         branches: branches(tx, seq, number).await?,
         layout: layouts::of(&row)?,

@@ -2,7 +2,6 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -265,11 +264,13 @@ pub struct LoadedFiber {
     pub interrupted: bool,
     /// Epoch.
     pub epoch: Epoch,
-    /// Time left, at the claim, of the lease of a worker that the fiber was taken over from.
+    /// Time left, at the claim, of the lease of a worker that the fiber was taken over from, in
+    /// milliseconds; negative once it has run out.
     ///
-    /// For so long the worker may be in the middle of the fiber's code, if it is not dead. Zero
-    /// where a death is certain, and of a fiber that was loaded to look at it.
-    pub lease_left: Duration,
+    /// Until then, and in a poll that began before, the worker may be in the middle of the fiber's
+    /// code if it is not dead. `None` where a death is certain, and of a fiber that was loaded to
+    /// look at it.
+    pub lease_left_ms: Option<i64>,
     /// Operations that began since checkpoint `number`, whatever their state, except manual ones.
     pub ops: Vec<OpRecord>,
     /// Branch results stored since checkpoint `number`.

@@ -112,8 +112,8 @@ impl StoreBackend {
     }
 
     /// Sets the lease of the worker before, of which so much was left at the claim.
-    pub(super) fn set_earlier_lease(&self, left: Duration) {
-        if let Some(lease) = EarlierLease::of(&self.exec.runtime, left) {
+    pub(super) fn set_earlier_lease(&self, left_ms: Option<i64>) {
+        if let Some(lease) = EarlierLease::of(&self.exec.runtime, left_ms) {
             // It is set once.
             let _ = self.earlier_lease.set(lease);
         }

@@ -288,7 +288,7 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
 
 /// The ledger of a fiber and its snapshot or stash, for a hook.
 fn as_stored(exec: &Executor, id: &str, claim: Claim, mut stored: LoadedFiber) -> (Arc<Run>, Option<String>) {
-    let earlier_lease = EarlierLease::of(&exec.runtime, stored.lease_left);
+    let earlier_lease = EarlierLease::of(&exec.runtime, stored.lease_left_ms);
     let backend = Arc::new(HookBackend { ledger: StoredLedger::new(&exec.runtime, claim, None), earlier_lease });
     let run = Run::again(id, backend as Arc<dyn RunBackend>, Left::of(&mut stored, &BTreeSet::new()));
     (run, stored.snapshot.map(|text| crate::frame::tracker::fill(&stored.rows, &text)))
