@@ -91,7 +91,7 @@ pub(crate) async fn claim(tx: &Tx, seen: Claim, worker: WorkerId, now_ms: i64) -
     let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
     tx.run("UPDATE @snapshots SET epoch = $2, worker = $3 WHERE fiber = $1", args![claim.fiber, claim.epoch, worker]).await?;
     tx.run(
-        "UPDATE @fibers SET state = 'running', reason = NULL, changed_ms = $2 WHERE seq = $1",
+        "UPDATE @fibers SET state = 'running', reason = NULL, hook_worker = NULL, changed_ms = $2 WHERE seq = $1",
         args![claim.fiber, now_ms],
     )
     .await?;

@@ -511,15 +511,16 @@ pub(crate) async fn suspend(tx: &Tx, claim: Claim, how: &Suspension, now_ms: i64
         return end.ok_or_else(|| claims::lost(claim)).map(Some);
     }
     tx.announce(CHANGED);
-    let (state, reason) = match how {
-        Suspension::Interrupted(why) => ("interrupted", why),
-        Suspension::Parked(why) => ("parked", why),
+    let (state, reason, hook_worker) = match how {
+        Suspension::Interrupted(why) => ("interrupted", why, None),
+        Suspension::HookFailed { reason, worker } => ("interrupted", reason, Some(*worker)),
+        Suspension::Parked(why) => ("parked", why, None),
     };
     // A fiber that is parked at every open for the same reason costs no write.
     tx.run(
-        "UPDATE @fibers SET state = $2, reason = $3, changed_ms = $4
-         WHERE seq = $1 AND (state <> $2 OR reason IS DISTINCT FROM $3) AND finished_ms IS NULL",
-        args![claim.fiber, state, reason, now_ms],
+        "UPDATE @fibers SET state = $2, reason = $3, hook_worker = $5, changed_ms = $4
+         WHERE seq = $1 AND (state <> $2 OR reason IS DISTINCT FROM $3 OR hook_worker IS DISTINCT FROM $5) AND finished_ms IS NULL",
+        args![claim.fiber, state, reason, now_ms, hook_worker],
     )
     .await?;
     claims::release(tx, claim.fiber).await?;

@@ -486,6 +486,14 @@ pub enum End {
 pub enum Suspension {
     /// Interrupted for this reason; see [`FiberState::Interrupted`].
     Interrupted(String),
+    /// Interrupted, because the recovery hook of its agent has failed.
+    HookFailed {
+        /// Text of the failure.
+        reason: String,
+        /// The worker that calls the hook again. Another one does once that one is gone, or once it
+        /// holds the agent itself: then [`ready`](FiberStore::ready) lists the fiber.
+        worker: WorkerId,
+    },
     /// Parked for this reason; see [`FiberState::Parked`].
     Parked(String),
 }
@@ -593,7 +601,8 @@ pub trait FiberStore {
     /// Lists the pending, running, interrupted and parked fibers behind `after`, by number.
     fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
 
-    /// Lists the fibers behind `after` that are pending, by number.
+    /// Lists the fibers behind `after` that are pending, by number. Among several workers those are
+    /// listed too whose [recovery hook has failed](Suspension::HookFailed) in another one.
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
 
     /// Groups the fibers that have not ended, waiting ones included and closures excluded.

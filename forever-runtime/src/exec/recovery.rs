@@ -205,7 +205,7 @@ async fn hand_over_once(
             warn!(agent = %agent, error = %why, "an agent could not be asked about its interrupted fibers");
             for (fiber, seen) in rows.values() {
                 if let Some(seen) = seen {
-                    let reason = Suspension::Interrupted(why.clone());
+                    let reason = Suspension::HookFailed { reason: why.clone(), worker: exec.runtime.worker };
                     let _ = exec.runtime.store.suspend(*seen, reason, exec.runtime.now_ms()).await;
                 }
                 exec.runtime.active.tell(&fiber.id);
@@ -373,8 +373,9 @@ async fn decide(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, describ
         Err(why) => {
             let why = chain(&why);
             warn!(fiber.id = %fiber.id, agent = %agent, error = %why, "the recovery hook of an agent failed");
-            // It is asked again, unless a person has decided meanwhile.
-            !decided.suspend(Suspension::Interrupted(why)).await
+            // It is asked again, unless a person has decided meanwhile: here, or in the worker that
+            // finds this stored when this one is gone.
+            !decided.suspend(Suspension::HookFailed { reason: why, worker: exec.runtime.worker }).await
         }
     }
 }

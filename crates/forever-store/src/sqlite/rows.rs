@@ -813,7 +813,8 @@ pub(super) fn suspend(
     }
     recent_ops::fold_readable(conn, claim.fiber)?;
     let (state, reason) = match how {
-        Suspension::Interrupted(why) => ("interrupted", why),
+        // The next open passes all of them to their hooks.
+        Suspension::Interrupted(why) | Suspension::HookFailed { reason: why, .. } => ("interrupted", why),
         Suspension::Parked(why) => ("parked", why),
     };
     // A fiber that is parked again at every open for the same reason costs no write.
