@@ -186,7 +186,7 @@ impl StoreBackend {
         if is_step {
             self.tell(EventKind::StepFinished { step: at.into(), checkpoint: number });
         }
-        if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+        if self.is_told_to_stop() { Err(Exit::told_to_stop()) } else { Ok(()) }
     }
 }
 
@@ -385,7 +385,7 @@ impl RunBackend for StoreBackend {
                 self.exec.runtime.active.items_stored(&self.id);
             }
             self.progressed();
-            if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+            if self.is_told_to_stop() { Err(Exit::told_to_stop()) } else { Ok(()) }
         })
     }
 
