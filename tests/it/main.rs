@@ -16,6 +16,7 @@ mod own_store;
 mod ownership;
 mod panicking;
 mod retrying;
+mod saw_closing;
 mod select;
 mod streams;
 mod support;

@@ -4,8 +4,6 @@
 //! epoch of its claim. A write that is conditional on a claim locks that row first, in a statement
 //! of its own, so that what it reads next is current and stays so until the end of the transaction.
 //! Where the row in `@fibers` is locked as well, it is locked first.
-use std::time::Duration;
-
 use forever_store::{Claim, ClaimResult, End, Error, ErrorKind, FiberState, LoadedFiber, Seq, StoredClaim, WorkerId};
 
 use crate::fibers;
@@ -63,7 +61,7 @@ pub(crate) async fn void(tx: &Tx, fibers: &[Seq]) -> Done<()> {
 
 pub(crate) async fn claim(tx: &Tx, seen: Claim, worker: WorkerId, now_ms: i64) -> Done<ClaimResult> {
     let sql = "SELECT f.state, f.cancel IS NOT NULL AS cancelled, s.worker,
-                      greatest(extract(epoch FROM s.leased_until - clock_timestamp()) * 1000, 0)::bigint AS lease_left_ms FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
+                      (extract(epoch FROM s.leased_until - clock_timestamp()) * 1000)::bigint AS lease_left_ms FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
                WHERE f.seq = $1 AND s.epoch = $2 AND f.finished_ms IS NULL FOR NO KEY UPDATE OF f, s";
     let Some(row) = tx.row(sql, args![seen.fiber, seen.epoch]).await? else {
         let lost = "SELECT EXISTS (SELECT 1 FROM @fibers WHERE seq = $1 AND finished_ms IS NULL)
@@ -92,7 +90,11 @@ pub(crate) async fn claim(tx: &Tx, seen: Claim, worker: WorkerId, now_ms: i64) -
     let loaded = fibers::load(tx, seen.fiber).await?;
     let claim = Claim { epoch: seen.epoch.saturating_add(1), ..seen };
     tx.run("UPDATE @snapshots SET epoch = $2, worker = $3 WHERE fiber = $1", args![claim.fiber, claim.epoch, worker]).await?;
-    tx.run("UPDATE @fibers SET state = 'running', reason = NULL, changed_ms = $2 WHERE seq = $1", args![claim.fiber, now_ms]).await?;
-    let lease_left = Duration::from_millis(row.int_opt("lease_left_ms")?.unwrap_or(0).unsigned_abs());
-    Ok(ClaimResult::Granted(claim, Box::new(LoadedFiber { epoch: claim.epoch, lease_left, ..loaded })))
+    tx.run(
+        "UPDATE @fibers SET state = 'running', reason = NULL, hook_worker = NULL, changed_ms = $2 WHERE seq = $1",
+        args![claim.fiber, now_ms],
+    )
+    .await?;
+    let lease_left_ms = row.int_opt("lease_left_ms")?;
+    Ok(ClaimResult::Granted(claim, Box::new(LoadedFiber { epoch: claim.epoch, lease_left_ms, ..loaded })))
 }

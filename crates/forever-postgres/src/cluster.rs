@@ -193,6 +193,12 @@ pub(crate) async fn release_agent(tx: &Tx, agent: &AgentId, worker: WorkerId) ->
 const ABANDONED: &str = "f.state = 'interrupted' AND NOT f.closure AND (f.agent IS NULL OR f.name LIKE 'forever.%')
     AND f.changed_ms < (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 600000";
 
+/// Condition: a fiber whose recovery hook has failed in a worker that is gone, or that no longer
+/// has the agent because `$1` holds it.
+const HOOK_FAILED: &str = "f.state = 'interrupted' AND f.hook_worker IS NOT NULL AND f.hook_worker <> $1
+    AND (NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = f.hook_worker)
+         OR EXISTS (SELECT 1 FROM @agent_holders h WHERE h.class = f.class AND h.name = f.agent AND h.worker = $1))";
+
 /// The fibers that are ready and that no worker has claimed, without those that `worker` leaves
 /// to others.
 pub(crate) async fn ready(tx: &Tx, after: Seq, limit: u32, worker: WorkerId) -> Done<Vec<forever_store::Runnable>> {
@@ -202,6 +208,7 @@ pub(crate) async fn ready(tx: &Tx, after: Seq, limit: u32, worker: WorkerId) -> 
     let elsewhere = "f.reason IS NOT NULL AND f.agent IS NOT NULL AND f.name NOT LIKE 'forever.%' AND EXISTS (
         SELECT 1 FROM @agent_holders h WHERE h.class = f.class AND h.name = f.agent AND h.worker <> $1)";
     let pending = of(&format!("f.state = 'pending' AND NOT {} AND NOT ({elsewhere})", left_to_others()));
-    let sql = format!("{pending} UNION ALL {} ORDER BY 1 LIMIT $3", of(ABANDONED));
+    let hook_failed = of(&format!("{HOOK_FAILED} AND NOT ({elsewhere})"));
+    let sql = format!("{pending} UNION ALL {hook_failed} UNION ALL {} ORDER BY 1 LIMIT $3", of(ABANDONED));
     tx.rows(&sql, args![worker, after, limit]).await?.iter().map(fibers::runnable_row).collect()
 }

@@ -1,6 +1,5 @@
 //! Fibers: spawned, loaded, checkpointed, suspended, ended.
 use std::sync::Arc;
-use std::time::Duration;
 
 use forever_store::{
     AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber,
@@ -289,7 +288,7 @@ pub(crate) async fn load(tx: &Tx, seq: Seq) -> Done<LoadedFiber> {
         deaths: row.count("deaths")?,
         interrupted: row.flag("interrupted")?,
         epoch: row.int_opt("epoch")?.unwrap_or(0),
-        lease_left: Duration::ZERO,
+        lease_left_ms: None,
         ops: ops::since(tx, seq, number).await?,
         branches: branches(tx, seq, number).await?,
         layout: layouts::of(&row)?,
@@ -512,15 +511,16 @@ pub(crate) async fn suspend(tx: &Tx, claim: Claim, how: &Suspension, now_ms: i64
         return end.ok_or_else(|| claims::lost(claim)).map(Some);
     }
     tx.announce(CHANGED);
-    let (state, reason) = match how {
-        Suspension::Interrupted(why) => ("interrupted", why),
-        Suspension::Parked(why) => ("parked", why),
+    let (state, reason, hook_worker) = match how {
+        Suspension::Interrupted(why) => ("interrupted", why, None),
+        Suspension::HookFailed { reason, worker } => ("interrupted", reason, Some(*worker)),
+        Suspension::Parked(why) => ("parked", why, None),
     };
     // A fiber that is parked at every open for the same reason costs no write.
     tx.run(
-        "UPDATE @fibers SET state = $2, reason = $3, changed_ms = $4
-         WHERE seq = $1 AND (state <> $2 OR reason IS DISTINCT FROM $3) AND finished_ms IS NULL",
-        args![claim.fiber, state, reason, now_ms],
+        "UPDATE @fibers SET state = $2, reason = $3, hook_worker = $5, changed_ms = $4
+         WHERE seq = $1 AND (state <> $2 OR reason IS DISTINCT FROM $3 OR hook_worker IS DISTINCT FROM $5) AND finished_ms IS NULL",
+        args![claim.fiber, state, reason, now_ms, hook_worker],
     )
     .await?;
     claims::release(tx, claim.fiber).await?;

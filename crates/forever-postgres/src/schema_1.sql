@@ -15,6 +15,8 @@ CREATE TABLE @fibers (
     parent      BIGINT REFERENCES @fibers (seq) ON DELETE SET NULL,
     restarts    BIGINT NOT NULL DEFAULT 0,
     reason      TEXT,
+    -- While it is `interrupted` because a recovery hook has failed: the worker that calls it again.
+    hook_worker BIGINT,
     cancel      TEXT,
     args        TEXT NOT NULL,
     metadata    TEXT,

@@ -1,6 +1,6 @@
 //! One error type for the whole library.
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Result with an [`Error`] of this library, unless another type is given.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -115,6 +115,9 @@ pub struct Error {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
+/// Observer of [`Error::on_closed`].
+static ON_CLOSED: OnceLock<fn()> = OnceLock::new();
+
 impl Error {
     /// Error of a kind, for implementers of a [`Store`](crate::Store).
     ///
@@ -147,7 +150,18 @@ impl Error {
 
     /// Error of kind [`Closed`](ErrorKind::Closed), for calls to a closed store.
     pub fn closed() -> Self {
+        if let Some(observe) = ON_CLOSED.get() {
+            observe();
+        }
         Error::new(ErrorKind::Closed, "the runtime is closed")
+    }
+
+    /// Calls `observe` in every thread that makes an error by [`closed`](Self::closed), for the
+    /// caller that gets it has then observed the close. The first call counts.
+    // For the runtime, which does not store values of code that has.
+    #[doc(hidden)]
+    pub fn on_closed(observe: fn()) {
+        let _ = ON_CLOSED.set(observe);
     }
 
     /// Kind of the error.

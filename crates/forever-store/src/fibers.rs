@@ -2,7 +2,6 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -265,11 +264,13 @@ pub struct LoadedFiber {
     pub interrupted: bool,
     /// Epoch.
     pub epoch: Epoch,
-    /// Time left, at the claim, of the lease of a worker that the fiber was taken over from.
+    /// Time left, at the claim, of the lease of a worker that the fiber was taken over from, in
+    /// milliseconds; negative once it has run out.
     ///
-    /// For so long the worker may be in the middle of the fiber's code, if it is not dead. Zero
-    /// where a death is certain, and of a fiber that was loaded to look at it.
-    pub lease_left: Duration,
+    /// Until then, and in a poll that began before, the worker may be in the middle of the fiber's
+    /// code if it is not dead. `None` where a death is certain, and of a fiber that was loaded to
+    /// look at it.
+    pub lease_left_ms: Option<i64>,
     /// Operations that began since checkpoint `number`, whatever their state, except manual ones.
     pub ops: Vec<OpRecord>,
     /// Branch results stored since checkpoint `number`.
@@ -485,6 +486,14 @@ pub enum End {
 pub enum Suspension {
     /// Interrupted for this reason; see [`FiberState::Interrupted`].
     Interrupted(String),
+    /// Interrupted, because the recovery hook of its agent has failed.
+    HookFailed {
+        /// Text of the failure.
+        reason: String,
+        /// The worker that calls the hook again. Another one does once that one is gone, or once it
+        /// holds the agent itself: then [`ready`](FiberStore::ready) lists the fiber.
+        worker: WorkerId,
+    },
     /// Parked for this reason; see [`FiberState::Parked`].
     Parked(String),
 }
@@ -592,7 +601,8 @@ pub trait FiberStore {
     /// Lists the pending, running, interrupted and parked fibers behind `after`, by number.
     fn unfinished(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
 
-    /// Lists the fibers behind `after` that are pending, by number.
+    /// Lists the fibers behind `after` that are pending, by number. Among several workers those are
+    /// listed too whose [recovery hook has failed](Suspension::HookFailed) in another one.
     fn ready(&self, after: Seq, limit: u32) -> BoxFuture<'_, Result<Vec<Runnable>>>;
 
     /// Groups the fibers that have not ended, waiting ones included and closures excluded.

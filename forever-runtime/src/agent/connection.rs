@@ -7,6 +7,7 @@ use super::pushed::{Message, Pushed};
 use super::registry::{AgentRef, Agents};
 use crate::error::{Error, Result};
 use crate::fanout;
+use crate::frame::current;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 
@@ -55,7 +56,11 @@ impl Connection {
         {
             return Some(taken.into());
         }
-        self.try_recv()
+        let left = self.try_recv();
+        if left.is_none() {
+            current::sees_closing();
+        }
+        left
     }
 
     /// The next message, if there is one by now.

@@ -18,6 +18,7 @@ use crate::exec::compatibility::{Compared, Compatibility, OnIncompatible};
 use crate::exec::executor::Executor;
 use crate::exec::registry::Registry;
 use crate::exec::{compatibility, dispatch, executor, recovery, retention};
+use crate::frame::current;
 use crate::frame::fiber::Fiber;
 use crate::frame::resources::Resources;
 use crate::history::History;
@@ -657,6 +658,7 @@ impl Builder {
             return Err(compatibility::refused(&compatibility));
         }
         let (clock, time) = clock_over(&store, self.clock).await?;
+        Error::on_closed(current::sees_closing);
         let worker = store.join(clock::ms(clock.now())).await?;
         let parts = Parts { store, database, worker, clock, listeners: self.listeners, settings: self.settings };
         let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));

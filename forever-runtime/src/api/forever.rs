@@ -27,6 +27,7 @@ use crate::exec::executor::Executor;
 use crate::exec::spawn;
 use crate::exec::spawn::Spawn;
 use crate::frame::context::FiberContext;
+use crate::frame::current;
 use crate::frame::fiber::{Failure, Fiber, Value};
 use crate::ops::resolve::{OpResolution, OpStatus};
 #[cfg(feature = "postgres")]
@@ -535,14 +536,20 @@ impl Forever {
         chat_views::pending(&*self.runtime().store, limit).await
     }
 
-    /// Ready when the runtime begins to close.
+    /// Ready when the runtime begins to close. Code of a fiber has seen it then, as by
+    /// [`FiberContext::closing`](crate::fiber::FiberContext::closing).
     pub async fn closing(&self) {
         self.runtime().closing().await;
+        current::sees_closing();
     }
 
-    /// Whether the runtime has begun to close.
+    /// Whether the runtime has begun to close. Code of a fiber has seen it then.
     pub fn is_closing(&self) -> bool {
-        self.runtime().is_closing()
+        let closes = self.runtime().is_closing();
+        if closes {
+            current::sees_closing();
+        }
+        closes
     }
 
     /// Stream of the events of all fibers from now on.

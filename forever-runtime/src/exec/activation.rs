@@ -424,7 +424,7 @@ impl FiberTask {
         };
         let backend = Arc::new(StoreBackend::new(&self.exec, known, claim, &self.alive, self.agent.clone(), same_layout));
         if let Begin::Stored(stored) = &begin {
-            backend.set_earlier_lease(stored.lease_left);
+            backend.set_earlier_lease(stored.lease_left_ms);
         }
         if let (Begin::Stored(stored), Some(mut history)) = (&begin, backend.history()) {
             history.resume(&stored.rows);

@@ -112,8 +112,8 @@ impl StoreBackend {
     }
 
     /// Sets the lease of the worker before, of which so much was left at the claim.
-    pub(super) fn set_earlier_lease(&self, left: Duration) {
-        if let Some(lease) = EarlierLease::of(&self.exec.runtime, left) {
+    pub(super) fn set_earlier_lease(&self, left_ms: Option<i64>) {
+        if let Some(lease) = EarlierLease::of(&self.exec.runtime, left_ms) {
             // It is set once.
             let _ = self.earlier_lease.set(lease);
         }
@@ -186,7 +186,7 @@ impl StoreBackend {
         if is_step {
             self.tell(EventKind::StepFinished { step: at.into(), checkpoint: number });
         }
-        if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+        if self.is_told_to_stop() { Err(Exit::told_to_stop()) } else { Ok(()) }
     }
 }
 
@@ -385,7 +385,7 @@ impl RunBackend for StoreBackend {
                 self.exec.runtime.active.items_stored(&self.id);
             }
             self.progressed();
-            if self.is_told_to_stop() { Err(Error::closed()) } else { Ok(()) }
+            if self.is_told_to_stop() { Err(Exit::told_to_stop()) } else { Ok(()) }
         })
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 
+use crate::clock::later;
 use crate::error::{Error, Result, chain};
 use crate::future::BoxFuture;
 use crate::runtime::exit::Exit;
@@ -19,18 +20,20 @@ use crate::runtime::state::Runtime;
 use crate::runtime::sync::sleep;
 use crate::store::{Claim, Lease, StoredClaim};
 
-/// Lease of a worker that a fiber was taken over from: until then, by the runtime's clock, that
-/// worker may be in the middle of the fiber's code.
+/// Lease of a worker that a fiber was taken over from, with a margin.
+///
+/// Until then, by the clock of the runtime, that worker may be in the middle of the fiber's code.
 #[derive(Debug)]
 pub(crate) struct EarlierLease {
     until_ms: i64,
 }
 
 impl EarlierLease {
-    /// The lease of which so much was left at the claim, just now; `None` if it had run out.
-    pub(crate) fn of(runtime: &Runtime, left: Duration) -> Option<Self> {
-        let left_ms = i64::try_from(left.saturating_add(runtime.settings.timings.lease_margin).as_millis()).unwrap_or(i64::MAX);
-        (!left.is_zero()).then(|| EarlierLease { until_ms: runtime.now_ms().saturating_add(left_ms) })
+    /// The lease of which so much was left at the claim, just now. The margin counts from its end
+    /// also where that is past: a worker that was stopped within a poll finishes that poll.
+    pub(crate) fn of(runtime: &Runtime, left_ms: Option<i64>) -> Option<Self> {
+        let until_ms = later(runtime.now_ms().saturating_add(left_ms?), runtime.settings.timings.lease_margin);
+        Some(EarlierLease { until_ms })
     }
 
     /// Waits until the lease has run out, if there is one. An error if the runtime closes first.

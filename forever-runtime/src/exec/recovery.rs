@@ -205,7 +205,7 @@ async fn hand_over_once(
             warn!(agent = %agent, error = %why, "an agent could not be asked about its interrupted fibers");
             for (fiber, seen) in rows.values() {
                 if let Some(seen) = seen {
-                    let reason = Suspension::Interrupted(why.clone());
+                    let reason = Suspension::HookFailed { reason: why.clone(), worker: exec.runtime.worker };
                     let _ = exec.runtime.store.suspend(*seen, reason, exec.runtime.now_ms()).await;
                 }
                 exec.runtime.active.tell(&fiber.id);
@@ -288,7 +288,7 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
 
 /// The ledger of a fiber and its snapshot or stash, for a hook.
 fn as_stored(exec: &Executor, id: &str, claim: Claim, mut stored: LoadedFiber) -> (Arc<Run>, Option<String>) {
-    let earlier_lease = EarlierLease::of(&exec.runtime, stored.lease_left);
+    let earlier_lease = EarlierLease::of(&exec.runtime, stored.lease_left_ms);
     let backend = Arc::new(HookBackend { ledger: StoredLedger::new(&exec.runtime, claim, None), earlier_lease });
     let run = Run::again(id, backend as Arc<dyn RunBackend>, Left::of(&mut stored, &BTreeSet::new()));
     (run, stored.snapshot.map(|text| crate::frame::tracker::fill(&stored.rows, &text)))
@@ -373,8 +373,9 @@ async fn decide(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, describ
         Err(why) => {
             let why = chain(&why);
             warn!(fiber.id = %fiber.id, agent = %agent, error = %why, "the recovery hook of an agent failed");
-            // It is asked again, unless a person has decided meanwhile.
-            !decided.suspend(Suspension::Interrupted(why)).await
+            // It is asked again, unless a person has decided meanwhile: here, or in the worker that
+            // finds this stored when this one is gone.
+            !decided.suspend(Suspension::HookFailed { reason: why, worker: exec.runtime.worker }).await
         }
     }
 }

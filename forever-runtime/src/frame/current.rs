@@ -35,6 +35,14 @@ pub(crate) fn run() -> Option<Arc<Run>> {
     NOW.with_borrow(Clone::clone)
 }
 
+/// Notes that code of the current fiber, if there is one, has observed that its runtime closes.
+pub(crate) fn sees_closing() {
+    // Errors are also made while a thread ends.
+    if let Some(run) = NOW.try_with(|now| now.borrow().clone()).ok().flatten() {
+        run.sees_closing(None);
+    }
+}
+
 /// Link to the runtime of the current fiber.
 pub(crate) fn link() -> Link<Runtime> {
     run().map_or(Link::None, |run| run.backend.link())

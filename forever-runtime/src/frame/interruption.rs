@@ -2,8 +2,9 @@
 //!
 //! Such code runs again on resume. So its errors are no outcomes: they may come from the end of the
 //! process, such as those of a connection pool that is closed. Its values are outcomes unless the
-//! code has seen that the runtime closes, when it may have ended early. The value of an effect is
-//! one in any case: it was carried out.
+//! code has seen that the runtime closes, when it may have ended early. It sees that by an `Op`, by
+//! the context, and by every call that fails because the runtime closes (`frame/current.rs`). The
+//! value of an effect is one in any case: it was carried out.
 use crate::frame::machine::Cut;
 use crate::frame::run::Run;
 use crate::runtime::exit::Exit;

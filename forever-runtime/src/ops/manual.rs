@@ -135,7 +135,7 @@ where
         if run.backend.is_told_to_stop() {
             // An operation that begins now would be interrupted, and then be in doubt. A hook is
             // called again; a fiber does not fail because its runtime closes.
-            let closed = Error::closed();
+            let closed = Exit::told_to_stop();
             return if run.backend.parks() { interrupt(&run, closed).await } else { Err(closed.into()) };
         }
         save(&run, record.clone()).await?;

@@ -2,7 +2,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::store::{End, FiberState, Wait};
 
 /// How an activation ended, from the code that stopped to the caller that waits for its fiber.
@@ -64,9 +64,15 @@ impl Exit {
         Exit::Interrupted(Arc::new(error))
     }
 
+    /// The error that ends an activation whose runtime closes. Its code does not get it, and has
+    /// observed nothing: other branches may still end.
+    pub(crate) fn told_to_stop() -> Error {
+        Error::new(ErrorKind::Closed, "the runtime is closed")
+    }
+
     /// The exit of code that is cut off, as when its runtime closes: it runs again on resume.
     pub(crate) fn cut_off() -> Self {
-        Exit::interrupted(Error::closed())
+        Exit::interrupted(Exit::told_to_stop())
     }
 
     pub(crate) fn is_cut_off(&self) -> bool {

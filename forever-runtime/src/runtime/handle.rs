@@ -257,6 +257,9 @@ impl<T> FiberHandle<T> {
     }
 
     fn error(&self, kind: FiberErrorKind, reason: impl Into<String>) -> FiberError {
+        if kind == FiberErrorKind::Closed {
+            current::sees_closing();
+        }
         FiberError { id: self.id.to_string(), name: self.name.to_string(), kind, reason: reason.into() }
     }
 

@@ -76,7 +76,7 @@ pub(super) fn load(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber>
             deaths,
             interrupted: false,
             epoch,
-            lease_left: std::time::Duration::ZERO,
+            lease_left_ms: None,
             layout: None,
             callees: Vec::new(),
         })

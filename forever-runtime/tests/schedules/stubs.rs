@@ -345,7 +345,7 @@ pub(crate) mod exec {
             }
 
             #[allow(clippy::unused_self, reason = "as in the runtime")]
-            pub(crate) fn set_earlier_lease(&self, _: std::time::Duration) {}
+            pub(crate) fn set_earlier_lease(&self, _: Option<i64>) {}
 
             #[allow(clippy::unused_self, reason = "as in the runtime")]
             pub(crate) async fn let_others_in<T>(&self, driven: impl Future<Output = T>) -> T {

@@ -122,7 +122,7 @@ pub(crate) struct LoadedFiber {
     pub(crate) deaths: u32,
     pub(crate) interrupted: bool,
     pub(crate) epoch: Epoch,
-    pub(crate) lease_left: std::time::Duration,
+    pub(crate) lease_left_ms: Option<i64>,
     pub(crate) layout: Option<LayoutRow>,
     pub(crate) callees: Vec<LayoutRow>,
 }

@@ -1,13 +1,14 @@
 //! Agents and chats of two workers.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use forever::agent::{Agent, AgentHandle, Due, Pushed};
+use forever::agent::{Agent, AgentHandle, Due, Pushed, RecoveredFiber, RecoveryAction};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::{ChatAgent, ChatEvent, Entry, Turn, TurnState};
+use forever::fiber::FiberState;
 use forever::prelude::*;
-use forever::{BoxError, ErrorKind};
+use forever::{BoxError, Error, ErrorKind};
 use forever_testkit::waiting::{eventually, soon};
 
 use crate::{cluster, store};
@@ -176,4 +177,115 @@ async fn schedule_of_a_dead_worker_runs_in_another() {
     drop(a);
     eventually("b waters", async || watered.load(Ordering::Relaxed) == 1).await;
     b.close().await.unwrap();
+}
+
+/// Says what becomes of its fibers where that is possible, and fails elsewhere.
+struct Warden {
+    decides: bool,
+    /// The fibers that its hook was called for.
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Agent for Warden {
+    const CLASS: &'static str = "warden";
+    type State = ();
+
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
+        self.asked.lock().unwrap().push(fiber.id().to_owned());
+        match fiber.id() {
+            "skipped" => Ok(RecoveryAction::Skip),
+            _ if !self.decides => Err("the service that it asks is away".into()),
+            _ if fiber.is_closure() => Ok(RecoveryAction::Complete(serde_json::json!(7))),
+            _ => Ok(RecoveryAction::Resume),
+        }
+    }
+}
+
+#[fiber]
+async fn guarded(gate: Res<Gate>) -> Result<u64, BoxError> {
+    gate.pass().await;
+    Ok(7)
+}
+
+/// Keeps the fibers of the first worker from ending.
+#[derive(Clone, Default)]
+struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    async fn pass(&self) {
+        if !self.0.swap(true, Ordering::AcqRel) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hook_that_has_failed_is_called_again_in_another_worker() {
+    for how in ["its worker closes", "its worker dies", "the agent is in another worker"] {
+        let Some(url) = cluster::url() else { return };
+        let (schema, gate) = (cluster::schema(), Gate::default());
+        let open = async |decides: bool| {
+            let asked = Arc::<Mutex<Vec<String>>>::default();
+            let of_agent = Arc::clone(&asked);
+            let builder = Forever::builder()
+                .store(store(&url, &schema, LEASE).await)
+                .fiber::<guarded>()
+                .resource(gate.clone())
+                .agent(move |_: AgentHandle<Warden>| Warden { decides, asked: Arc::clone(&of_agent) });
+            let idle = if how == "the agent is in another worker" { Duration::from_millis(100) } else { LEASE };
+            (builder.idle_timeout(idle).open().await.unwrap(), asked)
+        };
+        let (a, _) = open(true).await;
+        let of_a = a.agent::<Warden>("tower");
+        of_a.spawn(guarded()).id("function").await.unwrap();
+        eventually("it is under way", async || gate.0.load(Ordering::Acquire)).await;
+        for id in ["closure", "skipped"] {
+            let body = async |_| std::future::pending::<Result<u64, Error>>().await;
+            of_a.spawn_closure("waits", body).id(id).start().await.unwrap();
+        }
+        let (b, asked_b) = open(false).await;
+        drop((a, of_a));
+        let times = |asked: &Mutex<Vec<String>>, id: &str| asked.lock().unwrap().iter().filter(|there| *there == id).count();
+        eventually("its hook fails twice", async || times(&asked_b, "function") > 1 && times(&asked_b, "closure") > 1).await;
+        let mut deaths = None;
+        eventually("it is interrupted between two calls", async || {
+            let status = b.fiber::<guarded>("function").status().await.unwrap();
+            deaths = (status.state == FiberState::Interrupted).then_some(status.deaths);
+            deaths.is_some()
+        })
+        .await;
+        assert_eq!(deaths, Some(1), "{how}: to wait for the next call is no death");
+
+        let by_b = b.agent::<Warden>("tower").wake().await.unwrap();
+        let (c, asked_c) = open(true).await;
+        drop(by_b);
+        let mut held = None;
+        let b = match how {
+            "its worker closes" => {
+                b.close().await.unwrap();
+                None
+            }
+            "its worker dies" => {
+                drop(b);
+                None
+            }
+            _ => {
+                eventually("c has the agent", async || {
+                    held = c.agent::<Warden>("tower").wake().await.ok();
+                    held.is_some()
+                })
+                .await;
+                Some(b)
+            }
+        };
+        let ended = async || c.fibers().state(FiberState::Completed).await.unwrap().fibers.len() == 2;
+        eventually(&format!("they end after {how}"), ended).await;
+        // C asks when it opens, unless the agent is in B by then.
+        assert!(times(&asked_b, "skipped") == 1 && times(&asked_c, "skipped") <= 1, "{how}: it waits for a person, or an open");
+        drop(held);
+        if let Some(b) = b {
+            b.close().await.unwrap();
+        }
+        c.close().await.unwrap();
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever::fiber::FiberState;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
 use forever::{BoxError, Builder};
@@ -173,6 +174,52 @@ async fn check_is_not_asked_before_the_lease_of_the_worker_before_is_over() {
     assert_eq!(call.unwrap(), 1);
     assert_eq!(bank.asked.load(SeqCst), 1);
     other.close().await.unwrap();
+}
+
+/// As a worker does that is stopped for longer than its lease: it goes on with the poll in which it
+/// was stopped before it looks at the clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_is_not_asked_within_a_second_of_the_end_of_a_lease() {
+    const MARGIN: Duration = Duration::from_secs(1);
+    // That second passes meanwhile where the machine is slow. Then nothing is seen, and it is done
+    // once more.
+    let seen = async || {
+        let Some(world) = World::new().await else { return true };
+        let bank = &world.bank;
+        let store = world.store().await;
+        let stand_still = store.stand_still();
+        let (stopped, clock) = (world.builder(store).open().await.unwrap(), VirtualClock::new());
+        let id = stopped.spawn(pays()).await.unwrap().id().to_owned();
+        eventually("the body is under way", async || bank.calls.load(SeqCst) == 1).await;
+        let next = world.store().await;
+        stand_still(true);
+        let end = format!("UPDATE \"{}\".workers SET seen = clock_timestamp(), lease_ms = 1, lock = NULL WHERE lease_ms > 0", world.schema);
+        assert_eq!(world.client.execute(&end, &[]).await.unwrap(), 1);
+        let other = world.builder(next).clock(clock.clone()).open().await.unwrap();
+        let waits = async || bank.asked.load(SeqCst) == 0 && clock.next_sleeper().is_some_and(|left| left <= MARGIN);
+        eventually("it waits or has asked", async || bank.asked.load(SeqCst) > 0 || waits().await).await;
+        let has_waited = waits().await;
+        if !has_waited {
+            let age =
+                format!("SELECT (extract(epoch FROM clock_timestamp() - leased_until) * 1000)::bigint FROM \"{}\".snapshots", world.schema);
+            let age_ms: i64 = world.client.query_one(&age, &[]).await.unwrap().get(0);
+            assert!(age_ms >= 1000, "it was asked {age_ms} ms after the end of the lease at the latest");
+        }
+        let handle = other.fiber::<pays>(&id);
+        let ended = async || {
+            if has_waited {
+                clock.advance(MARGIN);
+            }
+            handle.status().await.unwrap().state == FiberState::Completed
+        };
+        eventually("it ends", ended).await;
+        assert_eq!((handle.wait().await.unwrap(), bank.asked.load(SeqCst)), (1, 1));
+        stand_still(false);
+        drop(stopped);
+        other.close().await.unwrap();
+        has_waited
+    };
+    eventually("it waits for the second", seen).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

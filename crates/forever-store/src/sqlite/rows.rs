@@ -1,7 +1,6 @@
 //! The statements behind the store's operations, and the rows they give.
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
@@ -557,7 +556,7 @@ fn stored(conn: &Connection, seq: Seq) -> rusqlite::Result<LoadedFiber> {
             deaths: deaths(row),
             interrupted: row.get("interrupted")?,
             epoch: row.get::<_, Option<i64>>("epoch")?.unwrap_or(0),
-            lease_left: Duration::ZERO,
+            lease_left_ms: None,
             ops: Vec::new(),
             branches: Vec::new(),
             layout: layouts::of(row)?,
@@ -814,7 +813,8 @@ pub(super) fn suspend(
     }
     recent_ops::fold_readable(conn, claim.fiber)?;
     let (state, reason) = match how {
-        Suspension::Interrupted(why) => ("interrupted", why),
+        // The next open passes all of them to their hooks.
+        Suspension::Interrupted(why) | Suspension::HookFailed { reason: why, .. } => ("interrupted", why),
         Suspension::Parked(why) => ("parked", why),
     };
     // A fiber that is parked again at every open for the same reason costs no write.

@@ -3,7 +3,6 @@ use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -122,7 +121,7 @@ fn copy_of(export: FiberExport, new_id: Option<String>, resume: bool, origin: &O
         deaths: 0,
         interrupted: false,
         epoch: 0,
-        lease_left: Duration::ZERO,
+        lease_left_ms: None,
         ops: Vec::new(),
         branches: export.branches.into_iter().map(branch).collect::<Result<_, Refused>>()?,
         layout,

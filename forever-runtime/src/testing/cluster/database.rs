@@ -62,6 +62,8 @@ pub(super) struct Tables {
     pub(super) turns: BTreeMap<TurnSeq, WorkerId>,
     /// Pending fibers that were interrupted before.
     pub(super) interrupted: BTreeSet<Seq>,
+    /// Workers that call recovery hooks again, which have failed for these fibers.
+    hook_workers: BTreeMap<Seq, WorkerId>,
     pub(super) agent_versions: BTreeMap<AgentId, i64>,
     pub(super) chat_version: i64,
 }
@@ -121,6 +123,21 @@ impl Tables {
     /// Whether another worker holds an agent.
     pub(super) fn is_elsewhere(&self, agent: &AgentId, worker: WorkerId) -> bool {
         self.holders.get(agent).is_some_and(|hold| hold.worker != worker)
+    }
+
+    /// Stores which worker calls the recovery hook of a fiber again.
+    pub(super) fn set_hook_worker(&mut self, fiber: Seq, worker: Option<WorkerId>) {
+        match worker {
+            Some(worker) => self.hook_workers.insert(fiber, worker),
+            None => self.hook_workers.remove(&fiber),
+        };
+    }
+
+    /// Whether `worker` calls the recovery hook of an interrupted fiber, which has failed in
+    /// another worker.
+    pub(super) fn is_hook_to_be_called(&self, fiber: &Runnable, worker: WorkerId) -> bool {
+        let (Some(caller), Some(agent)) = (self.hook_workers.get(&fiber.seq), &fiber.agent) else { return false };
+        *caller != worker && (!self.workers.contains_key(caller) || self.is_holder(agent, worker)) && !self.is_elsewhere(agent, worker)
     }
 
     /// Whether a living worker holds the agent of a request as it did when that began.

@@ -143,11 +143,11 @@ impl FiberStore for ModelStore {
                 !is_elsewhere && !tables.is_left_to_others(fiber.seq, number, this, now_ms)
             });
             let abandoned = database.abandoned(after)?;
-            if !abandoned.is_empty() {
-                let unfinished = at_once(database.sqlite.unfinished(after, u32::MAX))?;
-                fibers.extend(unfinished.into_iter().filter(|fiber| abandoned.contains(&fiber.seq)));
-                fibers.sort_by_key(|fiber| fiber.seq);
-            }
+            let unfinished = if database.has_interrupted()? { at_once(database.sqlite.unfinished(after, u32::MAX))? } else { Vec::new() };
+            let tables = database.tables();
+            let others = unfinished.into_iter().filter(|fiber| fiber.state == FiberState::Interrupted);
+            fibers.extend(others.filter(|fiber| abandoned.contains(&fiber.seq) || tables.is_hook_to_be_called(fiber, this)));
+            fibers.sort_by_key(|fiber| fiber.seq);
             fibers.truncate(limit as usize);
             Ok(fibers)
         }))
@@ -187,6 +187,7 @@ impl FiberStore for ModelStore {
                     *claim = seen;
                     database.with(|conn| conn.execute("UPDATE snapshots SET epoch = ?2 WHERE fiber = ?1", [seen.fiber, seen.epoch]))?;
                 }
+                database.tables().set_hook_worker(seen.fiber, None);
                 loaded.interrupted |= database.tables().interrupted.remove(&seen.fiber);
                 lock(&self.0.dropped).remove(&seen.fiber);
             }
@@ -272,10 +273,13 @@ impl FiberStore for ModelStore {
     fn suspend(&self, claim: Claim, suspension: Suspension, now_ms: i64) -> BoxFuture<'_, Result<Option<End>>> {
         Box::pin(self.write_under("suspend", claim, move |claim| {
             let what = match &suspension {
-                Suspension::Interrupted(why) => format!("interrupts ({why})"),
+                Suspension::Interrupted(why) | Suspension::HookFailed { reason: why, .. } => format!("interrupts ({why})"),
                 Suspension::Parked(why) => format!("parks ({why})"),
             };
-            let end = at_once(self.sim().database.sqlite.suspend(claim, suspension, now_ms))?;
+            let hook_worker = if let Suspension::HookFailed { worker, .. } = suspension { Some(worker) } else { None };
+            let database = &self.sim().database;
+            let end = at_once(database.sqlite.suspend(claim, suspension, now_ms))?;
+            database.tables().set_hook_worker(claim.fiber, hook_worker);
             self.told(claim.fiber, what);
             Ok(end)
         }))
