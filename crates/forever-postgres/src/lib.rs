@@ -52,6 +52,7 @@ mod grouped;
 mod layouts;
 mod lease;
 mod messages;
+mod nested;
 mod notify;
 mod ops;
 mod options;
