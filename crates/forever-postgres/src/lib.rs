@@ -62,6 +62,7 @@ mod plans;
 mod pool;
 mod published;
 mod requests;
+mod rights;
 mod schema;
 mod settings;
 mod snapshot_rows;
