@@ -34,29 +34,31 @@ pub(crate) async fn cancel(tx: &Tx, id: &str, reason: &str, now_ms: i64) -> Done
     let seqs: Vec<Seq> = below.iter().map(|fiber| fiber.seq).collect();
     tx.run("UPDATE @fibers SET cancel = coalesce(cancel, $2) WHERE seq = ANY ($1)", args![seqs, reason]).await?;
     tx.announce(CHANGED);
-    for fiber in below.iter().filter(|fiber| fiber.state != FiberState::Running) {
-        claims::void(tx, &[fiber.seq]).await?;
-        fibers::finish(tx, fiber.seq, &End::Cancelled(reason.to_owned()), &[], now_ms).await?;
-    }
-    // A descendant may have waited for another one that is cancelled here.
-    tx.ready().retain(|woken| !below.iter().any(|fiber| fiber.seq == woken.seq));
+    // One that runs ends by itself.
+    let ends: Vec<Seq> = below.iter().filter(|fiber| fiber.state != FiberState::Running).map(|fiber| fiber.seq).collect();
+    claims::void(tx, &ends).await?;
+    fibers::finish_cancelled(tx, &ends, now_ms).await?;
     Ok(CommandResult::Done(below))
 }
 
-/// Locks the descendants of a locked fiber, and returns it and them. Each level is locked before
-/// its children are read, so that a child that is spawned at the same time is found.
+/// Fiber $1 and its descendants: an index scan for each, whatever the planner takes their number for.
+pub(crate) const BELOW: &str = "WITH RECURSIVE below (seq) AS (
+        SELECT $1 UNION SELECT f.seq FROM below b CROSS JOIN LATERAL (SELECT seq FROM @fibers WHERE parent = b.seq OFFSET 0) f)
+    SELECT seq FROM below ORDER BY seq";
+
+/// Locks the descendants of a locked fiber, and returns it and them. They are read again once they
+/// are locked, so that a child that was spawned at the same time is found: a locked fiber spawns no
+/// others.
 async fn descendants(tx: &Tx, top: Seq) -> Done<Vec<Seq>> {
-    let (mut all, mut level) = (vec![top], vec![top]);
-    while !level.is_empty() {
-        let children = tx.rows("SELECT seq FROM @fibers WHERE parent = ANY ($1) ORDER BY seq", args![&level]).await?;
-        level = children.iter().map(|row| row.int("seq")).collect::<Done<Vec<Seq>>>()?;
-        level.retain(|seq| !all.contains(seq));
-        if !level.is_empty() {
-            tx.rows("SELECT seq FROM @fibers WHERE seq = ANY ($1) ORDER BY seq FOR NO KEY UPDATE", args![&level]).await?;
+    let mut locked = Vec::new();
+    loop {
+        let all: Vec<Seq> = tx.rows(BELOW, args![top]).await?.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
+        if all.len() == locked.len().max(1) {
+            return Ok(all);
         }
-        all.extend(&level);
+        tx.rows("SELECT seq FROM @fibers WHERE seq = ANY ($1) ORDER BY seq FOR NO KEY UPDATE", args![&all]).await?;
+        locked = all;
     }
-    Ok(all)
 }
 
 pub(crate) async fn restart(tx: &Tx, id: &str, how: Restart, now_ms: i64) -> Done<CommandResult<RestartResult>> {

@@ -44,12 +44,13 @@ pub(crate) async fn claim_of(tx: &Tx, fiber: Seq) -> Done<Option<StoredClaim>> {
     tx.row(sql, args![fiber]).await?.map(|row| Ok(StoredClaim { epoch: row.int("epoch")?, worker: row.int_opt("worker")? })).transpose()
 }
 
-/// Releases the claim of a fiber that stops running; without a claim nothing is changed.
+/// Releases the claims of fibers that stop running; without a claim nothing is changed.
 ///
 /// The epoch is raised, so that a claim that rests on what was read while the fiber ran is refused.
-pub(crate) async fn release(tx: &Tx, fiber: Seq) -> Done<()> {
-    let sql = "UPDATE @snapshots SET epoch = least(epoch, 9223372036854775806) + 1, worker = NULL WHERE fiber = $1 AND worker IS NOT NULL";
-    tx.run(sql, args![fiber]).await.map(drop)
+pub(crate) async fn release(tx: &Tx, fibers: &[Seq]) -> Done<()> {
+    let sql =
+        "UPDATE @snapshots SET epoch = least(epoch, 9223372036854775806) + 1, worker = NULL WHERE fiber = ANY ($1) AND worker IS NOT NULL";
+    tx.run(sql, args![fibers]).await.map(drop)
 }
 
 /// Voids the claims of fibers, by raising their epochs. That covers a claim that a worker is about

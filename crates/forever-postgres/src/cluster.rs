@@ -54,7 +54,7 @@ pub(crate) async fn decline(tx: &Tx, seen: Claim, worker: WorkerId, reason: &str
                 args![seq, now_ms, interrupted],
             )
             .await?;
-            claims::release(tx, seq).await?;
+            claims::release(tx, &[seq]).await?;
             tx.announce(READY);
             Ok(DeclineResult::Left)
         }

@@ -3,8 +3,7 @@ use std::sync::Arc;
 
 use forever_store::{
     AcceptResult, AgentId, BranchResult, Claim, End, FiberRef, FiberRetry, FiberRow, FiberState, LayoutRow, LoadedFiber, NewFiber,
-    NewSnapshot, OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, StreamAppend, Suspension, UnfinishedGroup, UnreadMessages,
-    Wait, WorkerId,
+    NewSnapshot, OpOutcome, OpRetry, RestartResult, Runnable, Seq, SnapshotRows, StreamAppend, Suspension, UnfinishedGroup, Wait, WorkerId,
 };
 
 use crate::notify::{CHANGED, READY};
@@ -416,11 +415,6 @@ pub(crate) async fn forget_deaths(tx: &Tx, seq: Seq) -> Done<()> {
     tx.run("UPDATE @snapshots SET deaths = 0 WHERE fiber = $1 AND deaths > 0", args![seq]).await.map(drop)
 }
 
-async fn checkpoints(tx: &Tx, seq: Seq) -> Done<u64> {
-    let row = tx.row("SELECT number FROM @snapshots WHERE fiber = $1", args![seq]).await?;
-    row.map_or(Ok(0), |row| row.number("number"))
-}
-
 /// Condition: fiber `f` leaves rows in other tables when it ends.
 pub(crate) const LEAVES: &str = "(EXISTS (SELECT 1 FROM @ops o JOIN @snapshots s ON s.fiber = o.fiber AND s.number = o.number
             WHERE o.fiber = f.seq AND o.kind IN ('step', 'transaction'))
@@ -469,21 +463,7 @@ pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], 
     tx.announce(CHANGED);
     ops::settle(tx, seq, settled, now_ms).await?;
     if look.flag("leaves")? {
-        // A failed fiber may be resumed, and then needs its branch results and temporary
-        // operations.
-        tx.run("DELETE FROM @waits WHERE fiber = $1", args![seq]).await?;
-        tx.run("DELETE FROM @joins WHERE fiber = $1", args![seq]).await?;
-        if state != FiberState::Failed {
-            ops::forget_temporary(tx, seq, checkpoints(tx, seq).await?).await?;
-            tx.run("DELETE FROM @branch_results WHERE fiber = $1", args![seq]).await?;
-        }
-    }
-    if look.flag("leaves")? {
-        let topics: Vec<_> = topics::all(tx, seq).await?.into_iter().filter(|topic| topic.unread > 0).collect();
-        if !topics.is_empty() {
-            let fiber = tx.one("SELECT id, name FROM @fibers WHERE seq = $1", args![seq]).await?;
-            tx.unread().push(UnreadMessages { id: fiber.text("id")?, name: fiber.text("name")?, state, topics });
-        }
+        leave(tx, &[seq], state).await?;
     }
     if state == FiberState::Completed {
         tx.run("DELETE FROM @snapshots WHERE fiber = $1", args![seq]).await?;
@@ -491,12 +471,44 @@ pub(crate) async fn finish(tx: &Tx, seq: Seq, end: &End, settled: &[OpOutcome], 
             snapshot_rows::delete(tx, &[seq]).await?;
         }
     } else {
-        claims::release(tx, seq).await?;
+        claims::release(tx, &[seq]).await?;
     }
     if look.flag("waited_for")? {
-        waits::wake_parents(tx, seq, now_ms).await?;
+        waits::wake_parents(tx, &[seq], now_ms).await?;
     }
     Ok(Some(end))
+}
+
+/// Ends cancelled fibers whose rows are locked, as [`finish`] does each, by a number of statements
+/// that does not depend on theirs.
+pub(crate) async fn finish_cancelled(tx: &Tx, fibers: &[Seq], now_ms: i64) -> Done<()> {
+    if fibers.is_empty() {
+        return Ok(());
+    }
+    tx.run(
+        "UPDATE @fibers SET state = 'cancelled', reason = cancel, result = NULL, changed_ms = $2, finished_ms = $2 WHERE seq = ANY ($1)",
+        args![fibers, now_ms],
+    )
+    .await?;
+    tx.announce(CHANGED);
+    leave(tx, fibers, FiberState::Cancelled).await?;
+    claims::release(tx, fibers).await?;
+    waits::wake_parents(tx, fibers, now_ms).await
+}
+
+/// Deletes what fibers that have ended need no longer in other tables, and reports their unread
+/// messages.
+async fn leave(tx: &Tx, fibers: &[Seq], state: FiberState) -> Done<()> {
+    tx.run("DELETE FROM @waits WHERE fiber = ANY ($1)", args![fibers]).await?;
+    tx.run("DELETE FROM @joins WHERE fiber = ANY ($1)", args![fibers]).await?;
+    // A failed fiber may be resumed, and then needs its branch results and temporary operations.
+    if state != FiberState::Failed {
+        ops::forget_latest_temporary(tx, fibers).await?;
+        tx.run("DELETE FROM @branch_results WHERE fiber = ANY ($1)", args![fibers]).await?;
+    }
+    let unread = topics::unread(tx, fibers, state).await?;
+    tx.unread().extend(unread);
+    Ok(())
 }
 
 pub(crate) async fn is_cancelled(tx: &Tx, seq: Seq) -> Done<bool> {
@@ -523,7 +535,7 @@ pub(crate) async fn suspend(tx: &Tx, claim: Claim, how: &Suspension, now_ms: i64
         args![claim.fiber, state, reason, now_ms, hook_worker],
     )
     .await?;
-    claims::release(tx, claim.fiber).await?;
+    claims::release(tx, &[claim.fiber]).await?;
     Ok(None)
 }
 
@@ -542,7 +554,7 @@ pub(crate) async fn forget_progress(tx: &Tx, seq: Seq) -> Done<Option<String>> {
     if let Some(op) = ops::in_doubt(tx, seq).await? {
         return Ok(Some(op));
     }
-    ops::forget_temporary(tx, seq, checkpoints(tx, seq).await?).await?;
+    ops::forget_latest_temporary(tx, &[seq]).await?;
     // Both counts continue. They are part of operation ids, so the restarted fiber gets new ids.
     tx.run("UPDATE @fibers SET restarts = restarts + 1 WHERE seq = $1", args![seq]).await?;
     tx.run("UPDATE @snapshots SET data = NULL, at = NULL, layout = NULL, callees = NULL, number = number + 1 WHERE fiber = $1", args![seq])

@@ -175,6 +175,16 @@ pub(crate) async fn forget_temporary(tx: &Tx, seq: Seq, number: u64) -> Done<()>
     tx.run(&sql, args![seq, at(Some(number))]).await.map(drop)
 }
 
+/// As [`forget_temporary`], after the last checkpoints of fibers.
+pub(crate) async fn forget_latest_temporary(tx: &Tx, fibers: &[Seq]) -> Done<()> {
+    let sql = format!(
+        "WITH g AS (DELETE FROM @ops o WHERE o.fiber = ANY ($1) AND o.kind IN ('step', 'transaction')
+                    AND o.number = coalesce((SELECT s.number FROM @snapshots s WHERE s.fiber = o.fiber), 0) RETURNING o.fiber, o.number, o.id)
+         DELETE FROM @stream_items i USING g WHERE i.fiber = g.fiber AND i.name = {STREAM}"
+    );
+    tx.run(&sql, args![fibers]).await.map(drop)
+}
+
 /// Gives the steps of a fiber that a person resumes all their attempts again.
 pub(crate) async fn forget_attempts(tx: &Tx, seq: Seq) -> Done<()> {
     let sql = "UPDATE @ops SET failed = 0, error = NULL, next_ms = NULL WHERE fiber = $1 AND kind = 'step' AND state = 'started'";

@@ -10,6 +10,7 @@ use tokio_postgres::{Config, NoTls, Socket};
 
 use crate::call::{Kind, Shared, Work};
 use crate::pool::{Access, Connector, Pool};
+use crate::rights;
 use crate::schema;
 use crate::settings;
 use crate::store::PostgresStore;
@@ -202,15 +203,15 @@ impl Builder {
     /// If the future is dropped, the tables may be created all the same.
     ///
     /// # Errors
-    /// Of kind [`Setup`](ErrorKind::Setup) when an option is invalid, or a setting of the server or
-    /// the role is one under which the store cannot work; of kind
+    /// Of kind [`Setup`](ErrorKind::Setup) when an option is invalid, a setting of the server or
+    /// the role is one under which the store cannot work, or the role lacks a right; of kind
     /// [`Format`](ErrorKind::Format) when the schema is not one of this library, or of a newer
     /// version; of kind [`Store`](ErrorKind::Store) when the server cannot be used.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn connect(self) -> Result<PostgresStore> {
-        self.connect_with(|tx, name| Box::pin(schema::migrate(tx, name, schema::MIGRATIONS))).await
+        self.connect_with(&rights::OF_WORKER, |tx, name| Box::pin(schema::migrate(tx, name, schema::MIGRATIONS))).await
     }
 
     /// Connects to tables that a worker has made, and changes none.
@@ -225,10 +226,10 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn connect_without_migrating(self) -> Result<PostgresStore> {
-        self.connect_with(|tx, name| Box::pin(schema::check(tx, name))).await
+        self.connect_with(&rights::OF_CLIENT, |tx, name| Box::pin(schema::check(tx, name))).await
     }
 
-    async fn connect_with(self, tables: Work<String, ()>) -> Result<PostgresStore> {
+    async fn connect_with(self, rights: &'static [&'static str], tables: Work<String, ()>) -> Result<PostgresStore> {
         let quoted = schema::quoted(&self.schema)?;
         let settings = settings::of_session(self.statement_limit);
         let access = |url: &str, is_pooler: bool| -> Result<Access> {
@@ -289,6 +290,8 @@ impl Builder {
             .call("make the tables", Kind::Write, self.schema.clone(), tables)
             .await
             .map_err(|error| if error.is_outcome_unknown() { unknown_tables(error) } else { error })?;
+        let check: Work<(String, &'static [&'static str]), ()> = |tx, (schema, rights)| Box::pin(rights::check(tx, schema, rights));
+        shared.call("check the rights of the role", Kind::Read, (self.schema.clone(), rights), check).await?;
         let transactions = Transactions::new(Arc::clone(&shared), Pool::new(of_transactions, self.transactions));
         Ok(PostgresStore::over(shared, house, transactions, self.lease, direct, self.schema.into()))
     }

@@ -30,6 +30,7 @@ async fn plans(tx: &Tx) -> Done<Vec<(String, String)>> {
     let mut plans = vec![
         ("groups".to_owned(), plan(tx, &fibers::groups(), args![]).await?),
         ("group".to_owned(), plan(tx, &fibers::of_group(true), group).await?),
+        ("descendants".to_owned(), plan(tx, admin::BELOW, args![9_i64]).await?),
         ("counts".to_owned(), plan(tx, &admin::of_counts(&[]), args![]).await?),
     ];
     for newest_first in [true, false] {

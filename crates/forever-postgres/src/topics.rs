@@ -1,5 +1,5 @@
 //! Topics of fibers: their pending messages, and those that are closed.
-use forever_store::{PendingMessage, Seq, TopicPage, TopicRow, message_digest};
+use forever_store::{FiberState, PendingMessage, Seq, TopicPage, TopicRow, UnreadMessages, message_digest};
 
 use crate::sql::{Done, Row, Tx, args};
 
@@ -27,11 +27,29 @@ pub(crate) async fn all(tx: &Tx, seq: Seq) -> Done<Vec<TopicRow>> {
                    SELECT topic, 1 AS unread, NULL::bigint AS closed FROM @messages WHERE fiber = $1
                    UNION ALL SELECT topic, NULL, number FROM @closed_topics WHERE fiber = $1) t
                GROUP BY topic ORDER BY topic COLLATE \"C\"";
-    let topic = |row: &Row| {
-        let closed = row.int_opt("closed")?.map(|number| u64::try_from(number).unwrap_or(0));
-        Ok(TopicRow { topic: row.text("topic")?, unread: row.number("unread")?, closed })
-    };
     tx.rows(sql, args![seq]).await?.iter().map(topic).collect()
+}
+
+/// The unread messages of fibers that have ended.
+pub(crate) async fn unread(tx: &Tx, fibers: &[Seq], state: FiberState) -> Done<Vec<UnreadMessages>> {
+    let sql = "SELECT f.id, f.name, m.topic, m.unread, c.number AS closed
+               FROM (SELECT fiber, topic, count(*) AS unread FROM @messages WHERE fiber = ANY ($1) GROUP BY fiber, topic) m
+               JOIN @fibers f ON f.seq = m.fiber LEFT JOIN @closed_topics c ON c.fiber = m.fiber AND c.topic = m.topic
+               ORDER BY m.fiber, m.topic COLLATE \"C\"";
+    let mut unread: Vec<UnreadMessages> = Vec::new();
+    for row in &tx.rows(sql, args![fibers]).await? {
+        let (id, topic) = (row.text("id")?, topic(row)?);
+        match unread.last_mut().filter(|last| last.id == id) {
+            Some(last) => last.topics.push(topic),
+            None => unread.push(UnreadMessages { id, name: row.text("name")?, state, topics: vec![topic] }),
+        }
+    }
+    Ok(unread)
+}
+
+fn topic(row: &Row) -> Done<TopicRow> {
+    let closed = row.int_opt("closed")?.map(|number| u64::try_from(number).unwrap_or(0));
+    Ok(TopicRow { topic: row.text("topic")?, unread: row.number("unread")?, closed })
 }
 
 /// As [`all`], of a fiber by its id.

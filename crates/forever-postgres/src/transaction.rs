@@ -24,10 +24,10 @@ use tokio_postgres::types::{BorrowToSql, ToSql, Type};
 use tokio_postgres::{Portal, Row, RowStream, SimpleQueryMessage, Statement, ToStatement, Transaction};
 
 use crate::call::{Failed, Kind, Retries, Shared, Work, before_commit, error_of, is_conflict, is_lost, unknown};
-use crate::claims;
 use crate::ops::at;
 use crate::pool::{Connection, Pool, as_setting, typed};
 use crate::sql::{Done, Fail, Tx, args, in_schema};
+use crate::{claims, nested};
 
 /// The database inside a transaction, as `FiberContext::postgres_transaction` and
 /// `Forever::postgres_transaction` give it to their closures.
@@ -44,7 +44,7 @@ use crate::sql::{Done, Fail, Tx, args, in_schema};
 /// A transaction that ends itself, by `COMMIT` or `ROLLBACK`, gets an error of kind
 /// [`Setup`](ErrorKind::Setup), and what it committed by itself stays. `RESET ALL` counts as that
 /// too. Settings are to be changed by `SET LOCAL`: those of the session stay for later
-/// transactions.
+/// transactions. A transaction that is begun in the closure of another one gets that error at once.
 ///
 /// Time limits for statements and locks are those of the server, the database and the role. Where
 /// they have none, a statement waits for a lock until it is released.
@@ -208,10 +208,20 @@ impl Transactions {
         self.pool.close();
     }
 
+    /// What tells these transactions from those of other stores.
+    fn id(&self) -> usize {
+        std::ptr::from_ref(&self.pool).addr()
+    }
+
     /// Runs a transaction, and repeats it while nothing of it can be stored.
     pub(crate) async fn run(&self, of: Option<&OfFiber>, work: &mut dyn PostgresWork, now_ms: i64) -> Result<TransactionResult> {
         if self.shared.is_closed() {
             return Err(Error::closed());
+        }
+        if nested::is_within(self.id()) {
+            let why =
+                "a transaction cannot be begun inside of another one's closure: run its statements in that one, or begin it afterwards";
+            return Ok(TransactionResult::Refused(Error::new(ErrorKind::Setup, why)));
         }
         // The closure takes the time that it takes. The patience is for what comes after a failure.
         let (mut retries, mut in_doubt) = (None, false);
@@ -279,7 +289,7 @@ impl Transactions {
         let schema = Arc::clone(connection.schema());
         let mark = uuid::Uuid::new_v4().simple().to_string();
         let tx = self.in_time(begin(connection, self.shared.idle_limit, &mark)).await?;
-        let text = work.run(&tx).await;
+        let text = nested::within(self.id(), work.run(&tx)).await;
         let ended = if tx.has_conflict.load(Ordering::Relaxed) { Attempt::Repeat } else { Attempt::Ended };
         let Some(text) = text else {
             return Ok(match self.in_time(is_same(&tx, &mark)).await {

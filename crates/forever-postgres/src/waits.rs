@@ -8,17 +8,17 @@ use forever_store::{Claim, Runnable, Seq, Wait, WaitResult};
 use crate::sql::{Done, Tx, args};
 use crate::{claims, fibers};
 
-/// Makes ready the fibers for which a fiber was the last one to wait for. Each is locked before its
-/// other waits are read, so that the concurrent end of another child comes before or after.
-pub(crate) async fn wake_parents(tx: &Tx, child: Seq, now_ms: i64) -> Done<()> {
+/// Makes ready the fibers that have none to wait for after the end of these. Each is locked before
+/// its other waits are read, so that the concurrent end of another child comes before or after.
+pub(crate) async fn wake_parents(tx: &Tx, children: &[Seq], now_ms: i64) -> Done<()> {
     let parents = tx
         .rows(
-            "SELECT seq FROM @fibers WHERE seq IN (SELECT fiber FROM @joins WHERE child = $1) ORDER BY seq FOR NO KEY UPDATE",
-            args![child],
+            "SELECT seq FROM @fibers WHERE seq IN (SELECT fiber FROM @joins WHERE child = ANY ($1)) ORDER BY seq FOR NO KEY UPDATE",
+            args![children],
         )
         .await?;
     let parents: Vec<Seq> = parents.iter().map(|row| row.int("seq")).collect::<Done<_>>()?;
-    tx.run("DELETE FROM @joins WHERE child = $1", args![child]).await?;
+    tx.run("DELETE FROM @joins WHERE child = ANY ($1)", args![children]).await?;
     let free = tx
         .rows(
             "SELECT p AS seq FROM unnest($1) p WHERE NOT EXISTS (SELECT 1 FROM @joins WHERE fiber = p)
@@ -102,7 +102,7 @@ pub(crate) async fn wait(tx: &Tx, claim: Claim, wait: &Wait, now_ms: i64) -> Don
         tx.undo();
         return Ok(WaitResult::Ready);
     }
-    claims::release(tx, seq).await?;
+    claims::release(tx, &[seq]).await?;
     Ok(WaitResult::Waiting)
 }
 

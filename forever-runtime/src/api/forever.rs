@@ -369,7 +369,9 @@ impl Forever {
     /// [`Setup`](ErrorKind::Setup) when the closure ended the transaction, or the runtime was not
     /// opened with Postgres; of kind [`Value`](ErrorKind::Value) when a deferred constraint is
     /// violated at the end; when the store fails or the runtime is closed. Of kind
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when it may be committed all the same.
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) when it may be committed all the same. A
+    /// transaction in the closure of another one is an error of kind [`Setup`](ErrorKind::Setup) at
+    /// once.
     ///
     /// # Panics
     /// When the closure does.

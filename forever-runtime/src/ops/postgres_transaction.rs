@@ -97,6 +97,9 @@ impl FiberContext {
     /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where it may be committed: with a
     /// [`key`](PostgresTransactionCall::key) it is safe to repeat.
     ///
+    /// A transaction in the closure of another one would wait for a connection under the one that
+    /// this holds, so it is an error of kind [`Setup`](crate::ErrorKind::Setup) at once.
+    ///
     /// A `#[fiber]` function is parked when its code has changed so that the stored result has
     /// another type now.
     ///

@@ -9,6 +9,7 @@ use forever_testkit::waiting::{eventually, soon};
 use tokio::task::JoinSet;
 
 use crate::schemas::client;
+use crate::transactions::work;
 use crate::workers::{joined, renewed, shows_life};
 use crate::{accept, cluster, end, ready_of, snapshot};
 
@@ -124,6 +125,25 @@ async fn worker_goes_on_with_the_connections_that_it_has() {
     renewed(&admin, "forever", one, 6).await;
     is_over.store(true, Ordering::Relaxed);
     tasks.join_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_that_gets_no_connection_fails_with_the_reason() {
+    let Some(server) = cluster::own() else { return };
+    let admin = client(&server.url()).await;
+    admin.batch_execute("CREATE ROLE few_more LOGIN CONNECTION LIMIT 1; GRANT CREATE ON DATABASE postgres TO few_more").await.unwrap();
+    let builder = PostgresStore::builder(server.url().replace("user=postgres", "user=few_more")).schema(cluster::schema());
+    // Its one connection is of the pool of operations.
+    let (a, one) = joined(builder.patience(Duration::from_secs(1)).sign_of_life(false).lease(Duration::from_secs(60))).await;
+    let claim = accept(&a, "f", one).await;
+    let mut work = work(async |_| Ok("7".to_owned()));
+    for of in [None, Some((claim, None))] {
+        let error = soon("it fails", a.transact(of, &mut work, 5)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+        let cause = std::error::Error::source(&error).and_then(std::error::Error::source).map_or_else(String::new, ToString::to_string);
+        assert!(cause.contains("too many connections for role \"few_more\""), "{error}: {cause}");
+    }
+    end(&a, claim).await;
 }
 
 /// Clocks of workers that differ by days. What a store is given as the time is its worker's.

@@ -9,6 +9,7 @@ mod rows;
 mod schemas;
 mod settings;
 mod transactions;
+mod trees;
 mod values;
 mod wake_ups;
 mod workers;

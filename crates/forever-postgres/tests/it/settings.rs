@@ -81,3 +81,50 @@ async fn setting_that_a_session_may_not_change_is_refused_by_name() {
     admin.batch_execute("ALTER ROLE app RESET ALL; ALTER ROLE app SET default_transaction_read_only = on").await.unwrap();
     PostgresStore::builder(server.url().replace("user=postgres", "user=app")).schema(cluster::schema()).connect().await.unwrap();
 }
+
+/// Rights that the role lacks, the words of the refusal, and whether a process that only asks needs them, too.
+const LACKING: [(&str, &str, bool); 6] = [
+    ("REVOKE UPDATE ON ops FROM rights", "lacks the right to UPDATE on table `ops`", false),
+    ("REVOKE DELETE ON snapshots FROM rights", "lacks the right to DELETE on table `snapshots`", false),
+    ("REVOKE INSERT ON turns FROM rights", "lacks the right to INSERT on table `turns`", false),
+    ("REVOKE SELECT ON fibers FROM rights", "lacks the right to SELECT on table `fibers`", true),
+    ("ALTER TABLE parts ENABLE ROW LEVEL SECURITY", "row level security of table `parts`", true),
+    ("REVOKE EXECUTE ON FUNCTION metadata_has FROM PUBLIC", "lacks the right to EXECUTE on function `metadata_has`", true),
+];
+
+#[tokio::test]
+async fn right_that_the_role_lacks_is_refused_by_name() {
+    let Some(server) = cluster::own() else { return };
+    let admin = client(&server.url()).await;
+    let schema = cluster::schema();
+    let of_role = |user: &str| PostgresStore::builder(server.url().replace("user=postgres", user)).schema(&schema);
+    of_role("user=postgres").connect().await.unwrap();
+    // Others have tables there, too.
+    let others = format!("CREATE ROLE rights LOGIN; SET search_path TO \"{schema}\"; CREATE TABLE of_others ()");
+    admin.batch_execute(&others).await.unwrap();
+    let all = format!(
+        "GRANT USAGE ON SCHEMA \"{schema}\" TO rights; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA \"{schema}\" TO rights;
+         REVOKE ALL ON of_others FROM rights; GRANT EXECUTE ON FUNCTION metadata_has TO PUBLIC; ALTER TABLE parts DISABLE ROW LEVEL SECURITY"
+    );
+    admin.batch_execute(&all).await.unwrap();
+    let opened = async || [of_role("user=rights").connect().await, of_role("user=rights").connect_without_migrating().await];
+    for opened in opened().await {
+        opened.unwrap();
+    }
+    for (lacking, words, of_both) in LACKING {
+        admin.batch_execute(lacking).await.unwrap();
+        let [worker, client] = opened().await;
+        if !of_both {
+            client.as_ref().unwrap();
+        }
+        for refused in [Some(worker), of_both.then_some(client)].into_iter().flatten() {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Setup, "{error:?}");
+            assert!(error.to_string().contains(words) && error.to_string().contains("`rights`"), "{error}");
+        }
+        admin.batch_execute(&all).await.unwrap();
+    }
+    // The owner passes over it.
+    admin.batch_execute("ALTER TABLE parts ENABLE ROW LEVEL SECURITY").await.unwrap();
+    of_role("user=postgres").connect().await.unwrap();
+}

@@ -13,12 +13,12 @@ use crate::proxy::{Fate, Proxy};
 use crate::{accept, cluster, pooler, snapshot};
 
 /// A closure whose runs are counted. What it returns is the text of its result.
-struct Work<F> {
+pub(crate) struct Work<F> {
     closure: F,
     runs: u32,
 }
 
-fn work<F>(closure: F) -> Work<F>
+pub(crate) fn work<F>(closure: F) -> Work<F>
 where
     F: for<'t> PostgresTxFn<'t, String, tokio_postgres::Error>,
 {

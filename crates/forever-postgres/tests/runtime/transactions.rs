@@ -432,6 +432,60 @@ async fn transaction_outside_of_fibers_is_committed_or_rolled_back() {
     assert_eq!(error.kind(), ErrorKind::Closed);
 }
 
+/// Begins a transaction in the closure of another one: passes the error on, then ignores it.
+#[fiber]
+async fn nesting(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<(String, bool)> {
+    let why = step!("passed on", {
+        let outer: anyhow::Result<i64> = ctx
+            .postgres_transaction(async |tx| {
+                tx.execute("INSERT INTO entries (what) VALUES ('taken back')", &[]).await?;
+                world.note(ctx, "taken back").await
+            })
+            .await;
+        outer.unwrap_err().downcast::<Error>()?.to_string()
+    });
+    let refused = step!("ignored", {
+        let outer: anyhow::Result<bool> = ctx
+            .postgres_transaction(async |tx| {
+                tx.execute("INSERT INTO entries (what) VALUES ('outer')", &[]).await?;
+                Ok(keyed(&world, ctx, "inner").await.is_err())
+            })
+            .await;
+        outer?
+    });
+    let (left, right) = tokio::join!(keyed(&world, ctx, "left"), keyed(&world, ctx, "right"));
+    left?;
+    right?;
+    Ok((why, refused))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nested_transaction_is_refused_at_once() {
+    for connections in [4, 1] {
+        let Some(world) = World::new().await else { return };
+        let store = PostgresStore::builder(&world.url).schema(&world.schema).lease(LEASE).transactions(connections);
+        let builder = Forever::builder().store(store.connect().await.unwrap()).resource(world.clone());
+        let forever = builder.fiber::<nesting>().open().await.unwrap();
+        let (why, refused) = in_time(forever.run(nesting())).await.unwrap();
+        assert!(why.contains("inside of another one") && refused, "{why}");
+        assert_eq!(world.entries().await, ["left", "outer", "right"]);
+        assert_eq!(world.records().await, 0);
+
+        let inner = async || forever.postgres_transaction(async |_| Ok::<_, Error>(())).await;
+        let nested = forever.postgres_transaction(async |_| inner().await);
+        assert_eq!(in_time(nested).await.unwrap_err().kind(), ErrorKind::Setup);
+        in_time(inner()).await.unwrap();
+
+        // Another database has connections of its own.
+        let other = World::new().await.unwrap();
+        let other = other.builder(LEASE).await.open().await.unwrap();
+        let inner = async || other.postgres_transaction(async |_| Ok::<_, Error>(())).await;
+        in_time(forever.postgres_transaction(async |_| inner().await)).await.unwrap();
+        other.close().await.unwrap();
+        forever.close().await.unwrap();
+    }
+}
+
 /// It does not run again, so only a transaction with a key has a record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closure_fiber_repeats_a_transaction_without_a_key_alone() {

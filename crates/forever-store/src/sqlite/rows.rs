@@ -871,7 +871,7 @@ pub(super) fn cancel(
         }
     }
     // One of them may have waited for another.
-    notices.ready.extend(ended.ready.into_iter().filter(|woken| !below.iter().any(|fiber| fiber.seq == woken.seq)));
+    notices.ready.extend(ended.ready.into_iter().filter(|woken| below.binary_search_by_key(&woken.seq, |fiber| fiber.seq).is_err()));
     notices.unread.append(&mut ended.unread);
     Ok(CommandResult::Done(below))
 }

@@ -65,6 +65,29 @@ async fn transaction_is_carried_out_once_or_taken_back() {
 }
 
 #[tokio::test]
+async fn transaction_inside_of_another_one_is_refused() {
+    let (store, other) = (Arc::new(Sqlite::in_memory().await.unwrap()), Sqlite::in_memory().await.unwrap());
+    let runs = Arc::new(AtomicU32::new(0));
+    let (inner, counted, here) = (Arc::clone(&store), Arc::clone(&runs), tokio::runtime::Handle::current());
+    let nested = move |_: &Tx<'_>| {
+        here.block_on(async {
+            // What hangs would hang the thread that writes.
+            let refused = inner.transact(None, work(&counted, Some("")), 2);
+            let refused = tokio::time::timeout(Duration::from_secs(20), refused).await.ok()?.unwrap();
+            assert!(matches!(refused, TransactionResult::Refused(why) if why.kind() == ErrorKind::Setup));
+            let elsewhere = other.transact(None, work(&counted, Some("")), 2).await.unwrap();
+            assert!(matches!(elsewhere, TransactionResult::Done), "another database has a thread of its own");
+            Some(String::new())
+        })
+    };
+    let done = store.transact(None, Box::new(nested), 1).await.unwrap();
+    assert!(matches!(done, TransactionResult::Done), "{done:?}");
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    // Nothing of it is left on the thread.
+    assert!(matches!(store.transact(None, work(&runs, Some("")), 3).await.unwrap(), TransactionResult::Done));
+}
+
+#[tokio::test]
 async fn transaction_asks_for_tables_columns_settings_and_the_only_row() {
     let store = &Sqlite::in_memory().await.unwrap();
     let work = |tx: &Tx<'_>| {

@@ -2,13 +2,14 @@
 //!
 //! Code of the program runs on the thread of the connection that writes, inside the writer's
 //! transaction, under the guard (`guard.rs`), which keeps it away from Forever's tables.
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, Params, Row, Statement, ffi, params};
 use sha2::{Digest, Sha256};
 
-use super::conn::execute;
+use super::conn::{Conn, execute};
 use super::guard::{Ran, catalog, guarded, is_ours};
 use super::job::Scope;
 use super::store::Sqlite;
@@ -194,14 +195,33 @@ impl Migration {
     }
 }
 
+thread_local! {
+    /// The writer whose transaction of the program this thread carries out; 0 for none.
+    static WITHIN: Cell<usize> = const { Cell::new(0) };
+}
+
 impl Sqlite {
     /// Runs a transaction of the program, under a claim or outside of fibers.
     ///
     /// A record is stored in the same transaction, as completed with the result. If it is stored as
-    /// completed already, the code does not run.
+    /// completed already, the code does not run. One that is begun by the code of another is
+    /// refused.
     #[doc(hidden)]
     pub async fn transact(&self, of: Option<(Claim, Option<OpRecord>)>, mut work: TransactionFn, now_ms: i64) -> Result<TransactionResult> {
-        let done = self.write("carry out a transaction", Scope::Many, move |c| transact(c, of.as_ref(), &mut work, now_ms)).await;
+        let id = std::ptr::from_ref(&self.writer).addr();
+        if WITHIN.get() == id {
+            // It would be carried out after the one that waits for it.
+            let why =
+                "a transaction cannot be begun inside of another one's closure: run its statements in that one, or begin it afterwards";
+            return Ok(TransactionResult::Refused(Error::new(ErrorKind::Setup, why)));
+        }
+        let work = move |c: &Conn| {
+            let before = WITHIN.replace(id);
+            let done = transact(c, of.as_ref(), &mut work, now_ms);
+            WITHIN.set(before);
+            done
+        };
+        let done = self.write("carry out a transaction", Scope::Many, work).await;
         match done {
             Err(error) if is_its_own_fault(&error) => {
                 let why = "a transaction was taken back: it was rolled back by its own SQL, or left a constraint violated";
