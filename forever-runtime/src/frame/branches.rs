@@ -118,8 +118,8 @@ impl Side {
         begun
     }
 
-    /// Runs one branch. One that is cut off, as when the runtime closes, rests until all others have
-    /// ended or rest: nothing of theirs is cut off with it.
+    /// Runs one branch. One that is cut off, as when the runtime closes, rests until all others
+    /// have ended or rest: nothing of theirs is cut off with it.
     async fn branch<T, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Result<T, E> {
         let mut branch = pin!(self.carry_out(begun, body, codec));
         poll_fn(|cx| {

@@ -161,9 +161,10 @@ impl<E> Attempts<E> {
         long.or_else(|| backend.pauses().then(|| backend.now_ms()))
     }
 
-    /// Stores that another attempt is to come, or returns the error if there is none. The count stays
-    /// stored until the checkpoint: a later run repeats only the last attempt, unless a person has
-    /// resumed the fiber since. In this run the code may come here again, for all attempts.
+    /// Stores that another attempt is to come, or returns the error if there is none. The count
+    /// stays stored until the checkpoint: a later run repeats only the last attempt, unless a
+    /// person has resumed the fiber since. In this run the code may come here again, for all
+    /// attempts.
     async fn failed(&mut self, error: E) -> Option<E>
     where
         E: Failure,
