@@ -2,6 +2,7 @@
 mod agent_loop;
 mod answers;
 mod called_together;
+mod closing;
 mod compacted;
 mod damaged;
 mod given_up;

@@ -1,14 +1,19 @@
-//! Branches of one `steps!` when the runtime closes or the fiber is cancelled: one that is cut off takes no other one along.
+//! Branches of one `steps!`, and joined operations by hand, when the runtime closes or the fiber is cancelled: one that is cut off takes no
+//! other one along.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use forever::fiber::Fiber;
+use forever::agent::{Agent, AgentHandle, RecoveredFiber, RecoveryAction};
+use forever::fiber::{Fiber, FiberState};
 use forever::ops::Op;
 use forever::prelude::*;
 use forever::testing::VirtualClock;
+use forever::{BoxError, Builder};
 use forever_testkit::waiting::{eventually, settled, soon};
 use tokio::sync::{Notify, Semaphore};
+
+use crate::support::{sorted, words};
 
 /// Charges, each of which lasts until the gate is open.
 #[derive(Clone)]
@@ -225,4 +230,168 @@ async fn cancel_lets_it_be_undone<F: Fiber<Output = u64>>(call: F) {
 async fn cancel_lets_a_branch_undo_what_it_has_done_whose_sibling_is_cut_off() {
     cancel_lets_it_be_undone(undoes()).await;
     cancel_lets_it_be_undone(undoes_an_effect()).await;
+}
+
+/// How an operation by hand ends that is joined with a charge.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Cut {
+    Error,
+    Unknown,
+    /// It begins when the runtime closes.
+    Late,
+    /// It is in the body of another one, which waits for it.
+    Inner,
+}
+
+const CUTS: [Cut; 4] = [Cut::Error, Cut::Unknown, Cut::Late, Cut::Inner];
+
+impl Bank {
+    /// The body of the operation that is cut off.
+    async fn breaks_off(&self, cut: Cut, op: Op) -> anyhow::Result<u64> {
+        if self.0.works.load(Relaxed) {
+            return Ok(1);
+        }
+        self.0.resting.fetch_add(1, Relaxed);
+        self.0.closes.notified().await;
+        let error = anyhow::anyhow!("the pool is closed");
+        Err(if cut == Cut::Unknown { op.unknown(error) } else { error })
+    }
+}
+
+/// Two joined operations, of which a close cuts off the first.
+macro_rules! joined {
+    ($by:expr, $bank:expr, $cut:expr) => {{
+        let (by, bank, cut) = ($by, $bank, $cut);
+        let first = async {
+            match cut {
+                Cut::Error | Cut::Unknown => by.op("first", 1, async |op| bank.breaks_off(cut, op).await).await,
+                Cut::Late => {
+                    // A hook that is asked again does not wait.
+                    if !bank.0.works.load(Relaxed) {
+                        bank.note().await;
+                    }
+                    by.op("first", 1, async |_| bank.ask().await).await
+                }
+                Cut::Inner => by.op("outer", 1, async |_| by.op("first", 1, async |op| bank.breaks_off(cut, op).await).await).await,
+            }
+        };
+        tokio::try_join!(first, by.op("charge", 1, async |_| anyhow::Ok(bank.charge().await)))
+    }};
+}
+
+/// Closes while both operations are under way, and opens the gate then.
+async fn close_within_joined(forever: Forever, bank: &Bank, cut: Cut) {
+    let state = &bank.0;
+    eventually("both operations", async || state.begun.load(Relaxed) == 1 && state.resting.load(Relaxed) == 1).await;
+    settled().await;
+    let closing = tokio::spawn(forever.close().into_future());
+    forever.closing().await;
+    state.closes.notify_waiters();
+    settled().await;
+    assert!(!closing.is_finished(), "{cut:?}: the charge is under way");
+    state.gate.add_permits(1);
+    soon("the close", closing).await.unwrap().unwrap();
+    assert_eq!((state.begun.load(Relaxed), state.done.load(Relaxed)), (1, 1), "{cut:?}");
+}
+
+/// What the ledger has of the fiber; the operation that was cut off has begun unless it was late.
+async fn charged_and_cut_off(forever: &Forever, cut: Cut) {
+    let ops = sorted(words(&forever.ops("f").await.unwrap()));
+    let expected: &[&str] = match cut {
+        Cut::Error => &["charge completed 1", "first not_executed"],
+        Cut::Unknown => &["charge completed 1", "first started"],
+        Cut::Late => &["charge completed 1"],
+        Cut::Inner => &["charge completed 1", "first not_executed", "outer started"],
+    };
+    assert_eq!(ops, expected, "{cut:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_lets_joined_operations_of_a_closure_end() {
+    for cut in CUTS {
+        let folder = tempfile::tempdir().unwrap();
+        let (bank, clock) = (Bank::new(), VirtualClock::new());
+        let open = || Forever::builder().sqlite(folder.path().join("fibers.db")).clock(clock.clone()).open();
+        let forever = open().await.unwrap();
+        let teller = bank.clone();
+        let closure = forever.spawn_closure("shop", move |ctx| async move { joined!(&ctx, &teller, cut) });
+        closure.id("f").start().await.unwrap();
+        close_within_joined(forever, &bank, cut).await;
+
+        let forever = open().await.unwrap();
+        charged_and_cut_off(&forever, cut).await;
+        forever.close().await.unwrap();
+    }
+}
+
+#[fiber]
+async fn joins(ctx: &FiberContext, bank: Res<Bank>, cut: u8) -> anyhow::Result<(u64, u64)> {
+    let both = joined!(ctx, &*bank, CUTS[usize::from(cut)])?;
+    Ok(step!("last", both))
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_lets_joined_operations_between_steps_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bank, clock) = (Bank::new(), VirtualClock::new());
+    let open = || {
+        let builder = Forever::builder().sqlite(folder.path().join("fibers.db")).clock(clock.clone());
+        builder.resource(bank.clone()).fiber::<joins>().open()
+    };
+    let forever = open().await.unwrap();
+    forever.spawn(joins(0)).id("f").await.unwrap();
+    close_within_joined(forever, &bank, Cut::Error).await;
+
+    bank.0.works.store(true, Relaxed);
+    let forever = open().await.unwrap();
+    assert_eq!(soon("the fiber", forever.fiber::<joins>("f").wait()).await.unwrap(), (1, 1));
+    assert_eq!(bank.0.begun.load(Relaxed), 1, "it is not charged again");
+    forever.close().await.unwrap();
+}
+
+/// An agent whose hook finishes a closure with two joined operations.
+struct Shop {
+    bank: Bank,
+    cut: Cut,
+}
+
+impl Agent for Shop {
+    const CLASS: &'static str = "Shop";
+    type State = ();
+
+    async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
+        let (first, charged) = joined!(fiber, &self.bank, self.cut)?;
+        Ok(RecoveryAction::complete(&(first + charged))?)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_lets_joined_operations_of_a_recovery_hook_end() {
+    for cut in CUTS {
+        let folder = tempfile::tempdir().unwrap();
+        let (bank, clock) = (Bank::new(), VirtualClock::new());
+        let builder = || -> Builder {
+            let bank = bank.clone();
+            let builder = Forever::builder().sqlite(folder.path().join("fibers.db")).clock(clock.clone());
+            builder.agent(move |_: AgentHandle<Shop>| Shop { bank: bank.clone(), cut })
+        };
+        let forever = builder().open().await.unwrap();
+        let closure = forever.spawn_closure("shop", async |_| std::future::pending::<anyhow::Result<u64>>().await);
+        closure.id("f").agent("Shop", "corner").start().await.unwrap();
+        forever.close().deadline(Duration::ZERO).await.unwrap();
+        drop(forever);
+
+        close_within_joined(builder().open().await.unwrap(), &bank, cut).await;
+        bank.0.works.store(true, Relaxed);
+        let forever = builder().open().await.unwrap();
+        let handle = forever.find_fiber::<u64>("f").await.unwrap();
+        if cut == Cut::Unknown {
+            eventually("the hook", async || handle.status().await.unwrap().state == FiberState::Interrupted).await;
+            charged_and_cut_off(&forever, cut).await;
+        } else {
+            assert_eq!(soon("the hook", handle.wait()).await.unwrap(), 2, "{cut:?}");
+        }
+        assert_eq!(bank.0.begun.load(Relaxed), 1, "{cut:?}: it is not charged again");
+        forever.close().await.unwrap();
+    }
 }

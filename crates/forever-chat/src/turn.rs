@@ -408,10 +408,12 @@ impl Turn {
     /// Ready when the runtime begins to close: this process ends, and the turn does not.
     ///
     /// The turn is interrupted, and recovered as after a crash, here or in another process. A hook
-    /// that has never called this or [`is_closing`](Self::is_closing) is dropped at once, wherever
-    /// it awaits. Any other has until the deadline of [`close`](forever_runtime::Forever::close), to
+    /// that has never called this or [`is_closing`](Self::is_closing) is dropped wherever it awaits,
+    /// once the tool calls, effects and manual operations of its runs that are under way have
+    /// ended. Any other has until the deadline of [`close`](forever_runtime::Forever::close), to
     /// [`stash`](Self::stash) what it has; what it returns after it has seen this is no answer, and
-    /// nor is an error in any case.
+    /// nor is an error in any case. No run begins anything more, and at the deadline everything is
+    /// dropped.
     pub async fn closing(&self) {
         self.0.closing.listens.store(true, Ordering::Release);
         self.0.engine.closing().await;

@@ -100,8 +100,7 @@ impl Writer {
                 waiting.crowded = true;
             }
             self.awaited.send_replace(());
-            // The sender is in `self`, so the wait cannot fail.
-            let _ = moved.changed().await;
+            self.moves(&mut moved).await;
         }
     }
 
@@ -115,8 +114,8 @@ impl Writer {
         waiting.failure()?;
         if !waiting.storing {
             let writer = Arc::clone(self);
-            self.engine.start(async move { writer.store().await })?;
-            waiting.storing = true;
+            // A runtime that closes starts no task: a caller that waits for the chunks stores them.
+            waiting.storing = self.engine.start(async move { writer.store().await }).is_ok();
         }
         apply()?;
         waiting.bytes += chunks.iter().map(|chunk| chunk.len()).sum::<usize>();
@@ -141,12 +140,30 @@ impl Writer {
                     return Ok(());
                 }
             }
-            let _ = moved.changed().await;
+            self.moves(&mut moved).await;
         }
     }
 
+    /// Waits until chunks were stored, or cannot be; stores them if no other caller does.
+    async fn moves(&self, moved: &mut watch::Receiver<()>) {
+        if self.takes_over() {
+            let _storing = Storing(self);
+            return self.store().await;
+        }
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = moved.changed().await;
+    }
+
+    /// Whether chunks wait that no other caller stores; marks them as being stored.
+    fn takes_over(&self) -> bool {
+        let mut waiting = self.waiting();
+        let takes_over = !waiting.storing && !waiting.chunks.is_empty() && waiting.failed.is_none();
+        waiting.storing |= takes_over;
+        takes_over
+    }
+
     /// Stores waiting chunks until there are none.
-    async fn store(self: Arc<Self>) {
+    async fn store(&self) {
         loop {
             let (first, chunks) = {
                 let mut waiting = self.waiting();
@@ -209,6 +226,16 @@ impl Writer {
             }
         };
         race(told, self.engine.closing()).await;
+    }
+}
+
+/// Lets another caller store what is left when this one is dropped.
+struct Storing<'a>(&'a Writer);
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        self.0.waiting().storing = false;
+        self.0.moved.send_replace(());
     }
 }
 

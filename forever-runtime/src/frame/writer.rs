@@ -97,8 +97,8 @@ pub(super) async fn try_commit(
     streams.appended.extend(run.outputs.take());
     let number = run.checkpoints.fetch_add(1, Ordering::Relaxed) + 1;
     let outbox = std::mem::take(&mut *run.outbox());
-    run.backend
-        .commit(Checkpoint { snapshot, at: cut.name, callees, number, replaces: false, ops, delta, streams, outbox })
-        .await
-        .map_err(Exit::interrupted)
+    let checkpoint = Checkpoint { snapshot, at: cut.name, callees, number, replaces: false, ops, delta, streams, outbox };
+    let stored = run.backend.commit(checkpoint).await;
+    run.ops.stored();
+    stored.map_err(Exit::interrupted)
 }

@@ -38,6 +38,9 @@ pub trait ContextOfLayer {
     /// Whether an error of the code may come from the end of the process, and so is no outcome.
     fn is_interrupted(&self) -> bool;
 
+    /// Ready when the ledger knows the outcome of every effect and manual operation that has begun.
+    fn operations_over(&self) -> impl Future<Output = ()> + Send;
+
     /// Asks the run to stop at the next opportunity.
     fn ask_to_stop(&self);
 
@@ -79,6 +82,10 @@ impl ContextOfLayer for FiberContext {
 
     fn is_interrupted(&self) -> bool {
         self.run.is_interrupted()
+    }
+
+    async fn operations_over(&self) {
+        self.run.ops.over(|_| true).await;
     }
 
     fn ask_to_stop(&self) {

@@ -29,6 +29,7 @@ use crate::guard::guarded;
 use crate::ops::known::{Place, may_have_executed, unknown};
 use crate::ops::on_unknown::{OnUnknown, Policy, ask};
 use crate::ops::op::Op;
+use crate::ops::under_way::UnderWay;
 use crate::runtime::events::EventKind;
 use crate::runtime::exit::Exit;
 use crate::runtime::race::race;
@@ -45,6 +46,8 @@ pub struct Effect<E> {
     function: &'static str,
     policy: Policy<(), E>,
     in_branch: bool,
+    /// While an attempt is under way whose body has not begun.
+    under_way: Option<UnderWay>,
     /// Time at which the next attempt is due, if the fiber is to leave memory until then.
     pause: Option<i64>,
     /// Whether it has not left memory, and waits there.
@@ -189,6 +192,7 @@ impl<E> Effect<E> {
             function,
             policy: Policy::Park,
             in_branch: false,
+            under_way: None,
             pause: None,
             stays: false,
             tried: None,
@@ -298,7 +302,10 @@ impl<E> Effect<E> {
                         Err(why) => run.halt(Exit::failed(why)).await,
                     },
                     Ok(None) => self.again(why, trouble, OpState::NotExecuted).await,
-                    Err(cause) => self.park(may_have_executed(&record, &format!("{why}, {cause}"))).await,
+                    Err(cause) => {
+                        run.error_counts().await;
+                        self.park(may_have_executed(&record, &format!("{why}, {cause}"))).await
+                    }
                 }
             }
         }
@@ -332,6 +339,7 @@ impl<E> Effect<E> {
     where
         E: fmt::Display,
     {
+        let under_way = self.under_way.take().or_else(|| self.begins());
         self.op().begin_attempt();
         self.tried = Some(self.op().attempt());
         let result = match self.limit {
@@ -339,6 +347,7 @@ impl<E> Effect<E> {
             Some(limit) => {
                 let over = self.run_of().backend.sleep(limit);
                 let Some(result) = race(body, over).await else {
+                    drop(under_way);
                     self.op().run().error_counts().await;
                     let why = format!("took longer than {limit:?}");
                     let error = Error::new(ErrorKind::Timeout, format!("step `{}` {why}", self.op().step()));
@@ -354,11 +363,12 @@ impl<E> Effect<E> {
                 Err(why) => self.run_of().halt(Exit::failed(why)).await,
             },
             Err(error) if self.op().take_unknown() => {
+                drop(under_way);
                 self.op().run().error_counts().await;
                 self.standing = Standing::Unknown(format!("does not know what it has done: {error:#}"), Some(Trouble::Body(error)));
                 Attempt::Again
             }
-            Err(_) if self.op().run().is_interrupted() => self.not_executed().await,
+            Err(_) if self.op().run().is_interrupted() => self.not_executed(under_way).await,
             Err(error) => {
                 if let Some(trouble) = self.failed(Trouble::Body(error), OpState::NotExecuted).await {
                     return Attempt::Failed(trouble);
@@ -454,8 +464,9 @@ impl<E> Effect<E> {
 
     /// Stores that the body has ended in an error because the process ends, and interrupts the
     /// fiber: the body runs again under the same id.
-    async fn not_executed<T>(&self) -> T {
+    async fn not_executed<T>(&self, under_way: Option<UnderWay>) -> T {
         self.op().shared.write(|op| op.state = OpState::NotExecuted).await;
+        drop(under_way);
         self.run_of().interrupt().await
     }
 
@@ -539,10 +550,16 @@ impl<E> Effect<E> {
         }
     }
 
+    /// Marks it as under way.
+    fn begins(&self) -> Option<UnderWay> {
+        UnderWay::begin(&self.run_of().ops, self.op().id(), OpKind::Effect)
+    }
+
     /// Stores that an attempt begins, when it is due; never ready if that cannot be stored, or the
     /// runtime closes.
-    async fn start(&self) {
+    async fn start(&mut self) {
         self.due().await;
+        self.under_way = self.begins();
         self.op().shared.write(|op| (op.state, op.outcome, op.resolved) = (OpState::Started, None, false)).await;
     }
 

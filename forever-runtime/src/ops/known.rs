@@ -1,7 +1,7 @@
 //! The operations of a fiber as one run of it knows them.
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -45,8 +45,8 @@ pub(crate) struct Ops {
     /// The checkpoint count at which the run resumed; `None` for a first run.
     resumed_at: Option<u64>,
     known: Mutex<Known>,
-    /// Notified of each decision about an operation.
-    decisions: watch::Sender<()>,
+    /// Notified of each decision about an operation, and of each that is not under way any more.
+    changes: watch::Sender<()>,
     told: watch::Sender<Told>,
 }
 
@@ -72,9 +72,12 @@ struct Known {
     committed: BTreeSet<String>,
     /// The same transactions, until this run comes to the transaction itself.
     unmet: BTreeSet<String>,
-    /// Manual operations whose body is running.
-    under_way: BTreeSet<String>,
+    /// Effects and manual operations that are under way, and [`SETTLED`] outcomes.
+    under_way: BTreeMap<String, OpKind>,
 }
+
+/// Stands for the outcomes that the next checkpoint stores; no id is like it.
+const SETTLED: &str = "settled";
 
 impl Known {
     fn doubtful(&self) -> impl Iterator<Item = &OpRecord> {
@@ -161,7 +164,7 @@ impl Ops {
             restarts: left.restarts,
             resumed_at: Some(left.checkpoints),
             known: Mutex::new(Known { open, doubtful, undecided, committed, unmet, ..Known::default() }),
-            decisions: watch::Sender::new(()),
+            changes: watch::Sender::new(()),
             told: watch::Sender::default(),
         }
     }
@@ -231,16 +234,16 @@ impl Ops {
     /// Records that an operation is decided.
     pub(super) fn has_decided(&self, id: &str) {
         if self.known().undecided.remove(id) {
-            self.decisions.send_replace(());
+            self.changes.send_replace(());
         }
     }
 
     /// Waits until no operation is undecided.
     pub(crate) async fn decided(&self) {
-        let mut decisions = self.decisions.subscribe();
+        let mut changes = self.changes.subscribe();
         while self.is_in_doubt(|_| true) {
             // The sender is in `self`, so the wait cannot fail.
-            let _ = decisions.changed().await;
+            let _ = changes.changed().await;
         }
     }
 
@@ -315,6 +318,12 @@ impl Ops {
         known.open.insert(record.id.clone(), record.clone());
         let settled = OpOutcome { number: record.number, id: record.id.clone(), state: record.state, outcome: record.outcome.clone() };
         known.settled.insert(record.id.clone(), settled);
+        known.under_way.insert(SETTLED.to_owned(), OpKind::Effect);
+    }
+
+    /// A checkpoint has stored the outcomes before it.
+    pub(crate) fn stored(&self) {
+        self.is_over(SETTLED);
     }
 
     /// What a checkpoint changes of the operations before it; `Err` when the checkpoint must not be
@@ -346,9 +355,25 @@ impl Ops {
         std::mem::take(&mut self.known().settled).into_values().collect()
     }
 
-    /// Begins a manual operation; `None` when it is under way.
-    pub(super) fn enter(self: &Arc<Self>, id: &str) -> Option<UnderWay> {
-        self.known().under_way.insert(id.to_owned()).then(|| UnderWay { ops: Arc::clone(self), id: id.to_owned() })
+    /// Marks an operation as under way, unless it is.
+    pub(super) fn begins(&self, id: &str, kind: OpKind) -> bool {
+        self.known().under_way.insert(id.to_owned(), kind).is_none()
+    }
+
+    /// Marks an operation as not under way.
+    pub(super) fn is_over(&self, id: &str) {
+        if self.known().under_way.remove(id).is_some() {
+            self.changes.send_replace(());
+        }
+    }
+
+    /// Waits until no operation of such a kind is under way.
+    pub(crate) async fn over(&self, which: impl Fn(OpKind) -> bool) {
+        let mut changes = self.changes.subscribe();
+        while self.known().under_way.values().any(|kind| which(*kind)) {
+            // The sender is in `self`, so the wait cannot fail.
+            let _ = changes.changed().await;
+        }
     }
 
     /// Ready when the fiber is cancelled.
@@ -388,18 +413,6 @@ impl Ops {
     /// Locks what is known. No panic under this lock leaves it inconsistent, so poison is ignored.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Guard of a manual operation whose body is running.
-pub(super) struct UnderWay {
-    ops: Arc<Ops>,
-    id: String,
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.ops.known().under_way.remove(&self.id);
     }
 }
 

@@ -15,11 +15,12 @@ use crate::frame::run::Run;
 use crate::frame::saved::unreadable;
 use crate::guard::guarded;
 use crate::ops::effect::key;
-use crate::ops::known::{may_have_executed, unknown};
+use crate::ops::known::unknown;
 use crate::ops::on_unknown::{OnUnknown, Policy, ask};
 use crate::ops::op::{Op, interrupt};
+use crate::ops::under_way::UnderWay;
 use crate::runtime::exit::Exit;
-use crate::store::{OpRecord, OpState};
+use crate::store::{OpKind, OpRecord, OpState};
 
 /// Builder of a manual operation; made by [`FiberContext::op`] and
 /// [`RecoveredFiber::op`](crate::agent::RecoveredFiber::op). `.await` runs it, or returns its stored
@@ -64,7 +65,7 @@ impl FiberContext {
     /// stored result cannot be read; of kind [`Conflict`](ErrorKind::Conflict) when the operation
     /// is under way. When the store fails, a `#[fiber]` function is interrupted, and a closure
     /// fiber gets the error, of kind [`Store`](ErrorKind::Store). Either is interrupted when it
-    /// begins an operation while the runtime closes.
+    /// begins an operation while the runtime closes, once those that are under way have ended.
     pub fn op<'a, F, B, T, E>(&self, kind: impl Into<String>, key: impl Serialize, body: F) -> OpCall<'a, F, T, E>
     where
         F: FnOnce(Op) -> B,
@@ -114,7 +115,7 @@ where
         let key = key.map_err(|why| Error::new(ErrorKind::Value, format!("key of operation `{kind}` cannot be saved: {why}")))?;
         let ops = &run.ops;
         let fresh = ops.by_hand(&function, &kind, key);
-        let Some(_under_way) = ops.enter(&fresh.id) else {
+        let Some(under_way) = UnderWay::begin(ops, &fresh.id, OpKind::ByHand) else {
             let (id, key) = (&fresh.id, fresh.key.as_deref().unwrap_or_default());
             return Err(Error::new(ErrorKind::Conflict, format!("operation `{kind}` with key {key} ({id}) is under way already")).into());
         };
@@ -129,32 +130,30 @@ where
             Some(record) if record.state == OpState::Started => match decide(&run, record, on_unknown).await? {
                 Decided::Value(value) => return Ok(value),
                 Decided::Run(record) => *record,
+                Decided::Unknown(error) if run.is_interrupted() => return Err(cut_off(&run, under_way, error.into()).await),
+                Decided::Unknown(error) if run.backend.parks() => run.halt(Exit::parked(error.to_string())).await,
+                Decided::Unknown(error) => return Err(error.into()),
             },
             Some(record) => OpRecord { state: OpState::Started, outcome: None, resolved: false, ..record },
         };
         if run.backend.is_told_to_stop() {
             // An operation that begins now would be interrupted, and then be in doubt. A hook is
             // called again; a fiber does not fail because its runtime closes.
-            let closed = Exit::told_to_stop();
-            return if run.backend.parks() { interrupt(&run, closed).await } else { Err(closed.into()) };
+            return Err(cut_off(&run, under_way, Exit::told_to_stop().into()).await);
         }
         save(&run, record.clone()).await?;
         let op = Op::of(Arc::clone(&run), "", record);
-        match body(op.clone()).await {
+        match under_way.carry_out(body(op.clone())).await {
             Ok(value) => {
                 let ended = completed(op.record(), &value)?;
                 save(&run, ended).await?;
                 Ok(value)
             }
             // The record stays as it is stored: started, outcome unknown.
-            Err(error) if op.take_unknown() => {
-                run.error_counts().await;
-                Err(error)
-            }
+            Err(error) if op.take_unknown() => Err(if run.is_interrupted() { cut_off(&run, under_way, error).await } else { error }),
             Err(error) if run.is_interrupted() => {
                 save(&run, OpRecord { state: OpState::NotExecuted, ..op.record() }).await?;
-                run.error_counts().await;
-                Err(error)
+                Err(cut_off(&run, under_way, error).await)
             }
             Err(error) => {
                 let record = op.record();
@@ -167,9 +166,21 @@ where
     }
 }
 
+/// Interrupts the fiber at an operation that is cut off because its process ends, or gives a hook
+/// its error. The operations that the code runs beside it end first: either would drop them.
+async fn cut_off<E>(run: &Run, under_way: UnderWay, error: E) -> E {
+    under_way.others_over().await;
+    if run.backend.parks() {
+        run.interrupt::<()>().await;
+    }
+    error
+}
+
 enum Decided<T> {
     Value(T),
     Run(Box<OpRecord>),
+    /// Whether it was executed remains unknown.
+    Unknown(Error),
 }
 
 /// Decides about an operation that an earlier run began.
@@ -191,7 +202,7 @@ async fn decide<T: Value, E: Failure + From<Error>>(
             Err(trouble) => format!("was interrupted, {trouble}"),
         },
     };
-    if run.backend.parks() { run.halt(Exit::parked(may_have_executed(&record, &why))).await } else { Err(unknown(&record, &why).into()) }
+    Ok(Decided::Unknown(unknown(&record, &why)))
 }
 
 async fn save(run: &Run, record: OpRecord) -> Result<()> {

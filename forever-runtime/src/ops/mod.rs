@@ -41,6 +41,7 @@ pub(crate) mod resolve;
 pub(crate) mod stored_ledger;
 pub(crate) mod transaction;
 pub(crate) mod tx_position;
+mod under_way;
 
 pub use crate::store::{OpState, Tx};
 #[cfg(feature = "postgres")]

@@ -52,14 +52,10 @@ pub(super) type Check<'a, T, E> = Box<dyn FnMut(Op) -> BoxFuture<'a, Result<Opti
 /// `Err` continues the sentence of why the outcome is unknown. A panic is one, too: what a check
 /// does says nothing of the operation.
 pub(super) async fn ask<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run: &Run) -> Result<Option<T>, String> {
-    let asked = match run.backend.earlier_lease_over().await {
+    match run.backend.earlier_lease_over().await {
         Ok(()) => answer_of(check, op, run).await,
         Err(closed) => Err(format!("and cannot be asked about: {closed}")),
-    };
-    if asked.is_err() {
-        run.error_counts().await;
     }
-    asked
 }
 
 async fn answer_of<T, E: Failure>(check: &mut Check<'_, T, E>, op: Op, run: &Run) -> Result<Option<T>, String> {

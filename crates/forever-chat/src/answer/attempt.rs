@@ -50,7 +50,7 @@ impl Attempt<'_> {
             served.as_mut().await;
             std::future::pending().await
         };
-        let attempted = first(pin!(self.answered(heard)), pin!(runs_on)).await?;
+        let attempted = first(pin!(self.answered(ctx, heard)), pin!(runs_on)).await?;
         if matches!(attempted, Attempted::Over(_)) && runs.is_to_stop() {
             // The hook is asked to stop, and has this much time for it.
             ctx.ask_to_stop();
@@ -65,12 +65,18 @@ impl Attempt<'_> {
     }
 
     /// Settles the turn by how its hook ended, unless it is interrupted.
-    async fn answered(&self, ended: Heard) -> Result<Attempted> {
+    async fn answered(&self, ctx: &FiberContext, ended: Heard) -> Result<Attempted> {
         let inner = self.turn.inner();
         let ended = match ended {
             Heard::Answered(said) if self.engine.is_closing() && (said.is_err() || inner.has_seen_closing()) => Heard::Closing,
             ended => ended,
         };
+        if matches!(ended, Heard::Closing) {
+            // While the turn takes their results.
+            self.operations_over(ctx).await;
+            // What cannot be stored was not shown.
+            let _ = self.turn.flush().await;
+        }
         let settled_calls = {
             // Waits for a concurrent writer, so that its answer is right: its chunk is in the
             // message, or is refused.
@@ -177,6 +183,7 @@ impl Attempt<'_> {
                 if self.turn.inner().listens_for_closing() {
                     std::future::pending::<()>().await;
                 }
+                self.operations_over(ctx).await;
                 Heard::Closing
             };
             first(pin!(first(pin!(told), pin!(fiber_cancelled))), pin!(first(pin!(silent), pin!(closing)))).await
@@ -189,6 +196,12 @@ impl Attempt<'_> {
             }
         };
         first(pin!(first(pin!(answered), pin!(stopped))), pin!(stop)).await
+    }
+
+    /// Ready when nothing that the hook runs is in the middle of an operation. One that is cut off
+    /// would be in doubt, and no other one begins while the runtime closes.
+    async fn operations_over(&self, ctx: &FiberContext) {
+        race(self.turn.inner().runs.idle(), ctx.operations_over()).await;
     }
 
     /// Ends the attempt. Everything written so far is stored; the next attempt continues after it.
