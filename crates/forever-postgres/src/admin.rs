@@ -41,7 +41,7 @@ pub(crate) async fn cancel(tx: &Tx, id: &str, reason: &str, now_ms: i64) -> Done
     Ok(CommandResult::Done(below))
 }
 
-/// Fiber $1 and its descendants: an index scan for each, whatever the planner takes their number for.
+/// Fiber $1 and its descendants: an index scan for each, however many the planner expects.
 pub(crate) const BELOW: &str = "WITH RECURSIVE below (seq) AS (
         SELECT $1 UNION SELECT f.seq FROM below b CROSS JOIN LATERAL (SELECT seq FROM @fibers WHERE parent = b.seq OFFSET 0) f)
     SELECT seq FROM below ORDER BY seq";
