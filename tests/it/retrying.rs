@@ -121,7 +121,7 @@ async fn asks_in_vain(server: Res<Server>) -> anyhow::Result<u32> {
 }
 
 #[fiber]
-async fn asks_and_compensates(server: Res<Server>, begun: Res<Arc<AtomicU32>>) -> anyhow::Result<u32> {
+async fn asks_and_compensates(begun: Res<Arc<AtomicU32>>) -> anyhow::Result<u32> {
     match call!(asks_in_vain()) {
         Ok(answer) => Ok(answer),
         Err(_) => Ok(step!("compensate", |op| {

@@ -28,6 +28,7 @@ impl ChatAgent for Clerk {
 
 impl Clerk {
     async fn add(self: Arc<Self>, n: u32) -> Result<u32, BoxError> {
+        tokio::task::yield_now().await;
         Ok(n + 1)
     }
 }

@@ -95,7 +95,7 @@ async fn cancel_takes_as_many_statements_for_thousands_as_for_ten() {
         assert_eq!(row(&store, "both").await.unwrap().state.as_str(), "waiting");
 
         let topics = |left: &UnreadMessages| left.topics.iter().map(|t| (t.topic.clone(), t.unread, t.closed)).collect::<Vec<_>>();
-        let mut reports = vec![unread.recv().await.unwrap(), unread.recv().await.unwrap()];
+        let mut reports = [unread.recv().await.unwrap(), unread.recv().await.unwrap()];
         assert!(unread.try_recv().is_err(), "the one that runs has not ended");
         reports.sort_by(|a, b| a.id.cmp(&b.id));
         assert_eq!((&*reports[0].id, &*reports[0].name, reports[0].state.as_str()), ("f6", "work", "cancelled"));
