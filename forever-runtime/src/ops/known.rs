@@ -72,12 +72,11 @@ struct Known {
     committed: BTreeSet<String>,
     /// The same transactions, until this run comes to the transaction itself.
     unmet: BTreeSet<String>,
-    /// Effects and manual operations that are under way, and [`SETTLED`] outcomes.
+    /// Effects and manual operations that are under way.
     under_way: BTreeMap<String, OpKind>,
+    /// Whether outcomes of effects wait for the next checkpoint, or for its end.
+    unstored: bool,
 }
-
-/// Stands for the outcomes that the next checkpoint stores; no id is like it.
-const SETTLED: &str = "settled";
 
 impl Known {
     fn doubtful(&self) -> impl Iterator<Item = &OpRecord> {
@@ -318,12 +317,14 @@ impl Ops {
         known.open.insert(record.id.clone(), record.clone());
         let settled = OpOutcome { number: record.number, id: record.id.clone(), state: record.state, outcome: record.outcome.clone() };
         known.settled.insert(record.id.clone(), settled);
-        known.under_way.insert(SETTLED.to_owned(), OpKind::Effect);
+        known.unstored = true;
     }
 
     /// A checkpoint has stored the outcomes before it.
     pub(crate) fn stored(&self) {
-        self.is_over(SETTLED);
+        if std::mem::take(&mut self.known().unstored) {
+            self.changes.send_replace(());
+        }
     }
 
     /// What a checkpoint changes of the operations before it; `Err` when the checkpoint must not be
@@ -367,10 +368,14 @@ impl Ops {
         }
     }
 
-    /// Waits until no operation of such a kind is under way.
+    /// Waits until no operation of such a kind is under way, or has an outcome that is not stored.
     pub(crate) async fn over(&self, which: impl Fn(OpKind) -> bool) {
+        let is_under_way = || {
+            let known = self.known();
+            known.under_way.values().any(|kind| which(*kind)) || known.unstored && which(OpKind::Effect)
+        };
         let mut changes = self.changes.subscribe();
-        while self.known().under_way.values().any(|kind| which(*kind)) {
+        while is_under_way() {
             // The sender is in `self`, so the wait cannot fail.
             let _ = changes.changed().await;
         }
