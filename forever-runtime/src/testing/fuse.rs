@@ -44,13 +44,63 @@ pub(super) enum At {
     /// It only counts.
     Never,
     /// It blows before a write.
-    Before(u64),
+    Before(Nth),
     /// It blows after a write.
-    After(u64),
+    After(Nth),
     /// The runtime is closed when a write begins.
-    Write(u64),
+    Write(Nth),
     /// The runtime is closed before the code of fibers is polled for the n-th time.
     Poll(u64),
+}
+
+impl At {
+    /// The same with another write.
+    pub(super) fn map(self, change: impl FnOnce(Nth) -> Nth) -> Self {
+        match self {
+            At::Never | At::Poll(_) => self,
+            At::Before(write) => At::Before(change(write)),
+            At::After(write) => At::After(change(write)),
+            At::Write(write) => At::Write(change(write)),
+        }
+    }
+}
+
+/// A write, by its number among all writes or among those of its name. Where tasks write side by
+/// side, the former is another write in each run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Nth {
+    pub(super) n: u64,
+    pub(super) of: Option<&'static str>,
+}
+
+impl Nth {
+    pub(super) fn write(n: u64) -> Self {
+        Nth { n, of: None }
+    }
+
+    /// The position in `next` of this write; `begun` are those before them. A write that has passed
+    /// is at once.
+    fn position(self, begun: &[&'static str], next: &[&'static str]) -> Option<usize> {
+        let counts = |write: &&&str| self.of.is_none_or(|of| of == **write);
+        let passed = begun.iter().filter(counts).count() as u64;
+        let left = usize::try_from(self.n.saturating_sub(1).saturating_sub(passed)).unwrap_or(usize::MAX);
+        next.iter().enumerate().filter(|(_, write)| counts(write)).nth(left).map(|(position, _)| position)
+    }
+
+    /// The same write by its name.
+    fn named(self, writes: &[&'static str]) -> Self {
+        let position = self.position(&[], writes);
+        let of = position.and_then(|position| writes.get(position)).copied();
+        let n = position.map_or(self.n, |position| writes[..=position].iter().filter(|write| of == Some(**write)).count() as u64);
+        if self.of.is_some() || of.is_none() { self } else { Nth { n, of } }
+    }
+}
+
+impl fmt::Display for Nth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "write {}", self.n)?;
+        self.of.map_or(Ok(()), |of| write!(f, " of `{of}`"))
+    }
 }
 
 /// The close of a runtime that the fuse asks for.
@@ -65,6 +115,8 @@ enum Close {
 #[derive(Debug, Default)]
 struct Seen {
     writes: Vec<&'static str>,
+    /// The write before which it blew.
+    refused: Option<&'static str>,
     /// Number of polls of the code of fibers.
     polls: u64,
     /// Number of calls, and how many of them wait no longer.
@@ -88,14 +140,14 @@ impl Fuse {
 
     /// Blows before the `n`-th write, from 1: it is not stored.
     pub fn before(n: u64) -> Self {
-        Fuse::at(At::Before(n))
+        Fuse::at(At::Before(Nth::write(n)))
     }
 
     /// Blows after the `n`-th write, from 1: it is stored, but not acknowledged.
     ///
     /// Writes that share its commit are stored with it.
     pub fn after(n: u64) -> Self {
-        Fuse::at(At::After(n))
+        Fuse::at(At::After(Nth::write(n)))
     }
 
     /// Number of writes that have begun.
@@ -106,6 +158,13 @@ impl Fuse {
     /// Names of the writes that have begun, in the order of their commits.
     pub(super) fn what(&self) -> Vec<&'static str> {
         self.seen().writes.clone()
+    }
+
+    /// Where it blew, or asked for the close, with the name of the write.
+    pub(super) fn named(&self) -> At {
+        let seen = self.seen();
+        let writes: Vec<_> = seen.writes.iter().copied().chain(seen.refused).collect();
+        self.0.at.map(|write| write.named(&writes))
     }
 
     /// Number of polls of the code of fibers.
@@ -208,14 +267,16 @@ impl Witness for Fuse {
             return 0;
         }
         let mut through = writes.len();
-        let left = |at: u64| at.saturating_sub(1).saturating_sub(seen.writes.len() as u64);
         match self.0.at {
-            At::Before(at) if left(at) < through as u64 => {
-                through = usize::try_from(left(at)).unwrap_or(through);
-                // Here, so that writes in the same commit are not acknowledged either.
-                self.blow();
+            At::Before(at) => {
+                if let Some(position) = at.position(&seen.writes, writes) {
+                    through = position;
+                    seen.refused = Some(writes[position]);
+                    // Here, so that writes in the same commit are not acknowledged either.
+                    self.blow();
+                }
             }
-            At::Write(at) if left(at) < through as u64 => self.ask_to_close(),
+            At::Write(at) if at.position(&seen.writes, writes).is_some() => self.ask_to_close(),
             _ => {}
         }
         seen.writes.extend(&writes[..through]);
@@ -226,7 +287,7 @@ impl Witness for Fuse {
         let mut seen = self.seen();
         seen.heard = seen.last.replace(log);
         if let At::After(at) = self.0.at
-            && at <= seen.writes.len() as u64
+            && at.position(&[], &seen.writes).is_some()
         {
             self.blow();
         }

@@ -26,7 +26,7 @@ pub(super) use steps::Steps;
 pub use world::World;
 
 use super::dice::Dice;
-use super::fuse::At;
+use super::fuse::{At, Nth};
 use crate::api::builder::Builder;
 use crate::api::forever::Forever;
 
@@ -226,8 +226,8 @@ where
         let (killed, clean) = run.ends();
         (runs, deaths, closes) = (runs + 1, deaths + killed, closes + clean);
     };
-    let killed = (1..=writes).flat_map(|write| [At::Before(write), At::After(write)]).collect();
-    let clean = (1..=writes).map(At::Write).chain((1..=polls).map(At::Poll)).collect();
+    let killed = (1..=writes).map(Nth::write).flat_map(|write| [At::Before(write), At::After(write)]).collect();
+    let clean = (1..=writes).map(Nth::write).map(At::Write).chain((1..=polls).map(At::Poll)).collect();
     for all in <[Vec<At>; 2]>::from((killed, clean)) {
         for at in all.iter().copied().step_by(all.len().div_ceil(most.max(1)).max(1)) {
             let run = script.run(&[Death::at(at)]).await;
@@ -242,7 +242,7 @@ where
             if differences(&whole, &run, test.same_way).is_empty() {
                 count(&run);
             } else {
-                let shortest = shrink(&script, &whole, run, plan).await;
+                let shortest = shrink(&script, &whole, run).await;
                 check(&script, &whole, &shortest).await?;
             }
         }
@@ -299,7 +299,7 @@ fn plans(seed: u64, n: u32, writes: u64, polls: u64) -> impl Iterator<Item = Vec
     (0..n).map(move |_| {
         let deaths = 1 + dice.below(DEATHS);
         let death = |_| {
-            let write = 1 + dice.below(writes.max(1));
+            let write = Nth::write(1 + dice.below(writes.max(1)));
             let at = match dice.below(6) {
                 0 | 1 => At::Before(write),
                 2 | 3 => At::After(write),
@@ -314,14 +314,16 @@ fn plans(seed: u64, n: u32, writes: u64, polls: u64) -> impl Iterator<Item = Vec
     })
 }
 
-/// The same failure with fewer and earlier deaths, as far as one is found.
-async fn shrink<S, C, R>(script: &Script<'_, S, C>, whole: &Run<R>, mut run: Run<R>, mut plan: Vec<Death>) -> Run<R>
+/// The same failure with fewer and earlier deaths, as far as one is found. Writes are called by
+/// their names: tasks that write side by side take turns in another order in each run.
+async fn shrink<S, C, R>(script: &Script<'_, S, C>, whole: &Run<R>, mut run: Run<R>) -> Run<R>
 where
     S: Fn(&World) -> Builder,
     C: AsyncFn(Forever) -> R,
     R: Debug + PartialEq,
 {
     let mut left = SHRINKS;
+    let mut plan: Vec<_> = run.processes.iter().filter_map(|process| process.named).collect();
     loop {
         let mut simpler = Vec::new();
         for n in 0..plan.len() {

@@ -19,7 +19,7 @@ use crate::runtime::events::{Event, EventItem, Events};
 use crate::runtime::race::race;
 use crate::runtime::settings::Retention;
 use crate::runtime::state::Runtime;
-use crate::testing::fuse::{At, Fuse};
+use crate::testing::fuse::{At, Fuse, Nth};
 
 /// Number of checks without changes after which time advances.
 const QUIET: u32 = 3;
@@ -51,11 +51,8 @@ impl Death {
     /// The same with another number.
     pub(super) fn numbered(self, change: impl Fn(u64) -> u64) -> Self {
         let at = match self.at {
-            At::Never => At::Never,
-            At::Before(n) => At::Before(change(n)),
-            At::After(n) => At::After(change(n)),
-            At::Write(n) => At::Write(change(n)),
             At::Poll(n) => At::Poll(change(n)),
+            at => at.map(|write| Nth { n: change(write.n), ..write }),
         };
         Death { at, ..self }
     }
@@ -65,9 +62,9 @@ impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.at {
             At::Never => f.write_str("at no moment")?,
-            At::Before(write) => write!(f, "before write {write}")?,
-            At::After(write) => write!(f, "after write {write}")?,
-            At::Write(write) => write!(f, "by a close at write {write}")?,
+            At::Before(write) => write!(f, "before {write}")?,
+            At::After(write) => write!(f, "after {write}")?,
+            At::Write(write) => write!(f, "by a close at {write}")?,
             At::Poll(poll) => write!(f, "by a close before poll {poll}")?,
         }
         if self.torn.is_some() {
@@ -104,6 +101,8 @@ impl<R> Run<R> {
 pub(in crate::testing) struct Process {
     /// How it was ended; `None` if it reached its end.
     pub(super) death: Option<Death>,
+    /// The same, with the name of the write.
+    pub(super) named: Option<Death>,
     pub(super) writes: Vec<&'static str>,
     /// Number of polls of the code of fibers.
     pub(super) polls: u64,
@@ -210,7 +209,8 @@ where
             closed => closed,
         };
         let death = death.filter(|_| ended.is_none());
-        let process = Process { death, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() };
+        let named = death.map(|death| Death { at: fuse.named(), ..death });
+        let process = Process { death, named, writes: fuse.what(), polls: fuse.polls(), left: DbState::default() };
         match gone {
             Ok(()) => (ended, process, told(events)),
             Err(why) => (Some(Err(why)), process, Vec::new()),
