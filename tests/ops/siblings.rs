@@ -168,6 +168,9 @@ async fn close_lets_the_charge_end<F: Fiber<Output = u64>>(call: F, resting: u32
     forever.closing().await;
     state.closes.notify_waiters();
     settled().await;
+    // A pause between two attempts is over.
+    clock.advance(Duration::from_secs(1));
+    settled().await;
     assert!(!closing.is_finished(), "{name}: the charge is under way");
     state.gate.add_permits(1);
     soon(name, closing).await.unwrap().unwrap();
@@ -212,13 +215,16 @@ async fn undoes_an_effect(bank: Res<Bank>) -> anyhow::Result<u64> {
 async fn cancel_lets_it_be_undone<F: Fiber<Output = u64>>(call: F) {
     let (bank, name) = (Bank::new(), F::MACHINE.name);
     // Its grace never ends.
-    let builder = Forever::builder().in_memory().clock(VirtualClock::new());
+    let clock = VirtualClock::new();
+    let builder = Forever::builder().in_memory().clock(clock.clone());
     let forever = builder.resource(bank.clone()).fiber::<F>().open().await.unwrap();
     let handle = forever.spawn(call).id("f").await.unwrap();
     let state = &bank.0;
     eventually(name, async || state.begun.load(Relaxed) == 1 && state.resting.load(Relaxed) == 1).await;
     settled().await;
     forever.cancel("f", "it is late").await.unwrap();
+    settled().await;
+    clock.advance(Duration::from_secs(1));
     settled().await;
     state.gate.add_permits(1);
     assert!(soon(name, handle.wait()).await.unwrap_err().is_cancelled(), "{name}");

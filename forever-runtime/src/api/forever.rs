@@ -618,6 +618,10 @@ impl Forever {
     /// Fibers that have not reached one after 10 s, or the [`deadline`](Close::deadline), are dropped
     /// where they are. All continue at the next open.
     ///
+    /// # Cancel safety
+    /// A close that has begun cannot be taken back. If its future is dropped, what runs goes on, and
+    /// the next close waits for it.
+    ///
     /// # Errors
     /// When the store fails; the database is released all the same.
     pub fn close(&self) -> Close {

@@ -100,8 +100,7 @@ pub(crate) fn report_exits(exec: &Arc<Executor>) {
         let Some(exec) = of_listener.upgrade().filter(|exec| !exec.registry.is_ours(&exit.name)) else { return };
         let AgentFiberExit { id, name, agent, state, text } = exit;
         let of_task = Arc::clone(&exec);
-        // A runtime that is closing sends no more notifications.
-        let _ = exec.runtime.start(async move {
+        let _ = exec.runtime.start_beside(async move {
             of_task.agents.ended(&of_task.runtime, &agent, EndedFiber::new(id, name, state, text)).await;
         });
     });

@@ -119,17 +119,24 @@ impl Side {
     }
 
     /// Runs one branch. One that is cut off, as when the runtime closes, rests until all others
-    /// have ended or rest: nothing of theirs is cut off with it.
+    /// have ended or rest: nothing of theirs is cut off with it. Whatever its code still waits for,
+    /// it does not go on.
     async fn branch<T, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Result<T, E> {
         let mut branch = pin!(self.carry_out(begun, body, codec));
+        let mut is_cut_off = false;
         poll_fn(|cx| {
-            let polled = branch.as_mut().poll(cx);
-            match self.run.take_stopped() {
-                Some(exit) if exit.is_cut_off() => self.pauses.cut_off(),
-                Some(exit) => self.run.stop(exit),
-                None => {}
+            if is_cut_off {
+                return Poll::Pending;
             }
-            polled
+            let polled = branch.as_mut().poll(cx);
+            let Some(exit) = self.run.take_stopped() else { return polled };
+            is_cut_off = exit.is_cut_off();
+            if is_cut_off {
+                self.pauses.cut_off();
+            } else {
+                self.run.stop(exit);
+            }
+            Poll::Pending
         })
         .await
     }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::exec::dispatch;
 use crate::exec::executor::Executor;
 use crate::exec::slots::Slot;
+use crate::frame::current;
 use crate::frame::fiber::Fiber;
 use crate::frame::resources::Res;
 use crate::frame::saved::ReturnValue;
@@ -49,9 +50,10 @@ impl Engine {
         self.0.runtime.is_closing()
     }
 
-    /// Ready when the runtime begins to close.
+    /// Ready when the runtime begins to close. Code of a fiber that waits for it has seen it then.
     pub async fn closing(&self) {
         self.0.runtime.closing().await;
+        current::sees_closing();
     }
 
     /// Runs a task that ends with the runtime at the latest.

@@ -1,7 +1,7 @@
 //! What all fibers of one runtime share, and what owns it.
 use std::any::Any;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -53,8 +53,15 @@ pub(crate) struct Runtime {
     /// Whether tasks are dropped where they are.
     aborts: AtomicBool,
     closing: watch::Sender<bool>,
-    /// Whether the store was closed; held while that is done.
-    closed: tokio::sync::Mutex<bool>,
+    /// Held while the runtime is closed.
+    store_close: tokio::sync::Mutex<StoreClose>,
+}
+
+/// The close of a store, whoever waits for it.
+#[derive(Debug, Default)]
+struct StoreClose {
+    task: JoinSet<Result<()>>,
+    is_done: bool,
 }
 
 /// What a runtime has to know of the registered functions, by their stored names.
@@ -106,7 +113,7 @@ impl Runtime {
             tasks: Mutex::default(),
             aborts: AtomicBool::new(false),
             closing: watch::Sender::new(false),
-            closed: tokio::sync::Mutex::new(false),
+            store_close: tokio::sync::Mutex::default(),
         }
     }
 
@@ -171,8 +178,21 @@ impl Runtime {
 
     /// Runs a task that ends with the runtime at the latest.
     pub(crate) fn start(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        self.start_unless(|_| self.is_closing(), task)
+    }
+
+    /// Runs what another task brings about. A runtime that is closing waits for it as well.
+    pub(crate) fn start_beside(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        self.start_unless(|tasks| self.aborts.load(Ordering::Acquire) || self.is_closing() && tasks.is_empty(), task)
+    }
+
+    fn start_unless(
+        self: &Arc<Self>,
+        is_refused: impl FnOnce(&JoinSet<()>) -> bool,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<()> {
         let mut tasks = self.tasks();
-        if self.is_closing() {
+        if is_refused(&tasks) {
             return Err(Error::closed());
         }
         let ownership = self.database.ownership();
@@ -190,27 +210,32 @@ impl Runtime {
     }
 
     /// Lets what runs come to its next checkpoint, drops what has not after `deadline`, and closes
-    /// the store.
+    /// the store. Where the caller is dropped meanwhile, what runs goes on, and the next call waits
+    /// for it.
     pub(crate) async fn close(&self, deadline: Duration) -> Result<()> {
-        let mut closed = self.closed.lock().await;
-        if *closed {
+        let mut store = self.store_close.lock().await;
+        if store.is_done {
             return Ok(());
         }
-        let mut tasks = {
-            let mut tasks = self.tasks();
+        {
+            let _no_task_begins = self.tasks();
             self.closing.send_replace(true);
-            std::mem::take(&mut *tasks)
-        };
+        }
         self.active.close();
-        if race(drain(&mut tasks), self.clock.sleep(deadline)).await.is_none() {
+        if race(self.drained(), self.clock.sleep(deadline)).await.is_none() {
             self.aborts.store(true, Ordering::Release);
-            tasks.abort_all();
-            race(drain(&mut tasks), sleep(self.settings.timings.drop)).await;
+            self.tasks().abort_all();
+            race(self.drained(), sleep(self.settings.timings.drop)).await;
         }
         self.listeners.close();
-        let stored = self.store.close(self.worker, self.now_ms()).await;
-        *closed = true;
-        stored
+        if store.task.is_empty() {
+            // A task, since a store is closed once.
+            let (closing, worker, now_ms) = (Arc::clone(&self.store), self.worker, self.now_ms());
+            store.task.spawn_on(async move { closing.close(worker, now_ms).await }, &self.async_handle);
+        }
+        let stored = poll_fn(|cx| store.task.poll_join_next(cx)).await;
+        store.is_done = true;
+        stored.map_or(Ok(()), |stored| stored.unwrap_or_else(|_| Err(Error::closed())))
     }
 
     /// Stops as a process does that is killed: tasks are dropped where they are, and the database
@@ -228,17 +253,18 @@ impl Runtime {
     #[cfg(feature = "testing")]
     pub(crate) async fn died(&self) {
         self.die();
-        let mut tasks = std::mem::take(&mut *self.tasks());
-        drain(&mut tasks).await;
+        self.store_close.lock().await.task.abort_all();
+        self.drained().await;
+    }
+
+    /// Ready when no task is left.
+    async fn drained(&self) {
+        while poll_fn(|cx| self.tasks().poll_join_next(cx)).await.is_some() {}
     }
 
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-async fn drain(tasks: &mut JoinSet<()>) {
-    while tasks.join_next().await.is_some() {}
 }
 
 // Written as types, since an `async` block that pins what it has captured holds it twice, and every

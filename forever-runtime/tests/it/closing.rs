@@ -89,16 +89,26 @@ async fn a_closed_runtime_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_that_is_given_up_can_be_done_again() {
+async fn a_close_that_is_given_up_goes_on_and_can_be_done_again() {
     let (place, probe) = (Place::new(), Probe::default());
-    probe.hold("a.one");
+    let gate = probe.hold("a.one");
     let forever = place.open(&probe).await;
-    forever.spawn(three("a")).await.unwrap();
+    let handle = forever.spawn(three("a")).id("a").await.unwrap();
     probe.reached("a.one").await;
     let gave_up = tokio::time::timeout(Duration::ZERO, forever.close().into_future()).await;
     assert!(gave_up.is_err());
-    forever.close().await.unwrap();
+    let closing = tokio::spawn(forever.close().into_future());
+    settled().await;
+    assert!(!closing.is_finished(), "the step is under way");
+    gate.add_permits(1);
+    closing.await.unwrap().unwrap();
     assert_eq!(place.number("SELECT deaths FROM snapshots"), 0);
+    assert!(handle.wait().await.unwrap_err().is_closed());
+    drop((forever, handle));
+
+    let forever = place.open(&probe).await;
+    assert_eq!(forever.fiber::<Three>("a").wait().await.unwrap(), 17);
+    assert_eq!(probe.times("a.one"), 1, "it was not cut off");
 }
 
 #[tokio::test(start_paused = true)]

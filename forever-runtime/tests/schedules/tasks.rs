@@ -1,6 +1,7 @@
 //! What stands in the place of the fibers' `sync`: shuttle's locks and tasks, and tokio's own channels. At each use another task may come first.
 use std::fmt;
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use shuttle::rand::Rng;
@@ -41,17 +42,23 @@ impl<T: Send + 'static> JoinSet<T> {
         Some(())
     }
 
-    pub(crate) async fn join_next(&mut self) -> Option<()> {
-        std::future::poll_fn(|cx| {
-            let ended = self.0.iter_mut().position(|task| std::pin::Pin::new(task).poll(cx).is_ready());
-            match ended {
-                Some(ended) => drop(self.0.remove(ended)),
-                None if self.0.is_empty() => return Poll::Ready(None),
-                None => return Poll::Pending,
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, shuttle::future::JoinError>>> {
+        let ended = self.0.iter_mut().enumerate().find_map(|(n, task)| match Pin::new(task).poll(cx) {
+            Poll::Ready(value) => Some((n, value)),
+            Poll::Pending => None,
+        });
+        match ended {
+            Some((n, value)) => {
+                drop(self.0.remove(n));
+                Poll::Ready(Some(value))
             }
-            Poll::Ready(Some(()))
-        })
-        .await
+            None if self.0.is_empty() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
     }
 }
 

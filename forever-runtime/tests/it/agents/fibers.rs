@@ -147,6 +147,20 @@ async fn an_agent_hears_of_the_end_of_its_fibers_and_a_failure_of_its_hook_harms
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_hears_of_a_fiber_that_ends_while_the_runtime_closes() {
+    let office = Office::new();
+    let forever = office.builder().open().await.unwrap();
+    let gate = office.probe.hold("late.end");
+    forever.agent::<Boss>("b").spawn(three("late")).id("late").await.unwrap();
+    office.probe.reached("late.end").await;
+    let closing = tokio::spawn(forever.close().into_future());
+    forever.closing().await;
+    gate.add_permits(1);
+    closing.await.unwrap().unwrap();
+    assert_eq!(office.probe.times("b hears that late has completed"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_running_fiber_keeps_its_agent_awake() {
     let world = World::new();
     let (probe, rule) = (world.probe.clone(), Rule::default());
