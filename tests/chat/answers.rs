@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forever::agent::{Agent, AgentHandle};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::model::ToolSpec;
-use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, ToolAnswer, Turn};
+use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, ToolAnswer, Turn, TurnHandle};
 use forever::prelude::*;
 use forever::{BoxError, ErrorKind, Forever};
 use forever_testkit::waiting::{eventually, settled};
@@ -39,10 +39,10 @@ impl ChatAgent for Asks {
             turn.write(Chunk::tool_input_available("pay", "pay", json!({ "amount": 5 }))).await?;
             turn.write(Chunk::tool_approval_request("pay", "approval-1")).await?;
         }
-        if turn.body().is_some_and(|body| body["slow"] == true) {
+        if let Some(answers) = turn.body().and_then(|body| body["answers"].as_u64()) {
             turn.flush().await?;
             turn.write(Chunk::text_start("slow")).await?;
-            while turn.message().await.parts.iter().filter(|part| part.get("output").is_some()).count() < 2 {
+            while (turn.message().await.parts.iter().filter(|part| part.get("output").is_some()).count() as u64) < answers {
                 settled().await;
             }
         }
@@ -59,10 +59,21 @@ async fn opened(body: Value) -> (Forever, AgentHandle<Asks>) {
     let forever = Forever::builder().in_memory().chat_agent(|_| Asks).open().await.unwrap();
     let agent = forever.agent::<Asks>("a");
     let turn = agent.save_messages([UiMessage::user("u", "hi")]).id("r").body(&body).await.unwrap();
-    if body["slow"] != true {
+    if body["answers"].is_null() {
         turn.wait().await.unwrap();
     }
     (forever, agent)
+}
+
+/// The turn has asked, and ends when it has so many answers.
+async fn opened_and_asked(answers: u64) -> (Forever, AgentHandle<Asks>, TurnHandle) {
+    let (forever, agent) = opened(json!({ "answers": answers })).await;
+    let turn = agent.turn("r").await.unwrap().unwrap();
+    let mut follow = turn.follow(0).await.unwrap();
+    for _ in 0..4 {
+        follow.next().await.unwrap();
+    }
+    (forever, agent, turn)
 }
 
 async fn last_text(agent: &AgentHandle<Asks>) -> String {
@@ -123,18 +134,27 @@ async fn a_tool_may_be_run_when_a_person_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_a_turn_that_still_writes_goes_into_its_log() {
-    let (_forever, agent) = opened(json!({ "slow": true })).await;
-    let turn = agent.turn("r").await.unwrap().unwrap();
-    let mut follow = turn.follow(0).await.unwrap();
-    for _ in 0..4 {
-        follow.next().await.unwrap();
-    }
+    let (_forever, agent, turn) = opened_and_asked(2).await;
     agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
     let done = agent.answer_tool("two", ToolAnswer::Output(json!(2)), true).await.unwrap();
     assert!(done.applied);
     assert!(turn.wait().await.unwrap().is_completed());
     done.continued.unwrap().wait().await.unwrap();
     assert_eq!(last_text(&agent).await, r#"[["output-available",1],["output-available",2]]"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_that_was_asked_for_during_the_turn_is_not_lost() {
+    for answers in [1, 2] {
+        let (_forever, agent, turn) = opened_and_asked(answers).await;
+        agent.answer_tool("one", ToolAnswer::Output(json!(1)), true).await.unwrap();
+        if answers == 1 {
+            assert!(turn.wait().await.unwrap().is_completed());
+        }
+        let last = agent.answer_tool("two", ToolAnswer::Output(json!(2)), false).await.unwrap();
+        last.continued.expect("the first answer has asked for it").wait().await.unwrap();
+        assert_eq!(last_text(&agent).await, r#"[["output-available",1],["output-available",2]]"#);
+    }
 }
 
 /// Asks the client, says so, and ends at once.

@@ -1,9 +1,9 @@
 //! A close while an answer calls tools: those that are under way end, and nothing begins.
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forever::Forever;
-use forever::agent::{Agent, AgentHandle};
+use forever::agent::{Agent, AgentHandle, Due, RecoveredFiber, RecoveryAction};
 use forever::chat::message::{Chunk, UiMessage};
 use forever::chat::model::{FinishReason, ModelRequest};
 use forever::chat::{AgentLoop, ChatAgent, Tool, ToolAnswer, Turn};
@@ -252,4 +252,97 @@ async fn tool_that_has_not_ended_at_the_deadline_of_a_close_is_in_doubt() {
     assert_eq!(answer[1], r#"tool-slow "output-available" "slow""#);
     assert!(answer[2].starts_with(r#"tool-slower "output-error" "The process ended while the tool ran"#), "{answer:?}");
     assert_eq!((desk.seen.count("slow"), answer.last().unwrap().as_str()), (2, "Done."), "each was called once");
+}
+
+/// Ends early in each of its hooks when the runtime closes, of which it learns by itself.
+struct Watcher(Seen);
+
+#[derive(Clone, Default)]
+struct Seen {
+    process: Arc<Mutex<Option<Forever>>>,
+    notes: Notes,
+}
+
+impl Seen {
+    /// Whether the work is whole.
+    async fn work(&self, what: &str) -> bool {
+        self.notes.note(what);
+        let process = self.process.lock().unwrap().clone();
+        if self.notes.count(what) == 1 {
+            process.unwrap().closing().await;
+            return false;
+        }
+        true
+    }
+
+    async fn open(&self, builder: Builder) -> Forever {
+        let seen = self.clone();
+        let forever = builder.chat_agent(move |_| Watcher(seen.clone())).open().await.unwrap();
+        *self.process.lock().unwrap() = Some(forever.clone());
+        forever
+    }
+
+    /// Closes the runtime within a hook.
+    async fn close_within(&self, what: &str, forever: Forever) {
+        eventually(what, async || self.notes.count(what) == 1).await;
+        soon("the close", forever.close().into_future()).await.unwrap();
+        *self.process.lock().unwrap() = None;
+    }
+}
+
+impl Agent for Watcher {
+    const CLASS: &'static str = "watcher";
+    type State = ();
+
+    async fn on_schedule(&self, _: &Due) -> Result<(), BoxError> {
+        self.0.work("tea").await;
+        Ok(())
+    }
+
+    async fn on_fiber_recovered(&self, _: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
+        let whole = self.0.work("decides").await;
+        Ok(if whole { RecoveryAction::complete(&7)? } else { RecoveryAction::fail("a part") })
+    }
+}
+
+impl ChatAgent for Watcher {
+    async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+        let whole = self.0.work("answers").await;
+        turn.write(Chunk::text_start("t")).await?;
+        turn.write(Chunk::text_delta("t", if whole { "whole" } else { "a part" })).await?;
+        turn.write(Chunk::text_end("t")).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hook_that_learns_of_the_close_by_itself_is_called_again() {
+    let (desk, seen) = (Desk::new(), Seen::default());
+    let builder = || desk.builder(desk.looped());
+    let forever = seen.open(builder()).await;
+    forever.agent::<Watcher>("a").schedule(Duration::from_secs(1), "tea", ()).await.unwrap();
+    desk.clock.advance(Duration::from_secs(1));
+    seen.close_within("tea", forever).await;
+
+    let forever = seen.open(builder()).await;
+    eventually("tea", async || seen.notes.count("tea") == 2).await;
+    forever.agent::<Watcher>("a").save_messages([UiMessage::user("u", "go")]).id("r").await.unwrap();
+    seen.close_within("answers", forever).await;
+
+    let forever = seen.open(builder()).await;
+    let agent = forever.agent::<Watcher>("a");
+    let turn = agent.turn("r").await.unwrap().unwrap();
+    assert!(soon("the turn", turn.wait()).await.unwrap().is_completed());
+    assert!(agent.messages().await.unwrap().pop().unwrap().text().ends_with("whole"));
+    let closure = forever.spawn_closure("shop", async |_| std::future::pending::<anyhow::Result<u64>>().await);
+    closure.id("f").agent("watcher", "a").start().await.unwrap();
+    soon("the close", forever.close().deadline(Duration::ZERO).into_future()).await.unwrap();
+    *seen.process.lock().unwrap() = None;
+    drop((agent, turn, forever));
+
+    let forever = seen.open(builder()).await;
+    seen.close_within("decides", forever).await;
+    let forever = seen.open(builder()).await;
+    assert_eq!(soon("the fiber", forever.find_fiber::<u64>("f").await.unwrap().wait()).await.unwrap(), 7);
+    assert_eq!(["tea", "answers", "decides"].map(|what| seen.notes.count(what)), [2, 2, 2]);
 }

@@ -328,8 +328,7 @@ async fn answer_stored<A: ChatAgent>(
     call.check(part)?;
     author.check(&engine, None, part, answer)?;
     answer.apply(part);
-    let wanted =
-        is_last && (auto_continue || engine.store().continuation_target(agent.id().clone()).await?.as_deref() == Some(message.id.as_str()));
+    let wanted = is_last && (auto_continue || is_to_continue(&engine, agent.id(), &message.id).await?);
     let update = MessageUpdate { message: message_row(&message)?, from: stored.data };
     if wanted && !is_open(&message) {
         // In one transaction: an answer whose turn is missing would never be processed.
@@ -365,9 +364,20 @@ async fn answer_under_way<A: ChatAgent>(
     if !waits(&turn.message().await) {
         return Ok(ToolAnswered::ignored());
     }
+    let engine = agent.engine()?;
+    if auto_continue {
+        // Before the answer, which is stored once: others may be the last.
+        engine.store().want_continuation(agent.id().clone(), turn.message_id().to_owned()).await?;
+    }
     turn.answered(chunk).await?;
-    let continued = if auto_continue && !is_open(&turn.message().await) { Some(agent.continue_last_turn().await?) } else { None };
+    let goes_on = !is_open(&turn.message().await) && is_to_continue(&engine, agent.id(), turn.message_id()).await?;
+    let continued = if goes_on { Some(agent.continue_last_turn().await?) } else { None };
     Ok(ToolAnswered { applied: true, continued })
+}
+
+/// Whether an earlier answer to a call of this message wants it to be continued.
+async fn is_to_continue(engine: &Engine, chat: &AgentId, message: &str) -> Result<bool> {
+    Ok(engine.store().continuation_target(chat.clone()).await?.as_deref() == Some(message))
 }
 
 /// Fails if the fiber of a running turn is parked: the caller might wait for the turn forever.

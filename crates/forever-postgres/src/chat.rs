@@ -129,6 +129,13 @@ async fn hold(tx: &Tx, chat: i64, id: &str, wanted: bool) -> Done<()> {
     .map(drop)
 }
 
+pub(crate) async fn want_continuation(tx: &Tx, chat: &AgentId, message: &str) -> Done<()> {
+    match find_chat(tx, chat).await? {
+        Some(chat) => hold(tx, chat, message, true).await,
+        None => Ok(()),
+    }
+}
+
 pub(crate) async fn continuation_target(tx: &Tx, chat: &AgentId) -> Done<Option<String>> {
     let row = tx.row("SELECT held FROM @chats WHERE class = $1 AND agent = $2", args![&chat.class, &chat.name]).await?;
     row.map_or(Ok(None), |row| row.text_opt("held"))

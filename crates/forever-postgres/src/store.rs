@@ -840,6 +840,10 @@ impl ChatStore for PostgresStore {
         self.read("find what is to be continued", chat, |tx, chat| Box::pin(chat::continuation_target(tx, chat)))
     }
 
+    fn want_continuation(&self, chat: AgentId, message: String) -> BoxFuture<'_, Result<()>> {
+        self.write("store what is to be continued", (chat, message), |tx, args| Box::pin(chat::want_continuation(tx, &args.0, &args.1)))
+    }
+
     fn update_message(
         &self,
         chat: AgentId,

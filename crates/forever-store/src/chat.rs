@@ -523,6 +523,11 @@ pub trait ChatStore {
     /// Gives the id of the message that is to be continued once all its tool calls have results.
     fn continuation_target(&self, chat: AgentId) -> BoxFuture<'_, Result<Option<String>>>;
 
+    /// Stores that a message is to be continued once all its tool calls have results.
+    ///
+    /// It may be one that a running turn writes. A later message that is to be continued stays so.
+    fn want_continuation(&self, chat: AgentId, message: String) -> BoxFuture<'_, Result<()>>;
+
     /// Updates a message, and stores whether it is to be continued once its calls have results.
     ///
     /// The update is refused unless the message is the one that it was made from, and no turn that

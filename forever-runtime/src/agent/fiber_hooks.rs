@@ -49,7 +49,7 @@ impl AgentHooks for Agents {
     fn ended<'a>(&'a self, runtime: &'a Arc<Runtime>, agent: &'a AgentId, fiber: EndedFiber) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let told = async {
-                let woken = match self.wake(runtime, agent).await {
+                let woken = match self.wake_beside(runtime, agent).await {
                     Err(error) if error.kind() == ErrorKind::AgentElsewhere => {
                         let agents = self.weak().upgrade().ok_or_else(Error::closed)?;
                         return requests::tell_of_end(&agents, runtime, agent, &fiber).await;

@@ -8,8 +8,9 @@ use super::class::{Agent, BoxError};
 use super::due::Due;
 use super::method::Methods;
 use super::registry::Agents;
-use crate::error::{Result, chain};
+use crate::error::{Error, Result, chain};
 use crate::exec::agent_hooks::{EndedFiber, RecoveredFiber, RecoveryAction};
+use crate::frame::current;
 use crate::future::BoxFuture;
 use crate::guard::{guarded, guarded_future};
 use crate::runtime::link::Link;
@@ -51,9 +52,12 @@ impl<A: Agent> Hooks for A {
     }
 }
 
-/// Result of a hook; a panic is an error.
+/// Result of a hook; a panic is an error. A hook that has observed that the runtime closes has no
+/// result: it may have ended early.
 pub(super) async fn caught<T, F: Future<Output = Result<T, BoxError>>>(hook: impl FnOnce() -> F) -> Result<T, BoxError> {
-    guarded_future(hook).await.map_err(BoxError::from).flatten().map_err(shown)
+    let (result, saw_closing) = current::watched(guarded_future(hook)).await;
+    let value = result.map_err(BoxError::from).flatten().map_err(shown)?;
+    if saw_closing { Err(Error::closed().into()) } else { Ok(value) }
 }
 
 /// An error whose text can be read. Formatting an error runs code of the program, and so is part of

@@ -487,6 +487,20 @@ impl Agents {
 
     /// Wakes an agent unless it is awake, and keeps it so.
     pub(crate) async fn wake(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<AwakeAgent> {
+        self.wake_with(id, runtime, Runtime::start).await
+    }
+
+    /// The same for what another task brings about, also while the runtime closes.
+    pub(super) async fn wake_beside(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<AwakeAgent> {
+        self.wake_with(id, runtime, Runtime::start_beside).await
+    }
+
+    async fn wake_with(
+        &self,
+        id: &AgentId,
+        runtime: &Arc<Runtime>,
+        start: impl Fn(&Arc<Runtime>, BoxFuture<'static, ()>) -> Result<()>,
+    ) -> Result<AwakeAgent> {
         let class = self.check(id)?;
         if runtime.claims_as().is_none() {
             return Err(Error::new(ErrorKind::Setup, format!("agent `{id}` cannot be woken by a process that runs nothing")));
@@ -513,7 +527,7 @@ impl Agents {
                         let mut within = WAKING.try_with(Clone::clone).unwrap_or_default();
                         within.push(id.clone());
                         let waking = Waking { hold: self.hold(runtime, id), within, tell };
-                        runtime.start(waking.run(Arc::clone(class)))?;
+                        start(runtime, Box::pin(waking.run(Arc::clone(class))))?;
                         woke
                     }
                 }

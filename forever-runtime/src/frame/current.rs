@@ -3,7 +3,9 @@
 //!
 //! The driver sets it around every poll of a fiber, so it is right across `.await`s and never leaks
 //! into a task that the fiber spawns.
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 
 use crate::frame::run::Run;
@@ -12,6 +14,20 @@ use crate::runtime::state::Runtime;
 
 thread_local! {
     static NOW: RefCell<Option<Arc<Run>>> = const { RefCell::new(None) };
+    /// Whether the hook that the thread is running has observed that its runtime closes.
+    static SAW_CLOSING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a hook; gives its value, and whether it has observed that its runtime closes.
+pub(crate) async fn watched<T>(hook: impl Future<Output = T>) -> (T, bool) {
+    let (mut hook, mut saw) = (pin!(hook), false);
+    poll_fn(|cx| {
+        let outer = SAW_CLOSING.replace(false);
+        let polled = hook.as_mut().poll(cx);
+        saw |= SAW_CLOSING.replace(outer);
+        polled.map(|value| (value, saw))
+    })
+    .await
 }
 
 /// Makes a fiber the current one of the thread until the guard is dropped.
@@ -35,8 +51,10 @@ pub(crate) fn run() -> Option<Arc<Run>> {
     NOW.with_borrow(Clone::clone)
 }
 
-/// Notes that code of the current fiber, if there is one, has observed that its runtime closes.
+/// Notes that the code of a fiber or a hook which the thread is running, if there is any, has
+/// observed that its runtime closes.
 pub(crate) fn sees_closing() {
+    let _ = SAW_CLOSING.try_with(|saw| saw.set(true));
     // Errors are also made while a thread ends.
     if let Some(run) = NOW.try_with(|now| now.borrow().clone()).ok().flatten() {
         run.sees_closing(None);

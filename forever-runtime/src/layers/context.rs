@@ -38,6 +38,9 @@ pub trait ContextOfLayer {
     /// Whether an error of the code may come from the end of the process, and so is no outcome.
     fn is_interrupted(&self) -> bool;
 
+    /// Whether the code has observed that the runtime closes, so that its value is no outcome.
+    fn ended_early(&self) -> bool;
+
     /// Ready when the ledger knows the outcome of every effect and manual operation that has begun.
     fn operations_over(&self) -> impl Future<Output = ()> + Send;
 
@@ -82,6 +85,10 @@ impl ContextOfLayer for FiberContext {
 
     fn is_interrupted(&self) -> bool {
         self.run.is_interrupted()
+    }
+
+    fn ended_early(&self) -> bool {
+        self.run.ended_early(|_| false)
     }
 
     async fn operations_over(&self) {

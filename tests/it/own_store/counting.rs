@@ -340,6 +340,7 @@ impl ChatStore for Counting {
         fn chat_messages(&self, chat: AgentId, up_to: i64) -> Vec<MessageRow>;
         fn pending_interactions(&self, query: InteractionQuery, after: Option<InteractionCursor>, limit: u32) -> Vec<InteractionRow>;
         fn continuation_target(&self, chat: AgentId) -> Option<String>;
+        fn want_continuation(&self, chat: AgentId, message: String) -> ();
         fn update_message(&self, chat: AgentId, update: MessageUpdate, wanted: bool, now_ms: i64) -> Result<(), UpdateRefused>;
         fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> bool;
         fn clear_chat(&self, chat: AgentId, now_ms: i64) -> Vec<TurnRow>;

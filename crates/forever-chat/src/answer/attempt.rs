@@ -68,7 +68,9 @@ impl Attempt<'_> {
     async fn answered(&self, ctx: &FiberContext, ended: Heard) -> Result<Attempted> {
         let inner = self.turn.inner();
         let ended = match ended {
-            Heard::Answered(said) if self.engine.is_closing() && (said.is_err() || inner.has_seen_closing()) => Heard::Closing,
+            Heard::Answered(said) if self.engine.is_closing() && (said.is_err() || inner.has_seen_closing() || ctx.ended_early()) => {
+                Heard::Closing
+            }
             ended => ended,
         };
         if matches!(ended, Heard::Closing) {

@@ -517,6 +517,11 @@ pub(super) async fn holds_a_continuation_for_the_message_that_wants_it(store: &i
         update(store, said(id), wanted, 2).await;
         assert_eq!(target().await.as_deref(), held, "{id} {wanted}");
     }
+    for (id, held) in [("m", "m"), ("n", "n"), ("m", "n"), ("of a running turn", "of a running turn")] {
+        store.want_continuation(chat("a"), id.into()).await.unwrap();
+        assert_eq!(target().await.as_deref(), Some(held), "{id}");
+    }
+    store.want_continuation(chat("unknown"), "m".into()).await.unwrap();
 }
 
 /// An answer is stored in the message that was read, and not while a turn that has read the message

@@ -607,6 +607,7 @@ impl ChatStore for ModelStore {
         fn accept_turn(&self, new: NewTurnRow) -> AcceptTurnResult;
         fn settle_turn(&self, by: TurnSettler, turn: TurnSeq, settlement: TurnSettlement) -> TurnWrite;
         fn cancel_turn(&self, turn: TurnSeq, reason: String, now_ms: i64) -> Option<TurnRow>;
+        fn want_continuation(&self, chat: AgentId, message: String) -> ();
         fn update_message(&self, chat: AgentId, update: MessageUpdate, wanted: bool, now_ms: i64) -> Result<(), UpdateRefused>;
         fn replace_messages(&self, chat: AgentId, messages: Vec<MessageRow>, now_ms: i64) -> bool;
         fn clear_chat(&self, chat: AgentId, now_ms: i64) -> Vec<TurnRow>;

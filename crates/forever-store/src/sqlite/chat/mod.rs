@@ -219,6 +219,12 @@ impl ChatStore for Sqlite {
         }))
     }
 
+    fn want_continuation(&self, chat: AgentId, message: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write("store what is to be continued", Scope::Many, move |c| {
+            find_chat(c, &chat)?.map_or(Ok(()), |chat| hold(c, chat, &message, true))
+        }))
+    }
+
     fn update_message(
         &self,
         chat: AgentId,
