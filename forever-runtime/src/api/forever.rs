@@ -619,8 +619,8 @@ impl Forever {
     /// where they are. All continue at the next open.
     ///
     /// # Cancel safety
-    /// A close that has begun cannot be taken back. If its future is dropped, what runs goes on, and
-    /// the next close waits for it.
+    /// A close that has begun cannot be taken back. If its future is dropped, what runs goes on,
+    /// and the next close waits for it.
     ///
     /// # Errors
     /// When the store fails; the database is released all the same.

@@ -57,7 +57,7 @@ pub(crate) struct Runtime {
     store_close: tokio::sync::Mutex<StoreClose>,
 }
 
-/// The close of a store, whoever waits for it.
+/// The close of the store.
 #[derive(Debug, Default)]
 struct StoreClose {
     task: JoinSet<Result<()>>,
