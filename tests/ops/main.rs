@@ -14,6 +14,7 @@ mod resolving;
 mod retention;
 mod siblings;
 mod side;
+mod stopping;
 mod support;
 mod transactions;
 mod unknown;
