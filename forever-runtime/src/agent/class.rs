@@ -104,7 +104,7 @@ pub trait Agent: Send + Sync + Sized + 'static {
 
     /// Called when a fiber of this agent has ended, however it did: once, or not at all if the
     /// process dies meanwhile. Nor is it called for a fiber that a
-    /// [`Client`](forever_runtime::Client) has cancelled, or where the worker of the fiber closes
+    /// [`Client`](crate::Client) has cancelled, or where the worker of the fiber closes
     /// while another one has the agent in memory.
     fn on_fiber_completed(&self, fiber: &EndedFiber) -> impl Future<Output = Result<(), BoxError>> + Send {
         let _ = fiber;
