@@ -53,10 +53,10 @@ impl Day {
     fn new(prng: &mut Prng) -> Self {
         let works = std::array::from_fn(|_| Work {
             lasts: prng.below(LONGEST / TICK) * TICK,
-            fails: [0, 0, 1, 3][prng.below(4) as usize],
-            pause: [TICK, 2 * TICK, 500, 2_000, 4_900][prng.below(5) as usize],
+            fails: [0, 0, 1, 3][prng.below(4_usize)],
+            pause: [TICK, 2 * TICK, 500, 2_000, 4_900][prng.below(5_usize)],
         });
-        let limit = 1 + prng.below(4) as usize;
+        let limit = 1 + prng.below(4_usize);
         Day(Arc::new(State { clock: VirtualClock::new(), works, limit, seen: Mutex::default() }))
     }
 
