@@ -487,18 +487,18 @@ impl Agents {
 
     /// Wakes an agent unless it is awake, and keeps it so.
     pub(crate) async fn wake(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<AwakeAgent> {
-        self.wake_with(id, runtime, Runtime::start).await
+        self.wake_with(runtime, id, Runtime::start).await
     }
 
     /// The same for what another task brings about, also while the runtime closes.
     pub(super) async fn wake_beside(&self, runtime: &Arc<Runtime>, id: &AgentId) -> Result<AwakeAgent> {
-        self.wake_with(id, runtime, Runtime::start_beside).await
+        self.wake_with(runtime, id, Runtime::start_beside).await
     }
 
     async fn wake_with(
         &self,
-        id: &AgentId,
         runtime: &Arc<Runtime>,
+        id: &AgentId,
         start: impl Fn(&Arc<Runtime>, BoxFuture<'static, ()>) -> Result<()>,
     ) -> Result<AwakeAgent> {
         let class = self.check(id)?;

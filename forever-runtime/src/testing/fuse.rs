@@ -89,10 +89,10 @@ impl Nth {
 
     /// The same write by its name.
     fn named(self, writes: &[&'static str]) -> Self {
-        let position = self.position(&[], writes);
-        let of = position.and_then(|position| writes.get(position)).copied();
-        let n = position.map_or(self.n, |position| writes[..=position].iter().filter(|write| of == Some(**write)).count() as u64);
-        if self.of.is_some() || of.is_none() { self } else { Nth { n, of } }
+        let Some(position) = self.position(&[], writes) else { return self };
+        let of = writes[position];
+        let n = writes[..=position].iter().filter(|write| **write == of).count() as u64;
+        Nth { n, of: Some(of) }
     }
 }
 
