@@ -1,8 +1,8 @@
 //! A chat agent whose process is killed again and again while it answers: a model with two tools.
 //!
 //! ```text
-//! cargo run --example agent_loop
-//! cargo run --example agent_loop -- --kills 12 --seed 7
+//! cargo run -p examples-http --example agent_loop
+//! cargo run -p examples-http --example agent_loop -- --kills 12 --seed 7
 //! ```
 //!
 //! The program starts itself as a worker, a second process with the agent, and kills it with

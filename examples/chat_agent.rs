@@ -1,7 +1,7 @@
 //! A chat: a turn is stored before anyone sees it, and any number of readers follow its log.
 //!
 //! ```text
-//! cargo run --example chat_agent
+//! cargo run -p examples-http --example chat_agent
 //! ```
 //!
 //! `cargo run -p examples-http --example chat` serves such an agent to a page, with a model and

@@ -1,7 +1,7 @@
 //! An agent with a cron schedule, an interval and a delay, which outlive the process.
 //!
 //! ```text
-//! cargo run --example cron
+//! cargo run -p examples-http --example cron
 //! ```
 //!
 //! Stop it with Ctrl-C and start it again: what was due meanwhile runs once.

@@ -2,7 +2,7 @@
 //! due while no process runs.
 //!
 //! ```text
-//! cargo run --example schedule
+//! cargo run -p examples-http --example schedule
 //! ```
 //!
 //! The program starts itself as a worker, a second process, in which its agent `kitchen` creates

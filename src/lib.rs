@@ -107,6 +107,8 @@ pub use language::{call, close, fiber, recv, select, sleep, sleep_until, spawn, 
 pub use forever_inspect as inspect;
 
 #[doc(inline)]
+#[cfg(feature = "chat")]
+#[cfg_attr(docsrs, doc(cfg(feature = "chat")))]
 pub use forever_chat as chat;
 #[cfg(feature = "schemars")]
 #[cfg_attr(docsrs, doc(cfg(feature = "schemars")))]
@@ -130,6 +132,7 @@ pub use forever_runtime::__private;
 /// name: `use forever::agent::{Agent, AgentHandle};`.
 pub mod prelude {
     pub use crate::Forever;
+    #[cfg(feature = "chat")]
     pub use crate::chat::{ChatBuilder as _, ChatForever as _, ChatHandle as _};
     pub use crate::fiber::{Backoff, FiberContext, FiberHandle, Res, Retry, StepError};
     pub use crate::language::{call, close, fiber, recv, select, sleep, sleep_until, spawn, step, steps, try_recv, wait, wait_all};

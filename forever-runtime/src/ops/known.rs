@@ -1,7 +1,7 @@
 //! The operations of a fiber as one run of it knows them.
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -73,7 +73,7 @@ struct Known {
     /// The same transactions, until this run comes to the transaction itself.
     unmet: BTreeSet<String>,
     /// Effects and manual operations that are under way.
-    under_way: BTreeMap<String, OpKind>,
+    under_way: BTreeMap<Arc<str>, OpKind>,
     /// Whether outcomes of effects wait for the next checkpoint, or for its end.
     unstored: bool,
 }
@@ -233,7 +233,8 @@ impl Ops {
     /// Records that an operation is decided.
     pub(super) fn has_decided(&self, id: &str) {
         if self.known().undecided.remove(id) {
-            self.changes.send_replace(());
+            // An error is that nobody waits.
+            let _ = self.changes.send(());
         }
     }
 
@@ -323,7 +324,7 @@ impl Ops {
     /// A checkpoint has stored the outcomes before it.
     pub(crate) fn stored(&self) {
         if std::mem::take(&mut self.known().unstored) {
-            self.changes.send_replace(());
+            let _ = self.changes.send(());
         }
     }
 
@@ -357,14 +358,14 @@ impl Ops {
     }
 
     /// Marks an operation as under way, unless it is.
-    pub(super) fn begins(&self, id: &str, kind: OpKind) -> bool {
-        self.known().under_way.insert(id.to_owned(), kind).is_none()
+    pub(super) fn begins(&self, id: Arc<str>, kind: OpKind) -> bool {
+        self.known().under_way.insert(id, kind).is_none()
     }
 
     /// Marks an operation as not under way.
     pub(super) fn is_over(&self, id: &str) {
         if self.known().under_way.remove(id).is_some() {
-            self.changes.send_replace(());
+            let _ = self.changes.send(());
         }
     }
 

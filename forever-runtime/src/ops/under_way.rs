@@ -13,34 +13,37 @@ tokio::task_local! {
 }
 
 /// An operation, with the manual operation in whose body it began.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Begun {
-    id: String,
+    id: Arc<str>,
     within: Option<Arc<Begun>>,
 }
 
 /// Guard of an operation that is under way.
 pub(super) struct UnderWay {
     ops: Arc<Ops>,
-    begun: Arc<Begun>,
+    begun: Begun,
 }
 
 impl UnderWay {
     /// Begins an operation; `None` when it is under way.
     pub(super) fn begin(ops: &Arc<Ops>, id: &str, kind: OpKind) -> Option<Self> {
-        let within = WITHIN.try_with(Arc::clone).ok();
-        ops.begins(id, kind).then(|| UnderWay { ops: Arc::clone(ops), begun: Arc::new(Begun { id: id.to_owned(), within }) })
+        let id = Arc::from(id);
+        ops.begins(Arc::clone(&id), kind).then(|| {
+            let within = WITHIN.try_with(Arc::clone).ok();
+            UnderWay { ops: Arc::clone(ops), begun: Begun { id, within } }
+        })
     }
 
     /// Runs the body of a manual operation.
     pub(super) fn carry_out<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = T> {
-        WITHIN.scope(Arc::clone(&self.begun), body)
+        WITHIN.scope(Arc::new(self.begun.clone()), body)
     }
 
     /// Leaves it, and waits until no manual operation is under way, except those whose bodies wait
     /// for this one.
     pub(super) async fn others_over(self) {
-        for begun in successors(Some(&self.begun), |begun| begun.within.as_ref()) {
+        for begun in successors(Some(&self.begun), |begun| begun.within.as_deref()) {
             self.ops.is_over(&begun.id);
         }
         self.ops.over(|kind| kind == OpKind::ByHand).await;
