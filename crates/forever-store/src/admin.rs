@@ -6,6 +6,20 @@ use crate::error::Result;
 use crate::future::BoxFuture;
 
 /// Reference to one fiber.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::FiberRef;
+///
+/// /// The condition of a query for the fiber.
+/// fn condition(fiber: &FiberRef) -> &'static str {
+///     match fiber {
+///         FiberRef::Id(_) => "WHERE id = ?1",
+///         FiberRef::Key(_) => "WHERE key = ?1",
+///         FiberRef::Seq(_) => "WHERE seq = ?1",
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub enum FiberRef {
     /// By id.
@@ -17,6 +31,8 @@ pub enum FiberRef {
 }
 
 /// Result of a command addressed to a fiber, decided on the state it is carried out on.
+///
+/// See [`AdminStore`] for an example.
 #[derive(Debug)]
 pub enum CommandResult<T> {
     /// The command is carried out.
@@ -28,6 +44,23 @@ pub enum CommandResult<T> {
 }
 
 /// Where a stopped fiber runs from again.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AdminStore, CommandResult, Restart, RestartResult, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let store = Sqlite::in_memory().await?;
+/// match store.restart("order-17".to_owned(), Restart::FromStart, 2_000).await? {
+///     CommandResult::Done(RestartResult::Ready) => println!("it is pending"),
+///     CommandResult::Done(RestartResult::InDoubt(op)) => println!("resolve {op} first"),
+///     CommandResult::NotFound => println!("there is no such fiber"),
+///     CommandResult::InvalidState(state) => println!("it is {state}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
     /// From its snapshot.
@@ -38,6 +71,8 @@ pub enum Restart {
 }
 
 /// Result of a [`Restart`] that is allowed in the state of the fiber.
+///
+/// See [`Restart`] for an example.
 #[derive(Debug)]
 pub enum RestartResult {
     /// The fiber is ready.
@@ -49,6 +84,25 @@ pub enum RestartResult {
 /// Query for fibers; its conditions are combined by AND.
 ///
 /// Called a query because `FiberFilter` is the filter that programs give to `Forever::delete`.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AdminStore, FiberQuery, FiberState, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let store = Sqlite::in_memory().await?;
+/// let query = FiberQuery {
+///     states: vec![FiberState::Failed, FiberState::Parked],
+///     name: Some("order".to_owned()),
+///     ..FiberQuery::default()
+/// };
+/// for fiber in store.list(query, 0, 100).await? {
+///     println!("{}: {:?}", fiber.id, fiber.reason);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a condition of its own")]
 pub struct FiberQuery {
@@ -94,6 +148,17 @@ pub struct FiberQuery {
 }
 
 /// Number of fibers of one function in one state.
+///
+/// ```
+/// # mod forever { pub mod fiber { pub use forever_store::{FiberCount, FiberState}; } }
+/// use forever::fiber::{FiberCount, FiberState};
+///
+/// /// Number of fibers that need a person, of what `Forever::counts` gives.
+/// fn parked(counts: &[FiberCount]) -> u64 {
+///     let parked = counts.iter().filter(|count| count.state == FiberState::Parked);
+///     parked.map(|count| count.fibers).sum()
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FiberCount {
     /// Stored name of the function, or the name that a closure fiber was given.
@@ -120,6 +185,30 @@ pub struct AgentRow {
 }
 
 /// Page of fibers to be deleted.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AdminStore, Deletion, FiberQuery, FiberState, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let store = Sqlite::in_memory().await?;
+/// let query = FiberQuery {
+///     states: vec![FiberState::Completed],
+///     ended_before_ms: Some(1_000),
+///     ..FiberQuery::default()
+/// };
+/// let mut page = Deletion { query, limit: 256, ..Deletion::default() };
+/// loop {
+///     let deleted = store.delete(page.clone()).await?;
+///     page.after = deleted.next;
+///     if page.after.is_none() {
+///         break;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Deletion {
     /// Which fibers. Those that have not ended are never deleted.
@@ -133,6 +222,8 @@ pub struct Deletion {
 }
 
 /// Place in the list of ended fibers of one state, by time of end and number.
+///
+/// See [`Deletion`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeleteCursor {
     /// Time of the fiber's end.
@@ -142,6 +233,8 @@ pub struct DeleteCursor {
 }
 
 /// Result of a [`Deletion`].
+///
+/// See [`Deletion`] for an example.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeleteResult {
     /// Number of fibers that were deleted.
@@ -178,6 +271,22 @@ pub struct FiberTombstone {
 /// Each command is decided on the stored state of its fiber, in one transaction. A command that
 /// changes what the fiber resumes from raises its epoch, so that a claim at the state before is
 /// lost.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AdminStore, CommandResult, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let store = Sqlite::in_memory().await?;
+/// match store.cancel("order-17".to_owned(), "sold out".to_owned(), 2_000).await? {
+///     CommandResult::Done(stopped) => println!("{} fibers stop", stopped.len()),
+///     CommandResult::NotFound => println!("there is no such fiber"),
+///     CommandResult::InvalidState(state) => println!("it is {state}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub trait AdminStore {
     /// Ends a fiber that is interrupted or parked; gives the row as it was, and the end.
     ///

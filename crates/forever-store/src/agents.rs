@@ -6,6 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::future::BoxFuture;
 
 /// Identity of an agent: its class and its name.
+///
+/// See [`AgentStore`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentId {
     /// Class.
@@ -49,6 +51,20 @@ pub struct KeepAliveRow {
 }
 
 /// Rule that makes a schedule due.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::ScheduleTiming;
+///
+/// /// The columns of a row for it.
+/// fn columns(timing: &ScheduleTiming) -> (&'static str, Option<&str>, Option<i64>) {
+///     match timing {
+///         ScheduleTiming::Delay | ScheduleTiming::Time => (timing.kind(), None, None),
+///         ScheduleTiming::Cron(pattern) => (timing.kind(), Some(pattern), None),
+///         ScheduleTiming::Every(interval_ms) => (timing.kind(), None, Some(*interval_ms)),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleTiming {
     /// Once, after a delay.
@@ -79,6 +95,33 @@ impl ScheduleTiming {
 }
 
 /// Schedule to be stored.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AgentId, AgentStore, NewScheduleRow, ScheduleTiming, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let store = Sqlite::in_memory().await?;
+/// let hourly = NewScheduleRow {
+///     id: "s1".to_owned(),
+///     agent: AgentId { class: "counter".to_owned(), name: "visits".to_owned() },
+///     name: "report".to_owned(),
+///     payload: "null".to_owned(),
+///     timing: ScheduleTiming::Every(3_600_000),
+///     due_ms: 3_600_000,
+///     idempotent: true,
+///     begun: Vec::new(),
+///     now_ms: 0,
+/// };
+/// let again = NewScheduleRow { id: "s2".to_owned(), ..hourly.clone() };
+/// assert!(store.add_schedule(hourly).await?.1);
+/// // The same schedule, so it is renewed.
+/// let (row, is_new) = store.add_schedule(again).await?;
+/// assert_eq!((&*row.id, is_new), ("s1", false));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct NewScheduleRow {
     /// Id, unique in the store.
@@ -106,6 +149,8 @@ pub struct NewScheduleRow {
 }
 
 /// Stored schedule.
+///
+/// See [`NewScheduleRow`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleRow {
     /// Id.
@@ -135,6 +180,20 @@ pub struct ScheduleRow {
 }
 
 /// Result of a run of a schedule.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::RunResult;
+///
+/// /// The time of the next run, if there is one.
+/// fn next_ms(result: &RunResult) -> Option<i64> {
+///     match result {
+///         RunResult::Done | RunResult::Suspended { .. } => None,
+///         RunResult::Next { due_ms, .. } => Some(*due_ms),
+///         RunResult::Retry { next_ms, .. } => Some(*next_ms),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunResult {
     /// The schedule is done, and is deleted.
@@ -176,6 +235,20 @@ pub struct FarSchedules {
 /// Storage of agents and their schedules.
 ///
 /// `classes` are the registered ones. Schedules of other classes are left as they are.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AgentId, AgentStore, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let store = Sqlite::in_memory().await?;
+/// let visits = AgentId { class: "counter".to_owned(), name: "visits".to_owned() };
+/// store.save_state(visits.clone(), "7".to_owned(), None, 1_000).await?;
+/// assert_eq!(store.load_state(visits).await?.as_deref(), Some("7"));
+/// # Ok(())
+/// # }
+/// ```
 pub trait AgentStore {
     /// Gives the state of an agent, JSON, if it was ever saved.
     fn load_state(&self, agent: AgentId) -> BoxFuture<'_, Result<Option<String>>>;

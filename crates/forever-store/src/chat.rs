@@ -13,6 +13,8 @@ use crate::future::BoxFuture;
 pub type TurnSeq = i64;
 
 /// Author of a message.
+///
+/// See [`ChatStore`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageRole {
     /// A person.
@@ -44,6 +46,8 @@ impl FromStr for MessageRole {
 }
 
 /// Stored message.
+///
+/// See [`ChatStore`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageRow {
     /// Id, unique in its chat.
@@ -66,6 +70,20 @@ pub enum TurnKind {
 }
 
 /// Policy for a turn that arrives while another one of its chat has not ended.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::QueuePolicy;
+///
+/// /// When a turn may begin that is accepted behind another one; `None` if it is refused.
+/// fn not_before_ms(policy: QueuePolicy, now_ms: i64) -> Option<i64> {
+///     match policy {
+///         QueuePolicy::Drop => None,
+///         QueuePolicy::Debounce(quiet_ms) => Some(now_ms + quiet_ms),
+///         QueuePolicy::Queue | QueuePolicy::Latest | QueuePolicy::Merge => Some(now_ms),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueuePolicy {
     /// It waits.
@@ -83,6 +101,19 @@ pub enum QueuePolicy {
 }
 
 /// State of a turn.
+///
+/// ```
+/// # mod forever { pub mod chat { pub use forever_store::TurnState; } }
+/// use forever::chat::TurnState;
+///
+/// /// Whether a page shows that an answer is being written.
+/// fn shows_dots(state: TurnState) -> bool {
+///     match state {
+///         TurnState::Queued | TurnState::Running => true,
+///         state => !state.is_settled(),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TurnState {
@@ -205,6 +236,22 @@ pub enum UpdateRefused {
 }
 
 /// Result of [`ChatStore::accept_turn`].
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::ErrorKind; }
+/// use forever::ErrorKind;
+/// use forever::store::AcceptTurnResult;
+///
+/// /// The kind of the error for a turn that is not accepted.
+/// fn refusal(result: &AcceptTurnResult) -> Option<ErrorKind> {
+///     match result {
+///         AcceptTurnResult::Created(..) | AcceptTurnResult::Existing(_) => None,
+///         AcceptTurnResult::Dropped | AcceptTurnResult::Full => Some(ErrorKind::Busy),
+///         AcceptTurnResult::NothingToContinue => Some(ErrorKind::InvalidState),
+///         AcceptTurnResult::Refused(_) => Some(ErrorKind::Conflict),
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub enum AcceptTurnResult {
     /// The turn is stored. Its fiber is `pending`, and is dispatched by the caller.
@@ -400,6 +447,20 @@ pub struct InteractionRow {
 }
 
 /// Filter for turns.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AgentId, ChatStore, Sqlite, TurnFilter, TurnState};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let store = Sqlite::in_memory().await?;
+/// let chat = AgentId { class: "concierge".to_owned(), name: "table-7".to_owned() };
+/// let running = TurnFilter { states: vec![TurnState::Running], ..TurnFilter::default() };
+/// assert!(store.turns(chat, running, 0, 10).await?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct TurnFilter {
     /// States, any of them; empty for all.
@@ -424,6 +485,27 @@ pub enum TurnSettler {
 /// The writes of the activation of a turn's fiber are conditional on its claim, as in a
 /// [`FiberStore`](super::FiberStore). The claim of another fiber is refused with
 /// [`ErrorKind::ClaimLost`](crate::ErrorKind::ClaimLost) as well.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AgentId, ChatStore, MessageRole, MessageRow, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let store = Sqlite::in_memory().await?;
+/// let chat = AgentId { class: "concierge".to_owned(), name: "table-7".to_owned() };
+/// let message = MessageRow {
+///     id: "u1".to_owned(),
+///     role: MessageRole::User,
+///     data: r#"{"id":"u1","role":"user","parts":[]}"#.to_owned(),
+///     pending: false,
+/// };
+/// // `false` while a turn has not ended.
+/// assert!(store.replace_messages(chat.clone(), vec![message.clone()], 1_000).await?);
+/// assert_eq!(store.chat_messages(chat, i64::MAX).await?, [message]);
+/// # Ok(())
+/// # }
+/// ```
 pub trait ChatStore {
     /// Stores a turn with its messages, its place and its fiber, in one transaction.
     ///

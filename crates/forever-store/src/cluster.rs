@@ -163,6 +163,8 @@ pub struct AgentRequest {
 }
 
 /// Outcome of a request.
+///
+/// See [`RequestProgress`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestOutcome {
     /// The method has returned this value, JSON.
@@ -172,6 +174,21 @@ pub enum RequestOutcome {
 }
 
 /// Result of [`ClusterStore::take_request`].
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{RequestOutcome, RequestProgress};
+///
+/// /// What the caller of an agent's method gets; `None` while it has to wait.
+/// fn answer(progress: RequestProgress) -> Option<Result<String, String>> {
+///     match progress {
+///         RequestProgress::Waiting | RequestProgress::Begun => None,
+///         RequestProgress::Ended(RequestOutcome::Answered(value)) => Some(Ok(value)),
+///         RequestProgress::Ended(RequestOutcome::Failed(why)) => Some(Err(why)),
+///         RequestProgress::Lost => Some(Err("the outcome is unknown".to_owned())),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestProgress {
     /// It has not begun.
@@ -235,6 +252,19 @@ pub struct PublishedPage {
 ///
 /// In force means that no other worker can have taken over: the last renewal is younger than the
 /// lease, by a clock that goes on while the machine sleeps.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::Lease;
+///
+/// /// Runs `work` while no other worker can have taken over.
+/// async fn leased<T>(lease: &dyn Lease, work: impl Future<Output = T>) -> Option<T> {
+///     lease.renewal().await;
+///     let before = lease.generation()?;
+///     let value = work.await;
+///     (lease.generation() == Some(before)).then_some(value)
+/// }
+/// ```
 pub trait Lease: Send + Sync {
     /// How often the lease was in doubt, from 1; `None` while it is.
     ///
@@ -249,6 +279,25 @@ pub trait Lease: Send + Sync {
 ///
 /// A store without it ([`FiberStore::cluster`](crate::FiberStore::cluster)) has one worker, which
 /// knows of everything that happens.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{FiberStore, Sqlite};
+///
+/// /// Number of workers that are alive.
+/// async fn workers(store: &impl FiberStore) -> forever::Result<usize> {
+///     match store.cluster() {
+///         Some(cluster) => Ok(cluster.workers().await?.len()),
+///         None => Ok(1),
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// assert_eq!(workers(&Sqlite::in_memory().await?).await?, 1);
+/// # Ok(())
+/// # }
+/// ```
 pub trait ClusterStore: Send + Sync {
     /// Reads what has become of the things that a worker waits for.
     fn changes(&self, watch: Watch) -> BoxFuture<'_, Result<Changes>>;

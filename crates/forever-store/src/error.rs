@@ -18,6 +18,22 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// | `DatabaseLost`, `Closed`, `ClaimLost` | stop: another open, or another worker, continues |
 ///
 /// Kinds may be added in any version, so a `match` needs a `_` arm.
+///
+/// ```
+/// # use forever_store as forever;
+/// use forever::{Error, ErrorKind};
+///
+/// /// What the program does about an error at its start.
+/// fn advice(error: &Error) -> &'static str {
+///     match error.kind() {
+///         ErrorKind::Busy => "wait for the process that owns the database",
+///         ErrorKind::Format => "look at the path",
+///         ErrorKind::Incompatible => "roll back the deploy",
+///         _ if error.is_retryable() => "try again",
+///         _ => "report it",
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -26,6 +26,8 @@ pub type Epoch = i64;
 /// While the stored epoch is this one, no other activation has been claimed since, and no command
 /// has changed what the fiber resumes from. Once it has moved on, every operation that takes the
 /// claim fails with [`ErrorKind::ClaimLost`](crate::ErrorKind::ClaimLost) and changes nothing.
+///
+/// See [`FiberStore`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// The fiber.
@@ -44,6 +46,39 @@ pub struct StoredClaim {
 }
 
 /// Result of [`FiberStore::claim`].
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// # use forever::store::{AcceptResult, NewFiber};
+/// use forever::store::{ClaimResult, FiberStore, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// let store = Sqlite::in_memory().await?;
+/// let worker = store.join(0).await?;
+/// # let fiber = NewFiber {
+/// #     id: "order-17".to_owned(),
+/// #     name: "order".to_owned(),
+/// #     args: "{}".to_owned(),
+/// #     worker: None,
+/// #     now_ms: 1_000,
+/// #     key: None,
+/// #     id_given: false,
+/// #     closure: false,
+/// #     metadata: None,
+/// #     agent: None,
+/// #     parent: None,
+/// # };
+/// # let AcceptResult::Created(seen) = store.accept(fiber).await? else { panic!() };
+/// // `seen` has the epoch at which the fiber was accepted, or listed.
+/// match store.claim(seen, worker, 2_000).await? {
+///     ClaimResult::Granted(claim, loaded) => assert_eq!((claim.epoch, loaded.number), (1, 0)),
+///     ClaimResult::Ended(end) => println!("it was cancelled: {end:?}"),
+///     ClaimResult::Refused => println!("another worker was faster"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimResult {
     /// The fiber is `running` under this claim, from what is stored of it. From now on a death of
@@ -56,6 +91,23 @@ pub enum ClaimResult {
 }
 
 /// State of a fiber.
+///
+/// ```
+/// # mod forever { pub mod fiber { pub use forever_store::FiberState; } }
+/// use forever::fiber::FiberState;
+///
+/// fn badge(state: FiberState) -> &'static str {
+///     match state {
+///         FiberState::Pending | FiberState::Running | FiberState::Waiting => "under way",
+///         FiberState::Completed => "done",
+///         FiberState::Failed | FiberState::Cancelled => "ended without a result",
+///         FiberState::Interrupted => "resumes by itself",
+///         FiberState::Parked => "needs a person",
+///         _ => "unknown",
+///     }
+/// }
+/// # assert_eq!("parked".parse().map(badge), Ok("needs a person"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -126,6 +178,8 @@ impl FromStr for FiberState {
 }
 
 /// Fiber to be accepted.
+///
+/// See [`FiberStore`] for an example.
 #[derive(Debug, Clone)]
 pub struct NewFiber {
     /// Id, unique in the store.
@@ -154,6 +208,8 @@ pub struct NewFiber {
 }
 
 /// Result of [`FiberStore::accept`].
+///
+/// See [`FiberStore`] for an example.
 #[derive(Debug)]
 pub enum AcceptResult {
     /// The fiber is stored. If a worker was named this is its claim, and otherwise the epoch to
@@ -225,6 +281,8 @@ pub struct FiberRetry {
 }
 
 /// Fiber that has not ended, as the dispatcher and recovery see it.
+///
+/// See [`Wait`] for an example.
 #[derive(Debug, Clone)]
 pub struct Runnable {
     /// Sequence number.
@@ -246,6 +304,8 @@ pub struct Runnable {
 }
 
 /// Stored data of a fiber that an activation begins with, all from one moment.
+///
+/// See [`NewSnapshot`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedFiber {
     /// Arguments by name, a JSON object.
@@ -336,6 +396,52 @@ pub struct UnfinishedGroup {
 }
 
 /// Snapshot that replaces the last one, with all that goes in the same transaction.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// # use forever::store::{AcceptResult, NewFiber};
+/// # use forever::store::{OpsDelta, SnapshotDelta, StreamsDelta};
+/// use forever::store::{FiberStore, NewSnapshot, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// let store = Sqlite::in_memory().await?;
+/// # let worker = store.join(0).await?;
+/// # let fiber = NewFiber {
+/// #     id: "order-17".to_owned(),
+/// #     name: "order".to_owned(),
+/// #     args: "{}".to_owned(),
+/// #     worker: Some(worker),
+/// #     now_ms: 1_000,
+/// #     key: None,
+/// #     id_given: false,
+/// #     closure: false,
+/// #     metadata: None,
+/// #     agent: None,
+/// #     parent: None,
+/// # };
+/// # let AcceptResult::Created(claim) = store.accept(fiber).await? else { panic!() };
+/// let snapshot = NewSnapshot {
+///     number: 1,
+///     at: "charge",
+///     data: r#"{"at":"charge","locals":{"total":700}}"#.to_owned(),
+///     now_ms: 2_000,
+///     // .. and fields that are empty here.
+/// #     replaces: false,
+/// #     layouts: None,
+/// #     ops: OpsDelta::default(),
+/// #     delta: SnapshotDelta::default(),
+/// #     streams: StreamsDelta::default(),
+/// #     received: Vec::new(),
+/// #     closed: None,
+/// #     joined: false,
+/// #     children: Vec::new(),
+/// };
+/// store.checkpoint(claim, snapshot).await?;
+/// assert_eq!(store.load(claim.fiber).await?.number, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct NewSnapshot {
     /// Number of this checkpoint: the stored number plus one, or the operation fails.
@@ -376,6 +482,40 @@ impl NewSnapshot {
 }
 
 /// Condition that wakes a waiting fiber. Of several, the first that is met.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// # use forever::store::{AcceptResult, NewFiber};
+/// use forever::store::{FiberStore, Sqlite, Wait, WaitResult};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// let store = Sqlite::in_memory().await?;
+/// # let worker = store.join(0).await?;
+/// # let fiber = NewFiber {
+/// #     id: "order-17".to_owned(),
+/// #     name: "order".to_owned(),
+/// #     args: "{}".to_owned(),
+/// #     worker: Some(worker),
+/// #     now_ms: 1_000,
+/// #     key: None,
+/// #     id_given: false,
+/// #     closure: false,
+/// #     metadata: None,
+/// #     agent: None,
+/// #     parent: None,
+/// # };
+/// # let AcceptResult::Created(claim) = store.accept(fiber).await? else { panic!() };
+/// // A message, but no longer than until 5 000.
+/// let topics = vec!["approval".to_owned()];
+/// let wait = Wait { due_ms: Some(5_000), topics, ..Wait::default() };
+/// assert_eq!(store.wait(claim, wait, 2_000).await?, WaitResult::Waiting);
+///
+/// assert_eq!(store.take_due(4_999, 10).await?.len(), 0);
+/// assert_eq!(store.take_due(5_000, 10).await?[0].id, "order-17");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wait {
     /// Time at which it is due.
@@ -389,6 +529,8 @@ pub struct Wait {
 }
 
 /// Result of [`FiberStore::wait`].
+///
+/// See [`Wait`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitResult {
     /// The fiber is `waiting`, and the claim is released.
@@ -399,6 +541,47 @@ pub enum WaitResult {
 }
 
 /// Message to be sent to a fiber.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// # use forever::store::{AcceptResult, NewFiber};
+/// use forever::store::{CommandResult, FiberStore, NewMessage, SendResult, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// let store = Sqlite::in_memory().await?;
+/// # let worker = store.join(0).await?;
+/// # let fiber = NewFiber {
+/// #     id: "order-17".to_owned(),
+/// #     name: "order".to_owned(),
+/// #     args: "{}".to_owned(),
+/// #     worker: Some(worker),
+/// #     now_ms: 1_000,
+/// #     key: None,
+/// #     id_given: false,
+/// #     closure: false,
+/// #     metadata: None,
+/// #     agent: None,
+/// #     parent: None,
+/// # };
+/// # let AcceptResult::Created(claim) = store.accept(fiber).await? else { panic!() };
+/// let message = NewMessage {
+///     to: "order-17".to_owned(),
+///     id: Some("click-1".to_owned()),
+///     topic: "approval".to_owned(),
+///     data: "true".to_owned(),
+///     now_ms: 2_000,
+/// };
+/// for _ in 0..2 {
+///     let sent = store.send(message.clone()).await?;
+///     assert!(matches!(sent, CommandResult::Done(SendResult::Sent)));
+/// }
+/// // Stored once, by its id.
+/// let page = store.topic(claim.fiber, message.topic, 0, 10).await?;
+/// assert_eq!(page.messages.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct NewMessage {
     /// Id of the receiving fiber.
@@ -414,6 +597,8 @@ pub struct NewMessage {
 }
 
 /// Message that was sent to a fiber and not yet received.
+///
+/// See [`NewMessage`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingMessage {
     /// Sequence number, in the order of the sends.
@@ -427,6 +612,8 @@ pub struct PendingMessage {
 }
 
 /// Result of [`FiberStore::send`] to a fiber that exists.
+///
+/// See [`NewMessage`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendResult {
     /// The message is stored, or was sent before with its id.
@@ -438,6 +625,8 @@ pub enum SendResult {
 }
 
 /// Messages of one topic, as [`FiberStore::topic`] gives them.
+///
+/// See [`NewMessage`] for an example.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopicPage {
     /// The first messages that the fiber has not received, in the order of the sends.
@@ -471,6 +660,20 @@ pub struct UnreadMessages {
 }
 
 /// End of a fiber.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{End, FiberState};
+///
+/// /// State, result and reason of the row of a fiber that ends.
+/// fn columns(end: End) -> (FiberState, Option<String>, Option<String>) {
+///     match end {
+///         End::Completed(result) => (FiberState::Completed, Some(result), None),
+///         End::Failed(reason) => (FiberState::Failed, None, Some(reason)),
+///         End::Cancelled(reason) => (FiberState::Cancelled, None, Some(reason)),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// Completed with this result, JSON.
@@ -482,6 +685,20 @@ pub enum End {
 }
 
 /// Stop of a fiber that has not ended.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{FiberState, Suspension};
+///
+/// /// State and reason of the row of a fiber that stops.
+/// fn columns(suspension: Suspension) -> (FiberState, String) {
+///     match suspension {
+///         Suspension::Interrupted(reason) => (FiberState::Interrupted, reason),
+///         Suspension::HookFailed { reason, .. } => (FiberState::Interrupted, reason),
+///         Suspension::Parked(reason) => (FiberState::Parked, reason),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub enum Suspension {
     /// Interrupted for this reason; see [`FiberState::Interrupted`].
@@ -502,6 +719,19 @@ pub enum Suspension {
 ///
 /// A fiber that is ready is `pending` in the store, and a sweep finds it within a second. So a
 /// notification is a hint, which saves the time until the sweep.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{FiberStore, ReadySender, Runnable};
+/// use std::sync::mpsc;
+///
+/// /// The fibers that a store reports as ready, in a test of it.
+/// fn ready(store: &impl FiberStore) -> mpsc::Receiver<Runnable> {
+///     let (sender, fibers) = mpsc::channel();
+///     store.on_ready(ReadySender::new(move |fiber| drop(sender.send(fiber))));
+///     fibers
+/// }
+/// ```
 #[derive(Clone)]
 pub struct ReadySender(Arc<dyn Fn(Runnable) + Send + Sync>);
 
@@ -524,6 +754,8 @@ impl fmt::Debug for ReadySender {
 }
 
 /// Receiver of [`UnreadMessages`] that a committed transaction has left.
+///
+/// Used as a [`ReadySender`] is.
 #[derive(Clone)]
 pub struct UnreadSender(Arc<dyn Fn(UnreadMessages) + Send + Sync>);
 
@@ -560,6 +792,39 @@ pub struct CommitNotices {
 ///
 /// "Makes ready" means in all operations: the fiber becomes `pending`, and is sent to the
 /// [`ReadySender`] once that is durable and before the operation's future is ready.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AcceptResult, End, FiberStore, NewFiber, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// let store = Sqlite::in_memory().await?;
+/// let worker = store.join(0).await?;
+/// let fiber = NewFiber {
+///     id: "order-17".to_owned(),
+///     name: "order".to_owned(),
+///     args: r#"{"cart":[3,4]}"#.to_owned(),
+///     worker: Some(worker),
+///     now_ms: 1_000,
+///     // .. and fields that are `None` or `false` here.
+/// #     key: None,
+/// #     id_given: false,
+/// #     closure: false,
+/// #     metadata: None,
+/// #     agent: None,
+/// #     parent: None,
+/// };
+/// let AcceptResult::Created(claim) = store.accept(fiber).await? else { panic!() };
+/// let end = End::Completed("7".to_owned());
+/// store.end(claim, end.clone(), Vec::new(), Vec::new(), 2_000).await?;
+///
+/// // Every write of an activation is conditional on its claim.
+/// let late = store.end(claim, end, Vec::new(), Vec::new(), 3_000).await;
+/// assert!(late.unwrap_err().is_claim_lost());
+/// # Ok(())
+/// # }
+/// ```
 pub trait FiberStore {
     /// Sets the receiver of fibers that become ready.
     ///

@@ -6,6 +6,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Kind of a pending interaction: what the tool call waits for.
+///
+/// ```
+/// # mod forever { pub mod chat { pub use forever_store::InteractionKind; } }
+/// use forever::chat::InteractionKind;
+///
+/// fn prompt(kind: InteractionKind, tool: &str) -> String {
+///     match kind {
+///         InteractionKind::Approval => format!("May `{tool}` run?"),
+///         InteractionKind::ClientTool => format!("Your page has to answer `{tool}`."),
+///         _ => format!("`{tool}` waits."),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

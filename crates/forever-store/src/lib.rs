@@ -117,6 +117,23 @@ pub mod rusqlite {
 /// [`ChatStore`] turns and messages, and [`StreamStore`] what fibers append. A wrapper holds
 /// another store and delegates.
 ///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{FiberState, Sqlite, Store};
+///
+/// /// Works with any store: `Builder::store` takes one as well.
+/// async fn failed(store: &dyn Store) -> forever::Result<u64> {
+///     let counts = store.counts(vec![FiberState::Failed]).await?;
+///     Ok(counts.iter().map(|count| count.fibers).sum())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// assert_eq!(failed(&Sqlite::in_memory().await?).await?, 0);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # What an implementation keeps to
 ///
 /// - **Atomic.** An operation takes effect whole or not at all. One that returns an error has

@@ -11,6 +11,22 @@ use crate::error::{Error, Result};
 use crate::future::BoxFuture;
 
 /// State of an operation.
+///
+/// ```
+/// # mod forever { pub mod ops { pub use forever_store::OpState; } }
+/// use forever::ops::OpState;
+///
+/// /// What happens to an operation when its fiber is resumed.
+/// fn on_resume(state: OpState) -> &'static str {
+///     match state {
+///         OpState::Completed => "its result is returned again",
+///         OpState::Failed => "its error is returned again",
+///         OpState::NotExecuted => "its body runs",
+///         OpState::Started => "its policy for an unknown outcome decides",
+///         _ => "unknown",
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -55,6 +71,19 @@ impl FromStr for OpState {
 }
 
 /// Kind of an operation.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{OpKind, OpRecord};
+///
+/// /// Whether a checkpoint of the fiber deletes the record, and the ledger does not list it.
+/// fn is_temporary(record: &OpRecord) -> bool {
+///     match record.kind {
+///         OpKind::Step | OpKind::Transaction => true,
+///         OpKind::Effect | OpKind::ByHand => false,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpKind {
     /// Plain step with a stash, a log or failed attempts. Temporary.
@@ -95,6 +124,8 @@ impl FromStr for OpKind {
 }
 
 /// Record of an operation. Its key in the store is the fiber, `number` and `id`.
+///
+/// See [`OpStore`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpRecord {
     /// Operation id, stable over re-runs of the same operation in the same place.
@@ -182,6 +213,8 @@ pub struct OpsDelta {
 }
 
 /// Operation in a list of the ledger.
+///
+/// See [`OpStore`] for an example.
 #[derive(Debug, Clone)]
 pub struct OpRow {
     /// Record.
@@ -230,6 +263,20 @@ pub enum TransactionResult {
 }
 
 /// Storage of the ledger of operations.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{FiberRef, OpState, OpStore, Store};
+///
+/// /// Ids of the operations of a fiber whose outcome is unknown.
+/// async fn in_doubt(store: &dyn Store, fiber: &str) -> forever::Result<Vec<String>> {
+///     let Some(fiber) = store.find(FiberRef::Id(fiber.to_owned())).await? else {
+///         return Ok(Vec::new());
+///     };
+///     let ops = store.ops(fiber.seq).await?.into_iter().map(|row| row.record);
+///     Ok(ops.filter(|op| op.state == OpState::Started).map(|op| op.id).collect())
+/// }
+/// ```
 pub trait OpStore {
     /// Stores an operation in place of the record of the same key.
     ///

@@ -9,6 +9,8 @@ use crate::error::Result;
 use crate::future::BoxFuture;
 
 /// Items of a stream that are stored together.
+///
+/// See [`StreamStore`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamBatch {
     /// Number of its first item, from 0.
@@ -59,6 +61,8 @@ pub fn op_stream(number: Option<u64>, id: &str) -> String {
 }
 
 /// Items to append to a stream of a fiber, which is created with its first item.
+///
+/// See [`StreamStore`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamAppend {
     /// Name of the stream among those of the fiber.
@@ -105,6 +109,39 @@ impl StreamsDelta {
 /// with an operation ([`append_op_log`](crate::OpStore::append_op_log)), with the result of a branch
 /// or the end of the fiber, or by [`append`](StreamStore::append). A stream is deleted with its
 /// fiber; those of logs are deleted when the fiber completes or starts again.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// # use forever::store::{AcceptResult, FiberStore, NewFiber};
+/// use forever::store::{Sqlite, StreamAppend, StreamStore, output_stream};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// let store = Sqlite::in_memory().await?;
+/// # let worker = store.join(0).await?;
+/// # let fiber = NewFiber {
+/// #     id: "order-17".to_owned(),
+/// #     name: "order".to_owned(),
+/// #     args: "{}".to_owned(),
+/// #     worker: Some(worker),
+/// #     now_ms: 1_000,
+/// #     key: None,
+/// #     id_given: false,
+/// #     closure: false,
+/// #     metadata: None,
+/// #     agent: None,
+/// #     parent: None,
+/// # };
+/// # let AcceptResult::Created(claim) = store.accept(fiber).await? else { panic!() };
+/// let (name, data) = (output_stream("found"), "\"a page\"\n\"a book\"".to_owned());
+/// let items = StreamAppend { name: name.clone().into(), first: None, count: 2, data, keep: None };
+/// store.append(claim, vec![items], 2_000).await?;
+///
+/// let batches = store.stream(claim.fiber, name, 0, 10).await?;
+/// assert_eq!(batches[0].data.lines().nth(1), Some("\"a book\""));
+/// # Ok(())
+/// # }
+/// ```
 pub trait StreamStore {
     /// Appends to streams of a running fiber, between two checkpoints.
     fn append(&self, claim: Claim, appended: Vec<StreamAppend>, now_ms: i64) -> BoxFuture<'_, Result<()>>;

@@ -18,6 +18,24 @@ const LOG_LIMIT: i64 = 32 << 20;
 const PAGE_BYTES: i64 = 2048;
 
 /// What a commit survives.
+///
+/// Given to `Builder::durability`, or with a store:
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{Durability, Sqlite};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("cache.db");
+/// // What a power failure takes from it can be computed again.
+/// let store = Sqlite::open(path, Durability::Process, Duration::ZERO).await?;
+/// # drop(store);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {

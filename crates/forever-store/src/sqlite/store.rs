@@ -34,6 +34,19 @@ const LOCK_POLL: Duration = Duration::from_millis(5);
 /// is [closed](FiberStore::close), [abandoned](FiberStore::abandon) or dropped. So a store has one
 /// worker at a time: [`join`](FiberStore::join) and [`take_over`](FiberStore::take_over) count
 /// every other one as gone.
+///
+/// ```
+/// # mod forever { pub use forever_store as store; pub use forever_store::Result; }
+/// use forever::store::{AdminStore, Sqlite};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// // `Builder::store` gives it to a runtime. A test can look at what is stored.
+/// let store = Sqlite::in_memory().await?;
+/// assert!(store.counts(Vec::new()).await?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Sqlite {
     /// Stopped first, so that the writer's connection is the last and tidies up the log.

@@ -33,6 +33,18 @@ use crate::{Claim, OpRecord, OpState, Seq, TransactionResult, hex};
 /// SQLite plans a statement once, whatever its values
 /// ([QPSG](https://sqlite.org/queryplanner-ng.html#qpstab)). So an index serves `LIKE 'a%'`, but
 /// not `LIKE ?1`.
+///
+/// ```
+/// # mod forever { pub mod ops { pub use forever_store::Tx; } pub use forever_store::rusqlite; }
+/// use forever::ops::Tx;
+/// use forever::rusqlite::{self, params};
+///
+/// /// Called by the closure of a transaction: `|tx| Ok(book(tx, "a-1", 2)?)`.
+/// fn book(tx: &Tx<'_>, room: &str, nights: u32) -> rusqlite::Result<i64> {
+///     tx.execute("INSERT INTO bookings (room, nights) VALUES (?1, ?2)", params![room, nights])?;
+///     tx.query_row("SELECT sum(nights) FROM bookings WHERE room = ?1", [room], |row| row.get(0))
+/// }
+/// ```
 pub struct Tx<'a>(&'a Connection);
 
 /// Each method does the same as the method of [`rusqlite::Connection`] with its name, in the newest
