@@ -12,6 +12,38 @@ use crate::interactions::PendingInteractions;
 use crate::registry::ChatRegistry;
 
 /// Chats, as methods of [`Builder`]. The prelude has it.
+///
+/// ```
+/// use std::time::Duration;
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// # use forever::chat::message::{Chunk, UiMessage};
+/// # use forever::chat::{ChatAgent, Turn};
+/// # use forever::prelude::*;
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+/// #         turn.write(Chunk::text_start("t")).await?;
+/// #         turn.write(Chunk::text_delta("t", "At seven.")).await?;
+/// #         Ok(turn.write(Chunk::text_end("t")).await?)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// let forever = Forever::builder()
+///     .in_memory()
+///     .chat_agent(|_| Concierge)
+///     .turn_batching(32, Duration::from_millis(20))
+///     .open()
+///     .await?;
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait ChatBuilder: Sized {
     /// Registers a class of chat agents, as [`Builder::agent`] does.
     fn chat_agent<A: ChatAgent>(self, make: impl Fn(AgentHandle<A>) -> A + Send + Sync + 'static) -> Self;
@@ -56,6 +88,8 @@ impl ChatBuilder for Builder {
 }
 
 /// The chats of all agents, as methods of [`Forever`]. The prelude has it.
+///
+/// See [`pending_interactions`](Self::pending_interactions) for an example.
 pub trait ChatForever {
     /// The pending interactions of all chats, the latest first: tool calls that wait for a person
     /// or their client.

@@ -108,6 +108,31 @@ pub trait ChatAgent: Agent {
 pub(super) const MAX_QUEUED_TURNS: u32 = 256;
 
 /// Class of the error of a failed turn.
+///
+/// ```
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// use forever::chat::{ChatAgent, ErrorClass, Turn};
+/// use std::io::{Error, ErrorKind};
+/// use std::time::Duration;
+///
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, _: &Turn) -> Result<(), BoxError> { Ok(()) }
+/// // In `impl ChatAgent for Concierge`:
+/// fn classify_error(&self, error: &BoxError) -> ErrorClass {
+///     match error.downcast_ref::<Error>().map(Error::kind) {
+///         Some(ErrorKind::TimedOut) => ErrorClass::Transient(Some(Duration::from_secs(5))),
+///         // The errors of the library's models.
+///         _ => ErrorClass::of(error),
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {

@@ -19,6 +19,40 @@ use crate::status::TurnStatus;
 use crate::tools::{Author, ToolAnswer, ToolAnswered, ToolCallRef, answer_detached};
 
 /// Chats, as methods of the [`AgentHandle`] of a [`ChatAgent`]. The prelude has it.
+///
+/// ```
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// # use forever::chat::message::{Chunk, UiMessage};
+/// # use forever::chat::{ChatAgent, Turn};
+/// # use forever::prelude::*;
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+/// #         turn.write(Chunk::text_start("t")).await?;
+/// #         turn.write(Chunk::text_delta("t", "At seven.")).await?;
+/// #         Ok(turn.write(Chunk::text_end("t")).await?)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let forever = Forever::builder().in_memory().chat_agent(|_| Concierge).open().await?;
+/// # let chat = forever.agent::<Concierge>("table-7");
+/// // The key makes it safe to send again.
+/// let turn = chat.submit("request-1", [UiMessage::user("u1", "When is breakfast?")]).await?;
+/// turn.wait().await?;
+/// assert_eq!(chat.messages().await?[1].text(), "At seven.");
+///
+/// chat.clear().await?;
+/// assert!(chat.messages().await?.is_empty());
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait ChatHandle {
     /// Stores messages and requests an answer to them. A message whose id is stored replaces that
     /// one; others are appended.

@@ -18,6 +18,24 @@ use crate::status::TurnStatus;
 const KEPT: usize = 256;
 
 /// Event in a chat. What it reports is stored already.
+///
+/// ```
+/// use forever::chat::{ChatEvent, ChatEvents};
+///
+/// /// Shows what else happens in a chat, beside the chunks of its answers.
+/// async fn show(mut events: ChatEvents) -> forever::Result<()> {
+///     while let Some(event) = events.recv().await? {
+///         match event {
+///             ChatEvent::Accepted(turn) => println!("{} is queued", turn.id()),
+///             ChatEvent::Began(turn) => println!("{} is answered", turn.id()),
+///             ChatEvent::Recovering { turn, .. } => println!("{turn} was interrupted"),
+///             ChatEvent::Replaced | ChatEvent::Cleared => println!("read the messages again"),
+///             _ => {}
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ChatEvent {
@@ -136,6 +154,38 @@ impl Feeds {
 
 /// Stream of the events of a chat; made by
 /// [`ChatHandle::chat_events`](crate::ChatHandle::chat_events).
+///
+/// ```
+/// # use forever::chat::ChatEvent;
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// # use forever::chat::message::{Chunk, UiMessage};
+/// # use forever::chat::{ChatAgent, Turn};
+/// # use forever::prelude::*;
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+/// #         turn.write(Chunk::text_start("t")).await?;
+/// #         turn.write(Chunk::text_delta("t", "At seven.")).await?;
+/// #         Ok(turn.write(Chunk::text_end("t")).await?)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let forever = Forever::builder().in_memory().chat_agent(|_| Concierge).open().await?;
+/// # let chat = forever.agent::<Concierge>("table-7");
+/// let mut events = chat.chat_events()?;
+/// let turn = chat.save_messages([UiMessage::user("u1", "When is breakfast?")]).await?;
+/// let Some(ChatEvent::Accepted(accepted)) = events.recv().await? else { panic!() };
+/// assert_eq!(accepted.id(), turn.id());
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ChatEvents {
     link: EngineLink,
     /// `None` while it is dropped.

@@ -28,6 +28,21 @@ use crate::status::TurnStatus;
 pub(super) const PAGE: u32 = 256;
 
 /// Policy for a turn that is requested while another one has not ended.
+///
+/// ```
+/// use forever::agent::AgentHandle;
+/// use forever::chat::message::UiMessage;
+/// use forever::chat::{ChatAgent, Queueing};
+/// use forever::prelude::*;
+/// use std::time::Duration;
+///
+/// /// Answers once a person has stopped typing, and then all that was written.
+/// async fn said<A: ChatAgent>(chat: &AgentHandle<A>, message: UiMessage) -> forever::Result<()> {
+///     let pause = Queueing::Debounce(Duration::from_secs(2));
+///     chat.save_messages([message]).queueing(pause).await?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Queueing {
@@ -80,6 +95,41 @@ pub(crate) fn new_turn<A: ChatAgent>(agent: &AgentHandle<A>, kind: TurnKind, mes
 
 /// A turn to be requested; `.await` stores it. From then on it will be answered, even if the
 /// process dies.
+///
+/// ```
+/// # use serde_json::json;
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// # use forever::chat::message::{Chunk, UiMessage};
+/// # use forever::chat::{ChatAgent, Turn};
+/// # use forever::prelude::*;
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+/// #         turn.write(Chunk::text_start("t")).await?;
+/// #         turn.write(Chunk::text_delta("t", "At seven.")).await?;
+/// #         Ok(turn.write(Chunk::text_end("t")).await?)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let forever = Forever::builder().in_memory().chat_agent(|_| Concierge).open().await?;
+/// # let chat = forever.agent::<Concierge>("table-7");
+/// let question = [UiMessage::user("u1", "When is breakfast?")];
+/// let turn = chat
+///     .save_messages(question)
+///     .key("request-1")
+///     .metadata(&json!({ "room": 7 }))
+///     .await?;
+/// assert!(turn.accepted());
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a turn is asked for when this is awaited"]
 pub struct NewTurn {
     link: EngineLink,
@@ -256,6 +306,40 @@ impl fmt::Debug for NewTurn {
 }
 
 /// Handle of a turn.
+///
+/// ```
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// # use forever::chat::message::{Chunk, UiMessage};
+/// # use forever::chat::{ChatAgent, Turn};
+/// # use forever::prelude::*;
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+/// #         turn.write(Chunk::text_start("t")).await?;
+/// #         turn.write(Chunk::text_delta("t", "At seven.")).await?;
+/// #         Ok(turn.write(Chunk::text_end("t")).await?)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let forever = Forever::builder().in_memory().chat_agent(|_| Concierge).open().await?;
+/// # let chat = forever.agent::<Concierge>("table-7");
+/// let turn = chat.submit("request-1", [UiMessage::user("u1", "When is breakfast?")]).await?;
+/// let end = turn.wait().await?;
+/// assert!(end.is_completed());
+///
+/// // The same turn, such as for a client that comes back.
+/// let again = chat.turn_by_key("request-1").await?.expect("it is stored");
+/// assert_eq!(again.id(), turn.id());
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct TurnHandle {
     link: EngineLink,

@@ -26,6 +26,23 @@ const PAGE: (u32, u32) = (50, 1000);
 ///
 /// A reference to it is a [`ToolCallRef`] with the input that was seen, for
 /// [`ChatHandle::answer_tool`](crate::ChatHandle::answer_tool): an answer to it does not count for another input.
+///
+/// ```
+/// use forever::agent::AgentHandle;
+/// use forever::chat::{ChatAgent, InteractionKind, ToolAnswer};
+/// use forever::prelude::*;
+///
+/// /// Approves every refund that waits in a chat.
+/// async fn approve<A: ChatAgent>(chat: &AgentHandle<A>) -> forever::Result<()> {
+///     for waiting in chat.pending_interactions().await?.interactions {
+///         if waiting.kind == InteractionKind::Approval && waiting.tool == "refund" {
+///             // The approval counts only for the input that is listed.
+///             chat.answer_tool(&waiting, ToolAnswer::Approved, true).await?;
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PendingInteraction {
@@ -93,6 +110,25 @@ fn of_message(engine: &Engine, row: &InteractionRow, message: &UiMessage) -> Vec
 /// [`ChatForever::pending_interactions`](crate::ChatForever::pending_interactions) and
 /// [`ChatHandle::pending_interactions`](crate::ChatHandle::pending_interactions), read by `.await`.
 ///
+/// ```
+/// use forever::prelude::*;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = Forever::builder().in_memory().open().await?;
+/// let support = || forever.pending_interactions().class("support");
+/// let mut query = Some(support());
+/// while let Some(interactions) = query {
+///     let page = interactions.await?;
+///     for waiting in &page.interactions {
+///         println!("{} waits in {} since {:?}", waiting.tool, waiting.agent, waiting.since);
+///     }
+///     query = page.next.map(|cursor| support().after(cursor));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// When the store cannot be read, or the runtime is gone.
 #[derive(Debug)]
@@ -105,6 +141,8 @@ pub struct PendingInteractions {
 }
 
 /// A page of pending interactions, the latest first.
+///
+/// See [`PendingInteractions`] for an example.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct InteractionPage {
@@ -115,6 +153,8 @@ pub struct InteractionPage {
 }
 
 /// Position in the list of pending interactions.
+///
+/// See [`PendingInteractions`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InteractionCursor(store::InteractionCursor);

@@ -26,6 +26,19 @@ const PAGE: u32 = 64;
 pub(crate) const INTERRUPTED_TEXT: &str = "The answer was interrupted.";
 
 /// How a turn ended: the last entry of its log.
+///
+/// ```
+/// use forever::chat::{TurnEnd, TurnState};
+///
+/// fn describe(end: &TurnEnd) -> String {
+///     match end.state() {
+///         TurnState::Completed => "answered".to_owned(),
+///         TurnState::Aborted => "stopped".to_owned(),
+///         // `error` is for the log of the program, and `client_text` for people.
+///         _ => end.client_text().unwrap_or("not answered").to_owned(),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnEnd {
     state: TurnState,
@@ -74,6 +87,8 @@ impl TurnEnd {
 }
 
 /// One entry of a log.
+///
+/// See [`Follow`] for an example.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Entry {
@@ -84,6 +99,20 @@ pub enum Entry {
 }
 
 /// A chunk as it is stored.
+///
+/// ```
+/// use forever::chat::StoredChunk;
+///
+/// /// The event of a stream of server-sent events, which needs no look at the chunk.
+/// fn event(chunk: &StoredChunk) -> String {
+///     format!("data: {}\n\n", chunk.json())
+/// }
+///
+/// fn text(chunk: &StoredChunk) -> forever::Result<Option<String>> {
+///     let chunk = chunk.read()?;
+///     Ok(chunk.get("delta").and_then(|delta| delta.as_str()).map(str::to_owned))
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredChunk(Arc<str>);
 
@@ -268,6 +297,44 @@ impl Logs {
 ///
 /// Everything it returns is stored. It may be slow: chunks that are no longer in memory are read
 /// from the database.
+///
+/// ```
+/// # use forever::chat::Entry;
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// # use forever::chat::message::{Chunk, UiMessage};
+/// # use forever::chat::{ChatAgent, Turn};
+/// # use forever::prelude::*;
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+/// #         turn.write(Chunk::text_start("t")).await?;
+/// #         turn.write(Chunk::text_delta("t", "At seven.")).await?;
+/// #         Ok(turn.write(Chunk::text_end("t")).await?)
+/// #     }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let forever = Forever::builder().in_memory().chat_agent(|_| Concierge).open().await?;
+/// # let chat = forever.agent::<Concierge>("table-7");
+/// let turn = chat.save_messages([UiMessage::user("u1", "When is breakfast?")]).await?;
+/// // A client that has seen chunks 0 to 4 follows from 5.
+/// let mut log = turn.follow(0).await?;
+/// while let Some(entry) = log.next().await? {
+///     match entry {
+///         Entry::Chunk(number, chunk) => println!("{number}: {}", chunk.json()),
+///         Entry::End(end) => assert!(end.is_completed()),
+///         _ => {}
+///     }
+/// }
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Follow {
     link: EngineLink,
     turn: TurnSeq,

@@ -7,6 +7,20 @@ use forever_runtime::store::{TurnKind, TurnRow, TurnSeq, TurnState};
 use crate::log::TurnEnd;
 
 /// Status of a turn.
+///
+/// ```
+/// use forever::agent::AgentHandle;
+/// use forever::chat::{ChatAgent, TurnState};
+/// use forever::prelude::*;
+///
+/// /// How long the turns of a chat have waited that have not begun.
+/// async fn waits<A: ChatAgent>(chat: &AgentHandle<A>) -> forever::Result<()> {
+///     for turn in chat.turns(&[TurnState::Queued]).await? {
+///         println!("{} has waited for {:?}", turn.id(), turn.created().elapsed());
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct TurnStatus(TurnRow);
 

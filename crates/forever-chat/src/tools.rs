@@ -33,6 +33,26 @@ use crate::turn::Turn;
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 /// Answer of a person or their client to a tool call.
+///
+/// ```
+/// use forever::agent::AgentHandle;
+/// use forever::chat::{ChatAgent, ToolAnswer, ToolCallRef};
+/// use forever::prelude::*;
+///
+/// /// The click of a person on "yes" or "no".
+/// async fn decide<A: ChatAgent>(
+///     chat: &AgentHandle<A>,
+///     call: ToolCallRef,
+///     approved: bool,
+/// ) -> forever::Result<()> {
+///     let answer = if approved { ToolAnswer::Approved } else { ToolAnswer::Refused };
+///     let answered = chat.answer_tool(call, answer, true).await?;
+///     if !answered.applied {
+///         println!("another answer came first");
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ToolAnswer {
@@ -190,6 +210,8 @@ impl Author {
 }
 
 /// Result of an answer.
+///
+/// See [`ToolAnswer`] for an example.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolAnswered {

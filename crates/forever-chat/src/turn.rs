@@ -24,6 +24,34 @@ use crate::writer;
 use crate::writer::Writer;
 
 /// A turn that is being answered. A clone is the same turn.
+///
+/// ```
+/// use forever::BoxError;
+/// # use forever::agent::Agent;
+/// use forever::chat::message::Chunk;
+/// use forever::chat::{ChatAgent, Turn};
+///
+/// # async fn search(_: &Turn) -> Result<Vec<String>, BoxError> { Ok(Vec::new()) }
+/// # struct Librarian;
+/// # impl Agent for Librarian {
+/// #     const CLASS: &'static str = "librarian";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Librarian {
+/// // In `impl ChatAgent for Librarian`:
+/// async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
+///     // After an interruption the search is not repeated.
+///     let found: Vec<String> = match turn.stashed()? {
+///         Some(found) => found,
+///         None => search(turn).await?,
+///     };
+///     turn.stash(&found).await?;
+///     turn.write(Chunk::text_start("t")).await?;
+///     turn.write(Chunk::text_delta("t", found.join(", "))).await?;
+///     Ok(turn.write(Chunk::text_end("t")).await?)
+/// }
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Turn(pub(super) Arc<Inner>);
 

@@ -13,6 +13,19 @@ use crate::model::ToolSpec;
 use crate::user_code::{awaited, called_or, said_of};
 
 /// Policy for a tool call in doubt: the process died while it ran.
+///
+/// ```
+/// use forever::chat::{Tool, UnknownCall};
+/// use serde_json::{Value, json};
+///
+/// let forecast = Tool::new("forecast", |_: Value, _| async { Ok(json!("rain")) })
+///     // It changes nothing, so it may run twice.
+///     .on_unknown(UnknownCall::Retry);
+/// let order = Tool::new("order", |_: Value, _| async { Ok(json!("a taxi")) })
+///     // The default: the model reads that the outcome is unknown.
+///     .on_unknown(UnknownCall::Report);
+/// # let _ = (forecast, order);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum UnknownCall {

@@ -16,6 +16,8 @@ use crate::message::tool::Calls;
 use crate::message::ui_message::{Role, UiMessage};
 
 /// Kind of a part that is streamed in pieces: text, or reasoning.
+///
+/// See [`OpenPart`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Prose {
     /// Text of the answer.
@@ -37,6 +39,22 @@ impl Prose {
 }
 
 /// A part of text or reasoning that has begun and has not ended.
+///
+/// ```
+/// use forever::chat::message::{Chunk, MessageBuilder, Prose};
+///
+/// # fn main() -> forever::Result<()> {
+/// let mut answer = MessageBuilder::default();
+/// answer.apply(&Chunk::text_start("t"))?;
+/// answer.apply(&Chunk::text_delta("t", "At sev"))?;
+/// // The stream was cut off in here.
+/// let open = answer.open();
+/// assert_eq!((open[0].prose, &*open[0].id), (Prose::Text, "t"));
+/// answer.apply(&open[0].end())?;
+/// assert!(answer.open().is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenPart {
     /// Kind of the part.

@@ -8,6 +8,23 @@ use serde_json::{Map, Value, json};
 pub const MAX_CHUNK: usize = 4 << 20;
 
 /// One event of a stream: the AI SDK's `UIMessageChunk`.
+///
+/// ```
+/// use forever::chat::message::Chunk;
+/// use serde_json::json;
+///
+/// # fn main() -> forever::Result<()> {
+/// let chunk = Chunk::text_delta("t", "At seven.");
+/// assert_eq!(chunk.kind(), "text-delta");
+/// assert_eq!(chunk.get("delta"), Some(&json!("At seven.")));
+///
+/// // A chunk of the program's own, for its page.
+/// let mut seats = Chunk::data("seats", None, json!({ "free": 4 }));
+/// seats.set("transient", true);
+/// assert_eq!(Chunk::parse(&seats.to_text())?.kind(), "data-seats");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Chunk(pub(super) Map<String, Value>);

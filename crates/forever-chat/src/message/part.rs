@@ -5,11 +5,40 @@ use serde_json::{Map, Value, json};
 
 /// One piece of a message: text, reasoning, a tool call, a file, a source, data of the program, or
 /// the start of a step.
+///
+/// ```
+/// use forever::chat::message::{Part, UiMessage};
+///
+/// /// The pictures that a person has sent.
+/// fn pictures(message: &UiMessage) -> Vec<&str> {
+///     let files = message.parts.iter().filter(|part| part.kind() == "file");
+///     files.filter_map(|part| part.get("url")?.as_str()).collect()
+/// }
+///
+/// let mut message = UiMessage::user("u1", "What is this?");
+/// let file = serde_json::json!({ "type": "file", "mediaType": "image/png", "url": "/cat.png" });
+/// message.parts.extend(Part::from_json(file));
+/// assert_eq!(pictures(&message), ["/cat.png"]);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Part(pub(super) Map<String, Value>);
 
 /// State of a tool call: the `state` of a tool part.
+///
+/// ```
+/// use forever::chat::message::{Part, ToolState};
+///
+/// fn describe(part: &Part) -> Option<String> {
+///     let tool = part.tool_name()?;
+///     Some(match part.tool_state()? {
+///         ToolState::ApprovalRequested => format!("may `{tool}` run?"),
+///         ToolState::OutputAvailable => format!("`{tool}` gave {}", part.get("output")?),
+///         state if state.is_settled() => format!("`{tool}` has failed"),
+///         _ => format!("`{tool}` runs"),
+///     })
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ToolState {

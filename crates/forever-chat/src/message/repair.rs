@@ -15,6 +15,31 @@ use crate::message::ui_message::{Role, UiMessage};
 pub const INTERRUPTED: &str = "The tool call was interrupted, and its result is not known.";
 
 /// Result for a call that has none.
+///
+/// ```
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// use forever::chat::message::{Part, Repair};
+/// use forever::chat::{ChatAgent, Turn};
+///
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, _: &Turn) -> Result<(), BoxError> { Ok(()) }
+/// // In `impl ChatAgent for Concierge`:
+/// fn repair_interrupted_tool(&self, call: &Part) -> Repair {
+///     match call.tool_name() {
+///         // It runs on the person's page, which may still answer.
+///         Some("pick_a_seat") => Repair::Wait,
+///         Some("book") => Repair::Failed("ask the person whether the booking was made".into()),
+///         _ => Repair::Interrupted,
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Repair {
     /// The call has failed: it was interrupted, as [`INTERRUPTED`] says.
@@ -28,6 +53,23 @@ pub enum Repair {
 }
 
 /// Messages that a model accepts, and the repairs made.
+///
+/// ```
+/// use forever::chat::message::{Chunk, MessageBuilder, Repair, repair};
+/// use serde_json::json;
+///
+/// # fn main() -> forever::Result<()> {
+/// let mut answer = MessageBuilder::default();
+/// answer.apply(&Chunk::tool_input_available("call-1", "book", json!({ "seats": 2 })))?;
+///
+/// let repaired = repair(vec![answer.into_message()], |_| Repair::Interrupted);
+/// let call = repaired.messages[0].parts.iter().find(|part| part.is_tool()).unwrap();
+/// assert!(call.tool_state().unwrap().is_settled());
+/// // For a client that shows the message.
+/// assert_eq!(repaired.calls[0].chunk.kind(), "tool-output-error");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repaired {
     /// The messages.
@@ -37,6 +79,8 @@ pub struct Repaired {
 }
 
 /// A call that got a result.
+///
+/// See [`Repaired`] for an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepairedCall {
     /// Id of its message.

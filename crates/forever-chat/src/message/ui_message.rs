@@ -6,6 +6,19 @@ use serde_json::{Map, Value};
 use crate::message::part::Part;
 
 /// Role of a message's author.
+///
+/// ```
+/// use forever::chat::message::{Role, UiMessage};
+///
+/// fn author(message: &UiMessage) -> &'static str {
+///     match message.role {
+///         Role::User => "you",
+///         Role::Assistant => "the concierge",
+///         Role::System => "the house",
+///     }
+/// }
+/// # assert_eq!(author(&UiMessage::user("u1", "hello")), "you");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -54,6 +67,23 @@ impl From<Role> for MessageRole {
 }
 
 /// A message of a chat, as the AI SDK's `UIMessage`.
+///
+/// ```
+/// use forever::chat::message::{Role, UiMessage};
+/// use serde_json::json;
+///
+/// # fn main() -> serde_json::Result<()> {
+/// let question = UiMessage::user("u1", "When is breakfast?");
+/// assert_eq!(question.text(), "When is breakfast?");
+///
+/// // The JSON of `useChat`.
+/// let text = json!({ "type": "text", "text": "At seven." });
+/// let json = json!({ "id": "a1", "role": "assistant", "parts": [text] });
+/// let answer: UiMessage = serde_json::from_value(json)?;
+/// assert_eq!((answer.role, &*answer.text()), (Role::Assistant, "At seven."));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UiMessage {
     /// Unique in its chat.

@@ -13,6 +13,22 @@ use crate::message::{Chunk, Part, UiMessage};
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
 
 /// A model that answers requests.
+///
+/// The module [`model`](crate::model) has a model of its own as an example. A wrapper delegates:
+///
+/// ```
+/// use forever::chat::model::{ChatModel, ModelRequest, ModelStream};
+///
+/// /// Counts the requests to a model.
+/// struct Counted<M>(M);
+///
+/// impl<M: ChatModel> ChatModel for Counted<M> {
+///     fn answer(&self, request: ModelRequest) -> ModelStream {
+///         println!("a request with {} messages", request.messages.len());
+///         self.0.answer(request)
+///     }
+/// }
+/// ```
 pub trait ChatModel: Send + Sync + 'static {
     /// Requests an answer. The last item of the stream is either [`ModelEvent::Finished`] or an
     /// error; neither comes earlier.
@@ -20,6 +36,25 @@ pub trait ChatModel: Send + Sync + 'static {
 }
 
 /// Request to a model.
+///
+/// ```
+/// use forever::chat::message::UiMessage;
+/// use forever::chat::model::{ChatModel, ModelEvent, ModelRequest};
+/// use futures_util::StreamExt;
+///
+/// /// Asks a model directly, outside of a chat.
+/// async fn title(model: &impl ChatModel, talk: UiMessage) -> Result<String, forever::BoxError> {
+///     let system = Some("You answer with a title of three words.".to_owned());
+///     let request = ModelRequest { system, messages: vec![talk], ..ModelRequest::default() };
+///     let (mut answer, mut title) = (model.answer(request), String::new());
+///     while let Some(event) = answer.next().await {
+///         if let ModelEvent::Chunk(chunk) = event? {
+///             title += chunk.get("delta").and_then(|delta| delta.as_str()).unwrap_or_default();
+///         }
+///     }
+///     Ok(title)
+/// }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ModelRequest {
     /// System prompt.
@@ -36,6 +71,21 @@ pub struct ModelRequest {
 }
 
 /// A tool that a model may call.
+///
+/// ```
+/// use forever::chat::model::ToolSpec;
+/// use serde_json::json;
+///
+/// let tool = ToolSpec {
+///     name: "pick_a_seat".to_owned(),
+///     description: "Lets the person choose a seat on the page.".to_owned(),
+///     parameters: json!({ "type": "object", "properties": { "row": { "type": "integer" } } }),
+/// };
+/// # let _ = tool;
+/// ```
+///
+/// A tool that a client runs is given to [`NewTurn::client_tools`](crate::NewTurn::client_tools).
+/// One that runs in this process is a [`Tool`](crate::Tool).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Name of the tool.
@@ -49,6 +99,17 @@ pub struct ToolSpec {
 }
 
 /// An answer that was cut off.
+///
+/// ```
+/// use forever::chat::message::Part;
+/// use forever::chat::model::ModelRequest;
+///
+/// /// A model without memory is given what it has said, to be continued.
+/// fn beginning(request: &ModelRequest) -> Option<String> {
+///     let interrupted = request.interrupted.as_ref()?;
+///     Some(interrupted.parts.iter().filter_map(Part::as_text).collect())
+/// }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Interrupted {
     /// Id under which the provider may have stored it: the last [`ModelEvent::Response`].
@@ -63,6 +124,20 @@ pub struct Interrupted {
 }
 
 /// One event of an answer.
+///
+/// ```
+/// use forever::chat::model::ModelEvent;
+///
+/// fn describe(event: &ModelEvent) -> String {
+///     match event {
+///         ModelEvent::Response(id) => format!("the provider stores it as {id}"),
+///         ModelEvent::Chunk(chunk) => chunk.to_text(),
+///         ModelEvent::Waiting(limit) => format!("silent for up to {limit:?}"),
+///         ModelEvent::Finished(end) => format!("{:?} output tokens", end.output_tokens),
+///         _ => String::new(),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
@@ -80,6 +155,16 @@ pub enum ModelEvent {
 }
 
 /// How an answer ended.
+///
+/// ```
+/// use forever::chat::model::{FinishReason, Finished, ModelEvent};
+///
+/// let mut end = Finished::because(FinishReason::Stop);
+/// end.output_tokens = Some(12);
+/// // The last item of a model's stream.
+/// let event = ModelEvent::Finished(end);
+/// # let _ = event;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Finished {
@@ -99,6 +184,21 @@ impl Finished {
 }
 
 /// Why a model stopped.
+///
+/// ```
+/// use forever::chat::model::FinishReason;
+///
+/// /// The reason as a provider has it.
+/// fn reason(text: &str) -> FinishReason {
+///     match text {
+///         "stop" => FinishReason::Stop,
+///         "length" => FinishReason::Length,
+///         "tool_calls" => FinishReason::ToolCalls,
+///         "content_filter" => FinishReason::ContentFilter,
+///         _ => FinishReason::Other,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -117,6 +217,19 @@ pub enum FinishReason {
 }
 
 /// Kind of an error of a model.
+///
+/// ```
+/// use forever::chat::model::{ModelError, ModelErrorKind};
+///
+/// fn advice(error: &ModelError) -> &'static str {
+///     match error.kind() {
+///         kind if kind.is_transient() => "it is tried again",
+///         ModelErrorKind::ContextOverflow => "the conversation has to be compacted",
+///         ModelErrorKind::Denied => "look at the key",
+///         _ => "look at the request",
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -144,6 +257,16 @@ impl ModelErrorKind {
 }
 
 /// Error of a model.
+///
+/// ```
+/// use forever::chat::model::{ModelError, ModelErrorKind};
+/// use std::time::Duration;
+///
+/// // What a model of the program's own gives for status 429 with `Retry-After: 20`.
+/// let error = ModelError::new(ModelErrorKind::RateLimited, "too many requests");
+/// let error = error.retry_after(Duration::from_secs(20));
+/// assert!(error.kind().is_transient());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelError {
     kind: ModelErrorKind,

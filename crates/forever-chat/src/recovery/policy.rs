@@ -184,6 +184,8 @@ impl fmt::Debug for RecoveryPolicy {
 }
 
 /// Starting point of a recovery.
+///
+/// See [`ChatRecovery`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RecoveryKind {
     /// No chunk of the answer was stored: it is requested again.
@@ -193,6 +195,33 @@ pub enum RecoveryKind {
 }
 
 /// State of an interrupted turn before it is continued.
+///
+/// ```
+/// # use forever::BoxError;
+/// # use forever::agent::Agent;
+/// use forever::chat::{ChatAgent, ChatRecovery, ChatRecoveryOptions, RecoveryKind, Turn};
+///
+/// # struct Concierge;
+/// # impl Agent for Concierge {
+/// #     const CLASS: &'static str = "concierge";
+/// #     type State = ();
+/// # }
+/// # impl ChatAgent for Concierge {
+/// #     async fn on_chat_message(&self, _: &Turn) -> Result<(), BoxError> { Ok(()) }
+/// // In `impl ChatAgent for Concierge`:
+/// async fn on_chat_recovery(
+///     &self,
+///     recovery: &ChatRecovery,
+/// ) -> Result<ChatRecoveryOptions, BoxError> {
+///     let options = ChatRecoveryOptions::default();
+///     Ok(match recovery.kind() {
+///         RecoveryKind::Retry => options,
+///         // Half a sentence is thrown away, and answered anew.
+///         RecoveryKind::Continue => options.persist(recovery.partial_text().len() > 200),
+///     })
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct ChatRecovery {
     pub(crate) turn: String,
@@ -294,6 +323,8 @@ impl ChatRecovery {
 }
 
 /// How to recover an interrupted turn.
+///
+/// See [`ChatRecovery`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChatRecoveryOptions {
@@ -325,6 +356,18 @@ impl ChatRecoveryOptions {
 }
 
 /// Reason to give a turn up.
+///
+/// ```
+/// use forever::chat::{Exhausted, ExhaustedReason};
+///
+/// fn alert(turn: &Exhausted) -> Option<String> {
+///     match turn.reason() {
+///         ExhaustedReason::DeathsExceeded => Some("a turn kills the process".to_owned()),
+///         ExhaustedReason::RecoveryAborted => None,
+///         reason => Some(format!("a turn was given up: {reason}")),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExhaustedReason {
@@ -363,6 +406,19 @@ impl fmt::Display for ExhaustedReason {
 }
 
 /// A turn that was given up.
+///
+/// ```
+/// use forever::chat::RecoveryPolicy;
+///
+/// /// Returned from `ChatAgent::recovery`.
+/// fn recovery() -> RecoveryPolicy {
+///     RecoveryPolicy::default().on_exhausted(|exhausted| async move {
+///         let turn = exhausted.recovery();
+///         eprintln!("turn {}: {} ({})", turn.request_id(), exhausted.reason(), turn.reason());
+///         Ok(())
+///     })
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Exhausted {
     pub(crate) reason: ExhaustedReason,
