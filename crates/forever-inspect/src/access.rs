@@ -17,6 +17,23 @@ use crate::failure::Failure;
 pub(crate) const COMMAND: &str = "x-forever-inspect";
 
 /// Head of a request, for [`Inspector::authorize`](crate::Inspector::authorize).
+///
+/// ```
+/// # mod forever { pub use forever_inspect as inspect; }
+/// use forever::inspect::{Request, Verdict};
+///
+/// /// Given to `Inspector::authorize`, behind a proxy that has authenticated the user.
+/// fn authorize(request: &Request<'_>) -> Verdict {
+///     let user = request.headers.get("x-user").and_then(|user| user.to_str().ok());
+///     match user {
+///         None => Verdict::Unauthorized,
+///         Some("ada") => Verdict::Allow,
+///         Some(_) if request.is_command => Verdict::Forbidden,
+///         Some(_) if request.path.ends_with("/export") => Verdict::Forbidden,
+///         Some(_) => Verdict::Allow,
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request<'a> {
@@ -31,6 +48,8 @@ pub struct Request<'a> {
 }
 
 /// Decision about a request.
+///
+/// See [`Request`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It is answered.

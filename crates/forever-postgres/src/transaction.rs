@@ -50,6 +50,18 @@ use crate::{claims, nested};
 /// they have none, a statement waits for a lock until it is released.
 ///
 /// All tables can be read. Never write to Forever's own: nothing checks that.
+///
+/// ```
+/// use forever::BoxError;
+/// use forever::ops::PostgresTx;
+///
+/// /// Called by the closure of a transaction: `async |tx| book(tx, "a-1").await`.
+/// async fn book(tx: &PostgresTx<'_>, room: &str) -> Result<i64, BoxError> {
+///     tx.execute("INSERT INTO bookings (room) VALUES ($1)", &[&room]).await?;
+///     let row = tx.query_one("SELECT count(*) FROM bookings WHERE room = $1", &[&room]).await?;
+///     Ok(row.get(0))
+/// }
+/// ```
 pub struct PostgresTx<'a> {
     transaction: Transaction<'a>,
     /// Whether a statement met a conflict with another transaction.
@@ -136,6 +148,19 @@ impl fmt::Debug for PostgresTx<'_> {
 /// Implemented for all of them whose future is `Send`. The closure may run more than once, so it
 /// borrows what it needs: one that is `async move`, or that changes what it has captured, is not
 /// such a closure.
+///
+/// ```
+/// use forever::BoxError;
+/// use forever::ops::{PostgresTx, PostgresTxFn};
+///
+/// /// Repeats work of the program in a transaction, outside of fibers.
+/// async fn write<W>(forever: &forever::Forever, work: W) -> Result<(), BoxError>
+/// where
+///     W: for<'t> PostgresTxFn<'t, (), BoxError>,
+/// {
+///     forever.postgres_transaction(work).await
+/// }
+/// ```
 // The bound of a future as `Send` cannot be written with `AsyncFnMut` alone in stable Rust. That
 // bound is here for the type of `tx`, which the compiler takes from it.
 pub trait PostgresTxFn<'t, T, E>: AsyncFnMut(&'t PostgresTx<'t>) -> Result<T, E> + Send {

@@ -10,6 +10,20 @@ use tracing::warn;
 use super::network::Network;
 
 /// Kind of a request, for [`Server::authorize`](super::Server::authorize).
+///
+/// ```
+/// # mod forever { pub use forever_serve as serve; }
+/// use forever::serve::{AuthRequest, Rejection, RequestKind};
+///
+/// /// Called by an `authorize` hook for a person who may not change anything.
+/// fn read_only(request: &AuthRequest) -> Result<(), Rejection> {
+///     match &request.kind {
+///         kind if kind.is_read() => Ok(()),
+///         RequestKind::Call(method) if method == "search" => Ok(()),
+///         kind => Err(Rejection::forbidden(format!("only staff: {kind:?}"))),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RequestKind {
@@ -61,6 +75,20 @@ impl RequestKind {
 }
 
 /// A request to be authorized.
+///
+/// ```
+/// # mod forever { pub use forever_serve as serve; }
+/// use forever::serve::{AuthRequest, Rejection};
+///
+/// /// The agents of a class belong to the users of their names.
+/// fn owns(request: &AuthRequest, user: &str) -> Result<(), Rejection> {
+///     if request.class == "Concierge" && request.name == user {
+///         return Ok(());
+///     }
+///     tracing::warn!(client = ?request.client, agent = request.name, "refused");
+///     Err(Rejection::forbidden("this is not your agent"))
+/// }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AuthRequest {

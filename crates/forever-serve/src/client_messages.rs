@@ -19,6 +19,16 @@ pub(super) const MAX_QUESTIONS: usize = 100;
 /// Policy for the messages that clients send.
 ///
 /// It covers those with a question, and those in place of a conversation.
+///
+/// ```
+/// # mod forever { pub use {forever_runtime::*, forever_serve as serve}; }
+/// # fn server(forever: &forever::Forever) -> forever::serve::Server {
+/// use forever::serve::{ClientMessages, Server};
+///
+/// // For clients that are programs of ours: they may also write what the assistant has said.
+/// Server::new(forever).client_messages(ClientMessages::Trusted)
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ClientMessages {

@@ -22,6 +22,8 @@ pub struct Network {
 }
 
 /// Error of a text that is no address or network.
+///
+/// See [`Network`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotANetwork(String);
 
