@@ -87,6 +87,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 ///
 /// With the feature `testing`, the time follows tokio's where that is paused: a durable wait of
 /// days is over at once in a test with `#[tokio::test(start_paused = true)]`.
+///
+/// See [`Clock`] for an example.
 #[derive(Debug)]
 pub struct SystemClock {
     ids: std::sync::Mutex<ContextV7>,

@@ -39,6 +39,27 @@ pub(super) async fn within<T>(mut callers: Vec<AgentId>, id: &AgentId, method: i
 
 /// Call of a method of an agent, made by [`AgentHandle::call`](super::AgentHandle::call). It begins
 /// when it is awaited.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # struct Counter;
+/// # impl forever::agent::Agent for Counter {
+/// #     const CLASS: &'static str = "counter";
+/// #     type State = u64;
+/// # }
+/// use forever::ErrorKind;
+/// use forever::agent::AgentHandle;
+/// use std::time::Duration;
+///
+/// async fn add(visits: &AgentHandle<Counter>) -> forever::Result<Option<u64>> {
+///     match visits.call("add", 1).within(Duration::from_secs(2)).await {
+///         Ok(sum) => Ok(Some(sum)),
+///         // The agent was busy: the call has not begun, and never will.
+///         Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
+///         Err(error) => Err(error),
+///     }
+/// }
+/// ```
 #[must_use = "a call does nothing unless awaited"]
 pub struct AgentCall<R> {
     link: Link<Agents>,

@@ -19,6 +19,34 @@ pub(super) const KEPT: usize = 256;
 /// State and broadcasts arrive in the order in which they were set and sent. For a slow connection
 /// 256 messages are kept; beyond that the oldest are lost, and [`Pushed::Lagged`] has their number.
 /// An agent never waits for a connection.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::agent::{Agent, Pushed};
+///
+/// # struct Counter;
+/// # impl Agent for Counter {
+/// #     const CLASS: &'static str = "counter";
+/// #     type State = u64;
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), forever::BoxError> {
+/// # let forever = Forever::builder().in_memory().agent(|_| Counter).open().await?;
+/// let visits = forever.agent::<Counter>("visits");
+/// visits.set_state(&7).await?;
+///
+/// // The present state comes first.
+/// let mut connection = visits.connect().await?;
+/// let Some(Pushed::State(state)) = connection.recv().await else { panic!() };
+/// assert_eq!(state.read::<u64>()?, 7);
+///
+/// visits.broadcast("closing soon")?;
+/// let Some(Pushed::Broadcast(text)) = connection.recv().await else { panic!() };
+/// assert_eq!(text.read::<String>()?, "closing soon");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Connection {
     /// Keeps the runtime open, if the handle did.
     _link: Link<Agents>,

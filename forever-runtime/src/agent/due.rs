@@ -10,6 +10,29 @@ use crate::exact;
 use crate::store::ScheduleRow;
 
 /// A schedule that is due, as [`Agent::on_schedule`](super::Agent::on_schedule) sees it.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # use forever::BoxError;
+/// # use forever::agent::{Agent, Due};
+/// # struct Assistant;
+/// # impl Assistant {
+/// #     async fn remind(&self, _: &str) -> Result<(), BoxError> { Ok(()) }
+/// #     async fn report(&self) -> Result<(), BoxError> { Ok(()) }
+/// # }
+/// # impl Agent for Assistant {
+/// #     const CLASS: &'static str = "assistant";
+/// #     type State = ();
+/// // In `impl Agent for Assistant`:
+/// async fn on_schedule(&self, due: &Due) -> Result<(), BoxError> {
+///     match due.name() {
+///         "remind" => self.remind(&due.payload::<String>()?).await,
+///         "report" => self.report().await,
+///         name => Err(format!("there is no schedule `{name}`").into()),
+///     }
+/// }
+/// # }
+/// ```
 pub struct Due {
     pub(super) row: ScheduleRow,
 }

@@ -36,6 +36,30 @@ use crate::store::{AgentHold, AgentId};
 /// every other handle; the one that an agent is given does not.
 ///
 /// State, schedules and broadcasts of an agent are available without waking it.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::agent::{Agent, AgentHandle};
+/// use std::time::Duration;
+///
+/// # struct Counter;
+/// # impl Agent for Counter {
+/// #     const CLASS: &'static str = "counter";
+/// #     type State = u64;
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = Forever::builder().in_memory().agent(|_| Counter).open().await?;
+/// let visits: AgentHandle<Counter> = forever.agent("visits");
+/// visits.set_state(&(visits.state().await? + 1)).await?;
+/// visits.schedule(Duration::from_secs(3600), "report", ()).await?;
+/// assert_eq!(visits.state().await?, 1);
+/// // None of this needs the agent in memory.
+/// assert!(!visits.is_awake());
+/// # Ok(())
+/// # }
+/// ```
 pub struct AgentHandle<A> {
     link: Link<Agents>,
     id: Arc<AgentId>,
@@ -378,6 +402,34 @@ impl<A> fmt::Debug for AgentHandle<A> {
 }
 
 /// An agent in memory; it stays there for as long as this guard lives.
+///
+/// It dereferences to the agent:
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::agent::Agent;
+///
+/// struct Greeter;
+///
+/// impl Greeter {
+///     fn greet(&self) -> &str {
+///         "good morning"
+///     }
+/// }
+///
+/// # impl Agent for Greeter {
+/// #     const CLASS: &'static str = "greeter";
+/// #     type State = ();
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = Forever::builder().in_memory().agent(|_| Greeter).open().await?;
+/// let hall = forever.agent::<Greeter>("hall").wake().await?;
+/// assert_eq!(hall.greet(), "good morning");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Awake<A> {
     /// Keeps the runtime open, if the handle did.
     _link: Link<Agents>,

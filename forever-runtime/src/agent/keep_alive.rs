@@ -33,6 +33,19 @@ const STRIKES: u32 = 3;
 /// While there is a guard, the store has a heartbeat: if the process dies, the agent is woken when
 /// the database is opened again, without any call. The same happens if the runtime is closed before
 /// the guard is released: its work is not done.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::agent::{Agent, AgentHandle};
+///
+/// # async fn download() -> forever::Result<()> { Ok(()) }
+/// async fn refresh<A: Agent>(library: &AgentHandle<A>) -> forever::Result<()> {
+///     let mut guard = library.keep_alive().await?;
+///     // If the process dies in here, the next one wakes the agent.
+///     download().await?;
+///     guard.release().await
+/// }
+/// ```
 #[must_use = "the agent is kept awake until this is dropped"]
 pub struct KeepAlive {
     /// Keeps the runtime open, if the handle did.

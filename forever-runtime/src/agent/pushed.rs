@@ -8,6 +8,8 @@ use crate::exact;
 use crate::fanout::Taken;
 
 /// A value that was sent to connections, as JSON.
+///
+/// See [`Pushed`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message(pub(super) Arc<str>);
 
@@ -30,6 +32,23 @@ impl Message {
 }
 
 /// Message that a [`Connection`](super::Connection) receives.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::agent::{Connection, Pushed};
+///
+/// /// Forwards what an agent pushes to a browser, until the runtime closes.
+/// async fn forward(mut connection: Connection, mut send: impl FnMut(&str, &str)) {
+///     while let Some(pushed) = connection.recv().await {
+///         match pushed {
+///             Pushed::State(state) => send("state", state.json()),
+///             Pushed::Broadcast(message) => send("message", message.json()),
+///             Pushed::Lagged(lost) => send("lost", &lost.to_string()),
+///             _ => {}
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pushed {

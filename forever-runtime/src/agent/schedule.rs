@@ -27,6 +27,24 @@ pub(super) const DUE: &str = "schedule due";
 const LATEST_MS: i64 = 253_402_300_799_999;
 
 /// Time or rule of a schedule.
+///
+/// Most are made by `into`:
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::agent::{Agent, AgentHandle, When};
+/// use std::time::{Duration, SystemTime};
+///
+/// const HOUR: Duration = Duration::from_secs(60 * 60);
+///
+/// async fn plan<A: Agent>(ada: &AgentHandle<A>) -> forever::Result<()> {
+///     ada.schedule(HOUR, "once", ()).await?; // `When::After`
+///     ada.schedule(SystemTime::now() + HOUR, "once", ()).await?; // `When::At`
+///     ada.schedule("0 9 * * MON", "weekly", ()).await?; // `When::Cron`
+///     ada.schedule(When::Every(HOUR), "hourly", ()).await?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
@@ -114,6 +132,28 @@ pub(super) fn next_due(timing: &ScheduleTiming, due_ms: i64, now_ms: i64) -> Res
 /// New schedule, stored by `.await`.
 ///
 /// Made by [`AgentHandle::schedule`](super::AgentHandle::schedule) and [`schedule_every`](super::AgentHandle::schedule_every).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # use forever::Forever;
+/// # use forever::agent::Agent;
+/// # use std::time::Duration;
+/// # struct Assistant;
+/// # impl Agent for Assistant {
+/// #     const CLASS: &'static str = "assistant";
+/// #     type State = ();
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = Forever::builder().in_memory().agent(|_| Assistant).open().await?;
+/// # let ada = forever.agent::<Assistant>("ada");
+/// let in_an_hour = Duration::from_secs(60 * 60);
+/// let first = ada.schedule(in_an_hour, "call", "Grace").idempotent(true).await?;
+/// let second = ada.schedule(in_an_hour, "call", "Grace").idempotent(true).await?;
+/// assert_eq!(first.id(), second.id());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a schedule is made when this is awaited"]
 pub struct NewSchedule {
@@ -222,6 +262,20 @@ pub(super) async fn correct(runtime: &Runtime, agents: &Agents) {
 }
 
 /// Kind of a schedule.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::agent::{Schedule, ScheduleKind};
+///
+/// fn describe(schedule: &Schedule) -> String {
+///     match schedule.kind() {
+///         ScheduleKind::Delay | ScheduleKind::Time => "once".to_owned(),
+///         ScheduleKind::Cron(pattern) => format!("at `{pattern}`"),
+///         ScheduleKind::Every(interval) => format!("every {interval:?}"),
+///         kind => format!("{kind:?}"),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleKind {
@@ -236,6 +290,22 @@ pub enum ScheduleKind {
 }
 
 /// Stored schedule of an agent.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::agent::{Agent, AgentHandle};
+///
+/// /// Cancels the schedules whose last run has failed.
+/// async fn clean_up<A: Agent>(ada: &AgentHandle<A>) -> forever::Result<()> {
+///     for schedule in ada.schedules().await? {
+///         if let Some(error) = schedule.error() {
+///             eprintln!("{} failed {} times: {error}", schedule.name(), schedule.attempts());
+///             ada.cancel_schedule(schedule.id()).await?;
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Schedule {
     row: ScheduleRow,

@@ -148,6 +148,26 @@ impl FiberFilter {
 /// Query for a page of fibers, sent by `.await`.
 ///
 /// Made by [`Forever::fibers`](crate::Forever::fibers).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::FiberState;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// let failed = || forever.fibers().state(FiberState::Failed);
+/// let mut query = Some(failed());
+/// while let Some(fibers) = query {
+///     let page = fibers.await?;
+///     for fiber in &page.fibers {
+///         println!("{} of {}: {:?}", fiber.id, fiber.name, fiber.reason);
+///     }
+///     query = page.next.map(|cursor| failed().after(cursor));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "fibers are listed when this is awaited"]
 pub struct Fibers {
@@ -160,6 +180,8 @@ pub struct Fibers {
 }
 
 /// A page of fibers, in the order in which they were accepted, or in the reverse order.
+///
+/// See [`Fibers`] for an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// The fibers.
@@ -171,6 +193,8 @@ pub struct Page {
 }
 
 /// Position in the list of fibers.
+///
+/// With serde it is a number, for an HTTP API. See [`Fibers`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(Seq);

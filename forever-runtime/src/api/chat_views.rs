@@ -11,6 +11,19 @@ use crate::store::{AgentId, InteractionQuery, InteractionRow, MessageRow, Store,
 const HIDDEN: &str = "hidden: it may repeat a value that a function marks `#[secret]`";
 
 /// Turn of a chat in a list.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// // The newest turns of all chats.
+/// for turn in forever.view_turns(None, 20).await? {
+///     println!("{}/{}: turn {} is {}", turn.class, turn.agent, turn.id, turn.state);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TurnView {
@@ -48,6 +61,8 @@ pub struct TurnView {
 }
 
 /// Message of a conversation.
+///
+/// See [`ChatView`] for an example.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ChatMessageView {
@@ -62,6 +77,18 @@ pub struct ChatMessageView {
 }
 
 /// Chat: its newest turns, and the end of its conversation.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn show(forever: &forever::Forever) -> forever::Result<()> {
+/// let chat = forever.view_chat("concierge", "table-7", 20).await?;
+/// println!("({} earlier messages)", chat.earlier);
+/// for message in &chat.messages {
+///     println!("{}: {:?}", message.role, message.message.value);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ChatView {
@@ -74,6 +101,18 @@ pub struct ChatView {
 }
 
 /// Message with a call that waits for an answer of a person or of the client.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// for waiting in forever.view_pending_interactions(20).await? {
+///     println!("{}/{} waits for an answer", waiting.class, waiting.agent);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PendingInteractionView {

@@ -67,6 +67,15 @@ impl Forever {
 }
 
 /// Change of a fiber's locals, carried out by `.await`; made by [`Forever::edit`].
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn raise(forever: forever::Forever) -> forever::Result<()> {
+/// // The author is recorded in the history of the fiber.
+/// forever.edit("order-17", |locals| locals.set("limit", &500)).by("ann").await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a fiber is changed when this is awaited"]
 pub struct Edit<F> {
     link: Link<Executor>,
@@ -106,6 +115,21 @@ where
 ///
 /// A local of a function that is called by `call!` has the depth of the call before its name:
 /// `1:total`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::LocalsMut;
+///
+/// fn double_limit(locals: &mut LocalsMut) -> forever::Result<()> {
+///     let limit: u64 = locals.get("limit")?;
+///     locals.set("limit", &(2 * limit))
+/// }
+///
+/// # async fn mend(forever: forever::Forever) -> forever::Result<()> {
+/// forever.edit("order-17", double_limit).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct LocalsMut {
     /// Stored values, JSON, by name.

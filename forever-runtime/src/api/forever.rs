@@ -645,6 +645,19 @@ impl fmt::Debug for Forever {
 }
 
 /// A runtime about to be closed; made by [`Forever::close`], closed by `.await`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// // At SIGTERM, under a supervisor that sends SIGKILL 30 seconds later.
+/// forever.close().deadline(Duration::from_secs(25)).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a runtime is closed when this is awaited"]
 pub struct Close {

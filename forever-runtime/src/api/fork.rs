@@ -62,6 +62,16 @@ impl Forever {
 type ChangeFn = Box<dyn FnOnce(&mut LocalsMut) -> Result<()> + Send>;
 
 /// Fork of a fiber, started by `.await`; made by [`Forever::fork`].
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn try_again(forever: forever::Forever) -> Result<(), forever::BoxError> {
+/// // What would a higher limit have given? The order itself is not touched.
+/// let fork = forever.fork("order-17").at(3).edit(|locals| locals.set("limit", &500)).await?;
+/// println!("{}: {}", fork.id(), fork.wait().await?);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a fork is started when this is awaited"]
 pub struct Fork {
     link: Link<Executor>,

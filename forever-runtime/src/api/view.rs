@@ -43,6 +43,21 @@ const MOST_STREAMS: usize = 20;
 const NEWEST_ITEMS: u32 = 20;
 
 /// Stored values of one fiber, outermost function first.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn show(forever: &forever::Forever) -> forever::Result<()> {
+/// let view = forever.view("order-17").await?;
+/// println!("{} is {}", view.status.name, view.status.state);
+/// for frame in &view.frames {
+///     println!("  {} at `{}`", frame.function, frame.at);
+///     for local in &frame.locals {
+///         println!("    {}: {} bytes", local.name, local.value.bytes);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FiberView {
@@ -69,6 +84,8 @@ pub struct FiberView {
 }
 
 /// One function on a saved call stack.
+///
+/// See [`FiberView`] for an example.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FrameView {
@@ -85,6 +102,8 @@ pub struct FrameView {
 }
 
 /// A stored value with its name.
+///
+/// See [`FiberView`] for an example.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LocalView {
@@ -98,6 +117,8 @@ pub struct LocalView {
 }
 
 /// A message that a fiber has not received.
+///
+/// Listed in [`FiberView::messages`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MessageView {
@@ -113,6 +134,8 @@ pub struct MessageView {
 }
 
 /// Output stream of a fiber.
+///
+/// Listed in [`FiberView::streams`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StreamView {
@@ -126,6 +149,19 @@ pub struct StreamView {
 }
 
 /// Role of a local in a `for` loop.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::view::{LocalView, LoopRole};
+///
+/// fn label(local: &LocalView) -> String {
+///     match local.role {
+///         LoopRole::Items => format!("{} (items that are left)", local.name),
+///         LoopRole::Position => format!("{} (position)", local.name),
+///         _ => local.name.clone(),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -139,6 +175,19 @@ pub enum LoopRole {
 }
 
 /// A stored value.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::view::ValueView;
+///
+/// fn text(of: &ValueView) -> String {
+///     match (&of.value, &of.preview) {
+///         (Some(value), _) => value.to_string(),
+///         (None, Some(beginning)) => format!("{beginning}.. ({} bytes)", of.bytes),
+///         (None, None) => "(secret)".to_owned(),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ValueView {
@@ -154,6 +203,21 @@ pub struct ValueView {
 }
 
 /// A function that this process knows.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// for function in forever.functions() {
+///     println!("{} ({})", function.name, function.arguments.join(", "));
+///     for cut in &function.cuts {
+///         println!("  {} `{}` keeps {}", cut.kind, cut.name, cut.locals.join(", "));
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FunctionView {
@@ -177,6 +241,8 @@ pub struct FunctionView {
 }
 
 /// A cut point of a function.
+///
+/// See [`FunctionView`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CutView {
@@ -201,6 +267,8 @@ pub struct CutView {
 }
 
 /// Source of a function.
+///
+/// Part of a [`FunctionView`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SourceView {
@@ -219,6 +287,19 @@ pub struct SourceView {
 }
 
 /// Number of unfinished fibers at one cut point.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// for position in forever.positions().await? {
+///     let at = position.at.as_deref().unwrap_or("its beginning");
+///     println!("{} fibers of `{}` at {at}", position.fibers, position.name);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PositionView {
@@ -233,6 +314,28 @@ pub struct PositionView {
 }
 
 /// Agent in a list.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # use forever::Forever;
+/// # use forever::agent::Agent;
+/// # struct Counter;
+/// # impl Agent for Counter {
+/// #     const CLASS: &'static str = "counter";
+/// #     type State = u64;
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = Forever::builder().in_memory().agent(|_| Counter).open().await?;
+/// forever.agent::<Counter>("visits").set_state(&7).await?;
+/// let agents = forever.view_agents(None, 50).await?;
+/// assert_eq!((&*agents[0].class, &*agents[0].name), ("counter", "visits"));
+/// // The next page is behind the last agent.
+/// let next = agents.last().map(|agent| (agent.class.clone(), agent.name.clone()));
+/// assert!(forever.view_agents(next, 50).await?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct AgentView {
@@ -251,6 +354,20 @@ pub struct AgentView {
 }
 
 /// Schedule in a list.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// for schedule in forever.view_schedules(None, 50).await? {
+///     if let Some(error) = &schedule.error {
+///         println!("{} of {}/{}: {error}", schedule.name, schedule.class, schedule.agent);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ScheduleView {

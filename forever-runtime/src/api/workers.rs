@@ -12,6 +12,19 @@ use crate::store::{WorkerId, WorkerRow};
 /// Status of a worker that is alive; see [`Forever::workers`](crate::Forever::workers).
 ///
 /// In JSON, times and durations are milliseconds: `joined_ms`, `silent_ms`, `lease_ms`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// for worker in forever.workers().await? {
+///     let this = if worker.is_this { " (this one)" } else { "" };
+///     println!("worker {}{this} runs {} fibers", worker.id, worker.running);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerStatus {

@@ -62,6 +62,28 @@ pub(crate) trait AgentHooks: Any + Send + Sync + fmt::Debug {
 }
 
 /// An interrupted fiber, as an agent's recovery hook sees it.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # use forever::BoxError;
+/// # use forever::agent::{Agent, RecoveredFiber, RecoveryAction};
+/// # struct Importer;
+/// # impl Agent for Importer {
+/// #     const CLASS: &'static str = "importer";
+/// #     type State = ();
+/// // In `impl Agent for Importer`:
+/// async fn on_fiber_recovered(&self, fiber: &RecoveredFiber) -> Result<RecoveryAction, BoxError> {
+///     if !fiber.is_closure() {
+///         return Ok(RecoveryAction::Resume);
+///     }
+///     // What the closure has stashed last: the number of rows.
+///     Ok(match fiber.snapshot::<u64>()? {
+///         Some(rows) => RecoveryAction::complete(&rows)?,
+///         None => RecoveryAction::fail(format!("{}: nothing was imported", fiber.reason())),
+///     })
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct RecoveredFiber {
     pub(crate) seq: i64,
@@ -157,6 +179,22 @@ impl RecoveredFiber {
 }
 
 /// Decision about an interrupted fiber.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::agent::{RecoveredFiber, RecoveryAction};
+///
+/// /// After three deaths of its process, a person has to look at a fiber.
+/// fn decide(fiber: &RecoveredFiber) -> RecoveryAction {
+///     if fiber.is_closure() {
+///         RecoveryAction::fail("a closure cannot be resumed")
+///     } else if fiber.deaths() < 3 {
+///         RecoveryAction::Resume
+///     } else {
+///         RecoveryAction::Skip
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RecoveryAction {
@@ -189,6 +227,26 @@ impl RecoveryAction {
 }
 
 /// A fiber that has ended, as its agent's hook sees it.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # use forever::BoxError;
+/// # use forever::agent::{Agent, AgentHandle, EndedFiber};
+/// # use forever::fiber::FiberState;
+/// # struct Researcher { me: AgentHandle<Researcher> }
+/// # impl Agent for Researcher {
+/// #     const CLASS: &'static str = "researcher";
+/// #     type State = String;
+/// // In `impl Agent for Researcher`:
+/// async fn on_fiber_completed(&self, fiber: &EndedFiber) -> Result<(), BoxError> {
+///     match fiber.state() {
+///         FiberState::Completed => self.me.set_state(&fiber.result()?).await?,
+///         state => eprintln!("{} ({}) is {state}", fiber.name(), fiber.id()),
+///     }
+///     Ok(())
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct EndedFiber {
     pub(crate) id: String,

@@ -83,6 +83,24 @@ impl FiberContext {
 /// Closure fiber, run by `.await` or [`start`](SpawnClosure::start).
 ///
 /// Made by [`Forever::spawn_closure`](crate::Forever::spawn_closure). `.await` gives its result, `start` its handle.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), forever::BoxError> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// let import = || {
+///     let rows = async { Ok::<u64, forever::Error>(3) };
+///     forever.spawn_closure("import", |_| rows).key("june")
+/// };
+/// assert_eq!(import().await?, 3);
+/// // The same fiber, by its key: nothing runs again.
+/// let handle = import().start().await?;
+/// assert!(!handle.accepted());
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a fiber is run when this is awaited"]
 pub struct SpawnClosure<C> {
     link: Link<Executor>,

@@ -24,6 +24,24 @@ use crate::store::{LoadedFiber, Seq, Store, UnfinishedGroup};
 ///
 /// `Display` is a summary and a line for each entry that is not [`Verdict::Resumes`]; serde gives
 /// everything.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::layout::Verdict;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// let found = forever.compatibility();
+/// for entry in &found.entries {
+///     if let Verdict::Parks { reason } = &entry.verdict {
+///         eprintln!("{} fibers of `{}` are parked: {reason}", entry.fibers, entry.function);
+///     }
+/// }
+/// assert!(found.is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Compatibility {
@@ -32,6 +50,8 @@ pub struct Compatibility {
 }
 
 /// The fibers of one function that stand at one cut point, with one verdict.
+///
+/// See [`Compatibility`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CompatibilityEntry {
@@ -47,6 +67,20 @@ pub struct CompatibilityEntry {
 }
 
 /// Verdict on a fiber under the code of this program.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::layout::Verdict;
+///
+/// fn describe(verdict: &Verdict) -> &str {
+///     match verdict {
+///         Verdict::Resumes => "resumes",
+///         Verdict::Migrates => "resumes if `migrate` agrees",
+///         Verdict::Parks { reason } => reason,
+///         _ => "unknown",
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -232,6 +266,22 @@ fn compare_snapshot(known: &dyn Known, stored: &LoadedFiber, under: &LeftUnder, 
 }
 
 /// What opening does when the code cannot resume all stored fibers.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::layout::OnIncompatible;
+/// use forever::{ErrorKind, Forever};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// // A deploy that would park fibers does not start, and the old code goes on.
+/// match Forever::builder().in_memory().on_incompatible(OnIncompatible::Refuse).open().await {
+///     Ok(forever) => forever.close().await,
+///     Err(error) if error.kind() == ErrorKind::Incompatible => panic!("{error}"),
+///     Err(error) => Err(error),
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnIncompatible {

@@ -28,6 +28,23 @@ use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberTombst
 /// New fiber, started by `.await`.
 ///
 /// Made by [`Forever::spawn`](crate::Forever::spawn).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::fiber::{Fiber, FiberHandle};
+/// use serde_json::json;
+///
+/// /// Starts a fiber for an HTTP request, once however often the client repeats it.
+/// async fn start<F: Fiber>(
+///     forever: &Forever,
+///     call: F,
+///     request: &str,
+/// ) -> forever::Result<FiberHandle<F::Output>> {
+///     // For a `#[fiber] async fn order(cart: Cart)`, `call` is `order(cart)`.
+///     forever.spawn(call).key(request).metadata(json!({ "from": "web" })).await
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a fiber is started when this is awaited"]
 pub struct Spawn<F> {

@@ -7,6 +7,22 @@ use crate::frame::resources::{Res, Resources};
 use crate::frame::run::Run;
 
 /// Context of a running fiber: its id, its name, its resources and its runtime.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # struct Http;
+/// # impl Http {
+/// #     async fn get(&self, _: &str, _: &str) -> forever::Result<String> { Ok(String::new()) }
+/// # }
+/// use forever::fiber::FiberContext;
+///
+/// // In `#[fiber] async fn research(ctx: &FiberContext, ..)`: step!(fetch(ctx, &url).await?)
+/// async fn fetch(ctx: &FiberContext, url: &str) -> forever::Result<String> {
+///     ctx.set_progress(&format!("fetching {url}"))?;
+///     let http = ctx.resource::<Http>();
+///     http.get(url, ctx.id()).await
+/// }
+/// ```
 #[derive(Debug)]
 pub struct FiberContext {
     pub(crate) id: String,

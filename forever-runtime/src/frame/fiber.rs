@@ -15,6 +15,19 @@ use crate::frame::saved::ReturnValue;
 /// A durable function: what `#[fiber]` implements for the type that carries its name.
 ///
 /// A value of the type is an invocation, the arguments of one run.
+///
+/// Programs name it in code for any function:
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::fiber::Fiber;
+///
+/// /// A runtime to test one function: `runtime_of::<order>()`.
+/// async fn runtime_of<F: Fiber>() -> forever::Result<Forever> {
+///     Forever::builder().in_memory().fiber::<F>().open().await
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a fiber",
     label = "not a fiber",
@@ -47,6 +60,20 @@ pub trait Fiber: Send + Sized + 'static {
 }
 
 /// A value that is stored whole: serde can write and read it, and it is `Send`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::bounds::Value;
+/// use forever::fiber::{FiberContext, FiberError};
+///
+/// /// Runs a future as a fiber, for its row, its events and its place in the inspector.
+/// async fn visible<T: Value>(
+///     forever: &forever::Forever,
+///     work: impl Future<Output = forever::Result<T>> + Send + 'static,
+/// ) -> Result<T, FiberError> {
+///     forever.spawn_closure("work", |_: FiberContext| work).await
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the value is stored, but its type `{Self}` cannot be saved",
     label = "cannot be saved",

@@ -5,6 +5,29 @@ use std::sync::Arc;
 
 /// A resource of the runtime, found by its type: a client, a model, a configuration. Never
 /// persisted; provided again on every resume.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::fiber::Res;
+///
+/// struct Greeting(&'static str);
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), forever::BoxError> {
+/// let forever = Forever::builder().in_memory().resource(Greeting("hello")).open().await?;
+/// // `#[fiber] async fn greet(greeting: Res<Greeting>, ..)` takes it as an argument.
+/// let said = forever
+///     .spawn_closure("greet", |ctx| async move {
+///         let greeting: Res<Greeting> = ctx.resource();
+///         Ok::<_, forever::Error>(greeting.0.to_owned())
+///     })
+///     .await?;
+/// assert_eq!(said, "hello");
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Res<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Clone for Res<T> {

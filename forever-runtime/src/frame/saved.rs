@@ -14,6 +14,8 @@ use crate::exact::logs::{Logs, StoredLogs};
 /// Implemented for every type that is `Serialize` and `Deserialize`, and for no other. A
 /// `&'static str` is restored as a constant of the same text; text that is borrowed from another
 /// local is refused by the macro's checks.
+///
+/// See [`bounds`](crate::bounds) for when a program names it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be saved",
     label = "cannot be saved",
@@ -71,6 +73,8 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
 ///
 /// Implemented for every type that has all three. It requires no trait of serde, so that
 /// the compiler reports a type without one by this trait alone.
+///
+/// See [`bounds`](crate::bounds) for an example.
 #[diagnostic::on_unimplemented(
     message = "the result of a fiber is stored, but its type `{Self}` cannot be saved",
     label = "gives a result that cannot be saved",

@@ -27,6 +27,22 @@ pub(crate) fn too_many_calls() -> String {
 ///
 /// It is read from JSON text, by `serde_json::from_str`, with up to 200 nested calls: as many as a
 /// fiber may enter.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::Snapshot;
+///
+/// /// For `#[fiber(migrate = in_cents)]`: `price` was a number of euros, and is one of cents.
+/// fn in_cents(mut old: Snapshot) -> Result<Snapshot, serde_json::Error> {
+///     if let Some(price) = old.locals.get_mut("price") {
+///         let euros: u64 = serde_json::from_str(price.get())?;
+///         *price = serde_json::value::to_raw_value(&(100 * euros))?;
+///     }
+///     Ok(old)
+/// }
+/// # let old = serde_json::from_str(r#"{"at":"quote","locals":{"price":7},"call":null}"#).unwrap();
+/// # assert_eq!(in_cents(old).unwrap().locals["price"].get(), "700");
+/// ```
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Snapshot {
     /// The fiber function, in the snapshot of a `call!`. The name of the fiber itself is in its

@@ -162,6 +162,24 @@ impl From<StepError> for Stored {
 pub(crate) type Make<E> = fn(Error) -> E;
 
 /// An error type of a fiber that can hold errors of the library: those with `From<Error>`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// /// Error of a fiber with a step that has a `timeout`.
+/// #[derive(Debug)]
+/// enum OrderError {
+///     Refused,
+///     Library(forever::Error),
+/// }
+///
+/// impl From<forever::Error> for OrderError {
+///     fn from(error: forever::Error) -> Self {
+///         OrderError::Library(error)
+///     }
+/// }
+/// # fn check<E: forever::bounds::FromLibraryError>() {}
+/// # check::<OrderError>();
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this option of a step gives an error of the library, but the fiber's error type `{Self}` cannot be made of one",
     label = "gives an error of the library",

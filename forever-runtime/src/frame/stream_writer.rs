@@ -17,6 +17,29 @@ use crate::runtime::messages::LONGEST_ID;
 ///
 /// Made by [`FiberContext::stream`], and read by [`Forever::stream`](crate::Forever::stream). A local
 /// of this type is kept at each cut point by its name.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::{FiberContext, StreamWriter};
+///
+/// // In a fiber: let found: StreamWriter<String> = ctx.stream("found");
+/// async fn search(found: &StreamWriter<String>, pages: &[&str]) -> forever::Result<()> {
+///     for page in pages {
+///         found.send(&page.to_uppercase())?;
+///     }
+///     // Readers have them now, and not only after the next checkpoint.
+///     found.flush().await
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), forever::BoxError> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// # let job = |ctx: FiberContext| async move { search(&ctx.stream("found"), &["a", "b"]).await };
+/// # let handle = forever.spawn_closure("search", job).start().await?;
+/// # assert_eq!(handle.stream::<String>("found", 1).next().await?.unwrap().value, "B");
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct StreamWriter<T> {
     /// The run that it writes for; `None` if it was not read in one.
     run: Option<Arc<Run>>,

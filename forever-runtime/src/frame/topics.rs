@@ -141,6 +141,8 @@ impl Topics for ManyTopics {
 }
 
 /// Argument types of `recv!` and `try_recv!`: a topic, or a list of topics. `close!` takes one.
+///
+/// See [`bounds`](crate::bounds) for when a program names it.
 #[diagnostic::on_unimplemented(
     message = "`recv!` takes a topic or a list of topics, not `{Self}`: make it text, `recv!(format!(\"answer-{{n}}\"))`",
     label = "neither text nor a list of texts",

@@ -21,6 +21,16 @@ pub(crate) use recorder::Recorder;
 /// A kept checkpoint says which values changed, so that the locals of every kept one can be read
 /// ([`Forever::locals_at`](crate::Forever::locals_at)). It is stored in the transaction of the checkpoint,
 /// and deleted with the fiber.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::fiber::History;
+///
+/// // Each fiber can be looked at, and forked, at its last 20 checkpoints.
+/// let builder = Forever::builder().in_memory().history(History::last(20));
+/// # let _ = builder;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct History(Depth);
 

@@ -13,6 +13,20 @@ use crate::frame::tracker::{depth_and_name, local_name};
 use crate::store::{Epoch, StreamBatch};
 
 /// One kept checkpoint of a fiber, or what a person has made of it.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn show(forever: &forever::Forever) -> forever::Result<()> {
+/// for entry in forever.history("order-17").await? {
+///     println!("{} {} after {:?}", entry.number, entry.at, entry.took);
+///     println!("   changed: {}", entry.changed.join(", "));
+/// }
+/// // The locals behind the third checkpoint.
+/// let frames = forever.locals_at("order-17", 3).await?;
+/// # let _ = frames;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HistoryEntry {
@@ -41,6 +55,23 @@ pub struct HistoryEntry {
 }
 
 /// What a person has made of a fiber.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::{HistoryEntry, HistoryOrigin};
+///
+/// fn made_by(entry: &HistoryEntry) -> Option<String> {
+///     match entry.origin.as_ref()? {
+///         HistoryOrigin::Edit { by, changes, .. } => {
+///             let (by, values) = (by.as_deref().unwrap_or("a person"), changes.len());
+///             Some(format!("{by} has changed {values} values"))
+///         }
+///         HistoryOrigin::Fork { of, .. } => Some(format!("a fork of {of}")),
+///         HistoryOrigin::Import { of, .. } => Some(format!("an import of {of}")),
+///         _ => None,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -72,6 +103,19 @@ pub enum HistoryOrigin {
 }
 
 /// A value that was changed by a person.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::ChangedValue;
+///
+/// fn describe(change: &ChangedValue) -> String {
+///     match (&change.before, &change.after) {
+///         _ if change.is_secret => format!("{} (secret)", change.name),
+///         (Some(before), Some(after)) => format!("{}: {before} to {after}", change.name),
+///         _ => change.name.clone(),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ChangedValue {

@@ -23,6 +23,20 @@ use crate::layout::problem::Problem;
 use crate::layout::spec::{Branch, Kept, Layout, Step, base};
 
 /// Reasons why code cannot resume snapshots of another layout, with both layouts.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::Fiber;
+/// use forever::layout::{self, Layout};
+///
+/// /// Fails if the fibers that `deployed` has left behind would be parked.
+/// fn resumes<F: Fiber>(deployed: &Layout) -> Result<(), String> {
+///     layout::of::<F>().can_resume(deployed).map_err(|drift| {
+///         let places = drift.problems().len();
+///         format!("{places} places do not fit: {drift}")
+///     })
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift(Box<Parts>);
 

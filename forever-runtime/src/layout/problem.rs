@@ -4,6 +4,22 @@ use std::fmt;
 use crate::frame::machine::PENDING;
 
 /// One reason why a snapshot does not fit the code; `Display` is a sentence for people.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::layout::Problem;
+///
+/// /// What to write for it in a review.
+/// fn advice(problem: &Problem) -> String {
+///     match problem {
+///         Problem::StepGone { step, perhaps: Some(new) } => {
+///             format!("if `{new}` is the old `{step}`, write `was = \"{step}\"` there")
+///         }
+///         Problem::VersionChanged { .. } => "write a `migrate` function".to_owned(),
+///         problem => problem.to_string(),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {

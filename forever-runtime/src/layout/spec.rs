@@ -9,6 +9,19 @@ use crate::store::LayoutRow;
 /// Layout of a fiber function: its steps, and the locals stored at each.
 ///
 /// `Display` is a table for people, serde a stable form for storing; see [`of`](crate::layout::of).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::Fiber;
+/// use forever::layout::{self, Layout};
+///
+/// /// Text to keep under version control.
+/// fn stored<F: Fiber>() -> serde_json::Result<String> {
+///     let layout: Layout = layout::of::<F>();
+///     println!("{layout}");
+///     serde_json::to_string_pretty(&layout)
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     pub(super) format: Format,

@@ -89,6 +89,8 @@ pub fn timeout<E: FromLibraryError>(limit: Duration) -> (Duration, fn(Error) -> 
 }
 
 /// A step's value, of the type that its `on_unknown` is for.
+///
+/// See [`bounds`](crate::bounds) for when a program names it.
 #[diagnostic::on_unimplemented(
     message = "this `on_unknown` is for a step that gives `{T}`, but the step gives `{Self}`",
     label = "for a step that gives `{T}`",
@@ -107,6 +109,8 @@ impl<T> Gives<T> for T {
 }
 
 /// A value that is part of an operation's id.
+///
+/// See [`bounds`](crate::bounds) for when a program names it.
 #[diagnostic::on_unimplemented(
     message = "the `key` of an effect is part of what it is stored by, but `{Self}` cannot be saved",
     label = "cannot be saved",

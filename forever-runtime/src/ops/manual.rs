@@ -25,6 +25,28 @@ use crate::store::{OpKind, OpRecord, OpState};
 /// Builder of a manual operation; made by [`FiberContext::op`] and
 /// [`RecoveredFiber::op`](crate::agent::RecoveredFiber::op). `.await` runs it, or returns its stored
 /// result.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::FiberContext;
+/// use forever::ops::OnUnknown;
+///
+/// # async fn pay(_: &str, _: u64) -> forever::Result<String> { Ok("receipt-1".into()) }
+/// async fn charge(ctx: &FiberContext, cents: u64) -> forever::Result<String> {
+///     // The bank knows the key, so that a second request pays nothing.
+///     ctx.op("charge", cents, |op| async move { pay(op.idempotency_key(), cents).await })
+///         .on_unknown(OnUnknown::Retry)
+///         .await
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), forever::BoxError> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// # let job = |ctx: FiberContext| async move { charge(&ctx, 500).await };
+/// # assert_eq!(forever.spawn_closure("job", job).await?, "receipt-1");
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "an operation is carried out when this is awaited"]
 pub struct OpCall<'a, F, T, E> {
     run: Arc<Run>,

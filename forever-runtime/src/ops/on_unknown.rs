@@ -21,6 +21,23 @@ use crate::runtime::race::race;
 /// Choose [`Retry`](OnUnknown::Retry) if the other side takes an idempotency key,
 /// [`check`](OnUnknown::check) if it can be queried, [`Fail`](OnUnknown::Fail) if the program has
 /// another way, and [`Park`](OnUnknown::Park), the default, if a person has to decide.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # struct Bank;
+/// # impl Bank {
+/// #     async fn pay(&self, _: &str) -> forever::Result<String> { Ok("receipt-1".into()) }
+/// #     async fn find(&self, _: &str) -> forever::Result<Option<String>> { Ok(None) }
+/// # }
+/// use forever::fiber::FiberContext;
+/// use forever::ops::OnUnknown;
+///
+/// async fn charge(ctx: &FiberContext, bank: &Bank) -> forever::Result<String> {
+///     // `None` says that the payment was not made: then the body runs again.
+///     let was_paid = OnUnknown::check(async |op| bank.find(op.id()).await);
+///     ctx.op("charge", (), |op| async move { bank.pay(op.id()).await }).on_unknown(was_paid).await
+/// }
+/// ```
 pub struct OnUnknown<'a, T, E>(pub(super) Policy<Check<'a, T, E>, E>);
 
 /// The policy; `C` is the check that queries the other side.
@@ -131,6 +148,8 @@ impl<T, E> fmt::Debug for OnUnknown<'_, T, E> {
 }
 
 /// Return type of a check.
+///
+/// See [`OnUnknown`] for an example.
 #[diagnostic::on_unimplemented(
     message = "a check gives `Option<{T}>` or `Result<Option<{T}>, {E}>`, not `{Self}`",
     label = "not an answer",

@@ -27,6 +27,26 @@ use crate::store::TransactionResult;
 
 /// Builder of a transaction on Postgres; made by [`FiberContext::postgres_transaction`]. `.await`
 /// runs it, or returns its stored result.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::BoxError;
+/// use forever::fiber::FiberContext;
+///
+/// // step!(book(ctx, &rooms).await?)
+/// async fn book(ctx: &FiberContext, rooms: &[String]) -> Result<(), BoxError> {
+///     for room in rooms {
+///         // One call site, so the key tells the transactions apart.
+///         ctx.postgres_transaction(async |tx| {
+///             tx.execute("INSERT INTO bookings (room) VALUES ($1)", &[room]).await?;
+///             Ok::<_, BoxError>(())
+///         })
+///         .key(room)
+///         .await?;
+///     }
+///     Ok(())
+/// }
+/// ```
 #[must_use = "a transaction is carried out when this is awaited"]
 pub struct PostgresTransactionCall<'a, F, T, E> {
     run: Arc<Run>,

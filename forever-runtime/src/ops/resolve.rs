@@ -15,6 +15,22 @@ use crate::store::{CommandResult, FiberRef, FiberState, OpRecord, OpRow, OpState
 /// Operation of a fiber, as it is in the ledger.
 ///
 /// As JSON its times are milliseconds since 1970, in fields that end in `_ms`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::ops::OpState;
+///
+/// # async fn show(forever: &forever::Forever) -> forever::Result<()> {
+/// for op in forever.ops("order-17").await? {
+///     match op.state {
+///         OpState::Completed => println!("{}: {:?}", op.step, op.result),
+///         OpState::Started => println!("{}: in doubt, unless it is under way", op.step),
+///         state => println!("{}: {state}, {:?}", op.step, op.error),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OpStatus {
@@ -70,6 +86,25 @@ impl OpStatus {
 }
 
 /// Outcome of an operation, for [`Forever::resolve_op`](crate::Forever::resolve_op).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # struct Bank;
+/// # impl Bank {
+/// #     async fn find(&self, _: &str) -> forever::Result<Option<String>> { Ok(None) }
+/// # }
+/// use forever::Forever;
+/// use forever::ops::OpResolution;
+///
+/// /// Resolves an operation by what the bank has in its books.
+/// async fn settle(forever: &Forever, bank: &Bank, op: &str) -> forever::Result<()> {
+///     let resolution = match bank.find(op).await? {
+///         Some(receipt) => OpResolution::completed(&receipt)?,
+///         None => OpResolution::NotExecuted,
+///     };
+///     forever.resolve_op(op, resolution).await
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum OpResolution {

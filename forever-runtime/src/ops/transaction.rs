@@ -34,6 +34,26 @@ use crate::store::{OpRecord, OpState, TransactionResult, Tx};
 
 /// Builder of a transaction; made by [`FiberContext::transaction`]. `.await` runs it, or returns
 /// its stored result.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::BoxError;
+/// use forever::fiber::FiberContext;
+///
+/// // step!(book(ctx, rooms).await?)
+/// async fn book(ctx: &FiberContext, rooms: Vec<String>) -> Result<(), BoxError> {
+///     for room in rooms {
+///         let of = room.clone();
+///         let insert = ctx.transaction(move |tx| {
+///             tx.execute("INSERT INTO bookings (room) VALUES (?1)", [&room])?;
+///             Ok::<_, BoxError>(())
+///         });
+///         // One call site, so the key tells the transactions apart.
+///         insert.key(of).await?;
+///     }
+///     Ok(())
+/// }
+/// ```
 #[must_use = "a transaction is carried out when this is awaited"]
 pub struct TransactionCall<F, T, E> {
     run: Arc<Run>,

@@ -12,6 +12,21 @@ use crate::runtime::state::Runtime;
 use crate::store::{CommandResult, End, FiberRef, FiberState, Restart, RestartResult};
 
 /// End of a fiber that a person decides: [`FiberHandle::resolve`](crate::fiber::FiberHandle::resolve).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::fiber::Resolution;
+///
+/// /// Ends a parked order by hand, with the receipt that the customer has, or without one.
+/// async fn end(forever: &Forever, id: &str, receipt: Option<&str>) -> forever::Result<()> {
+///     let how = match receipt {
+///         Some(receipt) => Resolution::completed(receipt)?,
+///         None => Resolution::failed("the order was not paid"),
+///     };
+///     forever.resolve(id, how).await
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Resolution {

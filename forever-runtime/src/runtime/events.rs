@@ -15,6 +15,8 @@ use crate::runtime::unread::UnreadTopic;
 const CAPACITY: usize = 1024;
 
 /// Event of a fiber.
+///
+/// See [`Events`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Id of the fiber.
@@ -28,6 +30,22 @@ pub struct Event {
 }
 
 /// Kind of an event. What an event reports is stored already.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::{Event, EventKind};
+///
+/// /// Text of an alert, for events that need one.
+/// fn alert(event: &Event) -> Option<String> {
+///     let name = &event.name;
+///     match &event.kind {
+///         EventKind::Failed { reason } => Some(format!("{name} has failed: {reason}")),
+///         EventKind::Parked { reason } => Some(format!("{name} needs a person: {reason}")),
+///         EventKind::Recovered { deaths } if *deaths > 2 => Some(format!("{name} crashes")),
+///         _ => None,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -100,6 +118,20 @@ pub enum EventKind {
 }
 
 /// Item of the stream of [`Events`].
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::{EventItem, Events};
+///
+/// async fn log(mut events: Events) {
+///     while let Some(item) = events.next().await {
+///         match item {
+///             EventItem::Event(event) => println!("{}: {:?}", event.fiber, event.kind),
+///             EventItem::Lagged(lost) => println!("{lost} events were lost"),
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventItem {
     /// An event.
@@ -272,6 +304,27 @@ fn wake(mut state: MutexGuard<'_, State>) {
 /// It is a [`Stream`], and has [`next`](Events::next). For a slow listener it keeps 1024 events;
 /// beyond that the oldest are dropped and counted ([`EventItem::Lagged`]). A fiber never waits for
 /// a listener. The stream ends when the runtime closes.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::{EventItem, EventKind};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), forever::BoxError> {
+/// # let forever = forever::Forever::builder().in_memory().open().await?;
+/// let mut events = forever.events();
+/// forever.spawn_closure("job", |_| async { Ok::<_, forever::Error>(()) }).id("job-1").await?;
+/// while let Some(item) = events.next().await {
+///     let EventItem::Event(event) = item else { continue };
+///     assert_eq!(&*event.fiber, "job-1");
+///     if event.kind == EventKind::Completed {
+///         break;
+///     }
+/// }
+/// # forever.close().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Events {
     queue: Arc<Queue>,
 }

@@ -423,6 +423,24 @@ impl<'de, T> Deserialize<'de> for FiberHandle<T> {
 /// Status of a fiber, as it is stored.
 ///
 /// As JSON its times are milliseconds since 1970, in fields that end in `_ms`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::FiberStatus;
+///
+/// /// What the fiber does, for a list.
+/// fn describe(status: &FiberStatus) -> String {
+///     if let Some(retry) = &status.retry {
+///         format!("`{}` has failed {} times: {}", retry.step, retry.failed, retry.error)
+///     } else if let Some(step) = &status.step {
+///         format!("in step `{}`, attempt {}", step.name, step.attempt)
+///     } else if let Some(wait) = &status.wait {
+///         format!("waits until {:?}, or for one of {:?}", wait.due, wait.topics)
+///     } else {
+///         status.state.to_string()
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FiberStatus {
@@ -485,6 +503,8 @@ pub struct FiberStatus {
 
 /// Condition that wakes a waiting fiber; see [`FiberStatus::wait`]. Of several, the first that is
 /// met.
+///
+/// See [`FiberStatus`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WaitStatus {
@@ -500,6 +520,8 @@ pub struct WaitStatus {
 }
 
 /// Step under way; see [`FiberStatus::step`].
+///
+/// See [`FiberStatus`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StepStatus {
@@ -523,6 +545,8 @@ pub(crate) fn as_ms_opt<S: serde::Serializer>(time: &Option<SystemTime>, seriali
 }
 
 /// A step that has failed and is retried; see [`FiberStatus::retry`].
+///
+/// See [`FiberStatus`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RetryStatus {
@@ -631,6 +655,22 @@ pub struct FiberError {
 }
 
 /// Kind of a [`FiberError`].
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::{FiberError, FiberErrorKind};
+///
+/// /// The status of an HTTP response.
+/// fn status(error: &FiberError) -> u16 {
+///     match error.kind() {
+///         FiberErrorKind::NotFound => 404,
+///         FiberErrorKind::Failed | FiberErrorKind::Cancelled => 422,
+///         // It may still end: the client is to ask again.
+///         FiberErrorKind::Parked | FiberErrorKind::Interrupted | FiberErrorKind::Closed => 503,
+///         _ => 500,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

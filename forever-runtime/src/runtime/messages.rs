@@ -30,6 +30,17 @@ const MOST_LISTED: u32 = 1000;
 ///
 /// Made by [`FiberHandle::send`](crate::fiber::FiberHandle::send) and
 /// [`Forever::send`](crate::Forever::send).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::FiberHandle;
+///
+/// /// The fiber waits for it by `recv!("approval")`.
+/// async fn approve(order: &FiberHandle<String>, click: &str) -> forever::Result<()> {
+///     // Stored once, however often the browser repeats the request.
+///     order.send("approval", &true).message_id(click).await
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a message is sent when this is awaited"]
 pub struct SendMessage {
@@ -109,6 +120,19 @@ async fn send(runtime: &Arc<Runtime>, message: SendMessage) -> Result<()> {
 /// Message that a fiber was sent and has not received.
 ///
 /// As JSON its time is in milliseconds since 1970, in the field `sent_ms`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn discard(forever: &forever::Forever) -> forever::Result<()> {
+/// for message in forever.messages("order-17").await? {
+///     println!("{}: {} on `{}`", message.number, message.value, message.topic);
+///     if message.topic == "approval" {
+///         forever.discard_message("order-17", message.number).await?;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MessageStatus {
@@ -135,6 +159,24 @@ impl MessageStatus {
 ///
 /// They are stored until the fiber is deleted. Of a fiber that completed or was cancelled nothing
 /// receives them any more; one that failed receives them when it is resumed.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # use forever::BoxError;
+/// # use forever::agent::{Agent, EndedFiber};
+/// # struct Shop;
+/// # impl Agent for Shop {
+/// #     const CLASS: &'static str = "shop";
+/// #     type State = ();
+/// // In `impl Agent for Shop`:
+/// async fn on_fiber_completed(&self, fiber: &EndedFiber) -> Result<(), BoxError> {
+///     for message in fiber.unread().messages(None, 100).await? {
+///         eprintln!("{} ended before it received {}", fiber.id(), message.value);
+///     }
+///     Ok(())
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Unread {
     link: Link<Runtime>,

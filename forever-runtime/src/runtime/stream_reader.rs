@@ -25,6 +25,8 @@ pub(crate) async fn stored_progress(runtime: &Runtime, fiber: Seq) -> Result<Opt
 }
 
 /// Item of an output stream.
+///
+/// See [`StreamReader`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamItem<T> {
@@ -37,6 +39,21 @@ pub struct StreamItem<T> {
 }
 
 /// Follows an output stream of a fiber; see [`Forever::stream`](crate::Forever::stream).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+///
+/// /// Shows what a search finds, to a client that has seen items up to number `seen`.
+/// async fn follow(forever: &Forever, mut seen: u64) -> forever::Result<u64> {
+///     let mut found = forever.stream::<String>("search-7", "found", seen + 1);
+///     while let Some(item) = found.next().await? {
+///         println!("{}", item.value);
+///         seen = item.number;
+///     }
+///     Ok(seen)
+/// }
+/// ```
 pub struct StreamReader<T> {
     link: Link<Runtime>,
     fiber: String,

@@ -4,6 +4,16 @@ use serde::Serialize;
 use crate::store::TopicRow;
 
 /// Number of messages on one topic that a fiber has not received.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn show(forever: &forever::Forever) -> forever::Result<()> {
+/// for topic in forever.status("order-17").await?.unread {
+///     println!("{} messages on `{}` wait to be received", topic.messages, topic.topic);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnreadTopic {

@@ -101,6 +101,8 @@ struct Made {
 const PART: usize = 24;
 
 /// Starting point of a run.
+///
+/// See [`Stage`] for an example.
 #[derive(Debug)]
 pub enum StartFrom<F> {
     /// From the start, with these arguments.
@@ -112,6 +114,20 @@ pub enum StartFrom<F> {
 }
 
 /// End of a run. Its checkpoints count from 1.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::Fiber;
+/// use forever::testing::{Kill, Outcome, Stage, StartFrom};
+///
+/// /// The first step runs twice: the fiber dies between its body and its checkpoint.
+/// async fn repeats_the_first_step<F: Fiber + Clone>(stage: Stage, call: F) {
+///     let killed = stage.run_until(StartFrom::Start(call.clone()), Kill::Before(1)).await;
+///     assert!(matches!(killed.outcome, Outcome::Killed));
+///     let again = stage.run(StartFrom::Restart(call), None).await;
+///     assert!(matches!(again.outcome, Outcome::Completed(_)));
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kill {
     /// Runs to its end.
@@ -127,6 +143,8 @@ pub enum Kill {
 }
 
 /// Result of a run.
+///
+/// See [`Stage`] for an example.
 #[derive(Debug)]
 pub struct StageRun<T> {
     /// The snapshots made, in order.
@@ -136,6 +154,20 @@ pub struct StageRun<T> {
 }
 
 /// Outcome of a run.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::fiber::Fiber;
+/// use forever::testing::{Outcome, Stage, StartFrom};
+///
+/// async fn result<F: Fiber>(stage: &Stage, call: F) -> F::Output {
+///     match stage.run(StartFrom::Start(call), None).await.outcome {
+///         Outcome::Completed(value) => value,
+///         Outcome::Failed(why) | Outcome::Parked(why) => panic!("{why}"),
+///         Outcome::Killed | Outcome::Waiting => panic!("it has not ended"),
+///     }
+/// }
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
     /// The function returned `Ok`.

@@ -25,6 +25,19 @@ use crate::store::{
 };
 
 /// Import of a fiber, stored by `.await`; made by [`Forever::import`](crate::Forever::import).
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::fiber::FiberExport;
+///
+/// /// Repeats a fiber of production on a laptop, under an id of its own.
+/// async fn reproduce(laptop: &Forever, export: FiberExport) -> forever::Result<()> {
+///     let copy = laptop.import(export).id("order-17-laptop").resume().await?;
+///     println!("{:?}", copy.wait().await);
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a fiber is imported when this is awaited"]
 pub struct Import {

@@ -72,6 +72,19 @@ impl Forever {
 }
 
 /// A fiber with everything that is stored of it; serde reads and writes it as JSON.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// # async fn copy(forever: forever::Forever) -> Result<(), forever::BoxError> {
+/// let export = forever.export("order-17").await?;
+/// println!("{} ({}) is {}", export.id(), export.name(), export.state());
+/// for name in export.withheld() {
+///     println!("`{name}` is secret: set it by an edit, once it is imported");
+/// }
+/// std::fs::write("order-17.json", serde_json::to_string(&export)?)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FiberExport {
     /// Version of the format.

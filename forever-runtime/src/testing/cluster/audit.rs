@@ -8,6 +8,8 @@ use crate::store::{Claim, Epoch, Runnable, Seq, WorkerId};
 const RESUMES_FROM: [&str; 6] = ["checkpoint", "save_branch", "save_op", "append_op_log", "stash", "append"];
 
 /// How often the interleavings of a test by [`cluster`](super::cluster) were met.
+///
+/// See [`ClusterSurvived`](super::ClusterSurvived) for an example.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interleavings {

@@ -107,6 +107,25 @@ pub fn cluster(seed: u64, workers: usize) -> Cluster {
 }
 
 /// Test by [`cluster`].
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::testing::cluster;
+/// use std::time::Duration;
+///
+/// # struct Counter;
+/// # impl forever::agent::Agent for Counter {
+/// #     const CLASS: &'static str = "counter";
+/// #     type State = u64;
+/// # }
+/// let test = cluster(7, 2).seeds(3).lease(Duration::from_secs(5));
+/// test.run(
+///     |_world| Forever::builder().agent(|_| Counter),
+///     async |forever: Forever| forever.agent::<Counter>("visits").set_state(&1).await.is_ok(),
+/// )
+/// .unwrap();
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "nothing runs until `run` is called"]
 pub struct Cluster {
@@ -329,6 +348,16 @@ struct Totals {
 }
 
 /// Result of a test by [`cluster`] that the program survived.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::testing::ClusterSurvived;
+///
+/// fn report<R>(survived: &ClusterSurvived<R>) {
+///     println!("{} faults in {} seeds", survived.faults, survived.seeds);
+///     println!("{} of {} claims were late", survived.met.overtaken, survived.met.claims);
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterSurvived<R> {
@@ -349,6 +378,17 @@ pub struct ClusterSurvived<R> {
 }
 
 /// Failure of a program in [`cluster`]; `Display` and `Debug` are the report.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::testing::ClusterFailure;
+///
+/// /// The seed repeats the run: `cluster(seed, 3).run(..)`.
+/// fn report(failure: &ClusterFailure) {
+///     eprintln!("{failure}");
+///     eprintln!("seed {}:\n{}", failure.seed(), failure.trace().join("\n"));
+/// }
+/// ```
 pub struct ClusterFailure {
     seed: u64,
     report: String,

@@ -98,6 +98,29 @@ where
 }
 
 /// A test by [`crash_everywhere`], run by `.await`.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::testing::crash_everywhere;
+///
+/// # struct Counter;
+/// # impl forever::agent::Agent for Counter {
+/// #     const CLASS: &'static str = "counter";
+/// #     type State = u64;
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let survived = crash_everywhere(
+///     |_world| Forever::builder().in_memory().agent(|_| Counter),
+///     async |forever: Forever| forever.agent::<Counter>("visits").set_state(&1).await.is_ok(),
+/// )
+/// .crash_randomly(7, 10)
+/// .await
+/// .unwrap();
+/// assert!(survived.outcome && survived.deaths > 0);
+/// # }
+/// ```
 #[must_use = "nothing crashes until this is awaited"]
 pub struct CrashEverywhere<'a, S, C> {
     setup: S,
@@ -169,6 +192,8 @@ where
 }
 
 /// Result of a test that the program survived.
+///
+/// See [`CrashEverywhere`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Survived<R> {
@@ -185,6 +210,8 @@ pub struct Survived<R> {
 }
 
 /// Failure of a program in the test; `Display` and `Debug` are the report.
+///
+/// See [`crash_everywhere`] for an example.
 pub struct CrashFailure(String);
 
 impl fmt::Display for CrashFailure {

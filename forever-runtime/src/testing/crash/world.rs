@@ -13,6 +13,27 @@ use crate::testing::clock::VirtualClock;
 ///
 /// Each run of [`crash_everywhere`](super::crash_everywhere) has a fresh one, shared by all processes
 /// of the run. Clones are the same world.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::testing::World;
+/// use forever::{Builder, Forever};
+///
+/// /// A bank that counts: a resource for `step!("charge", effect, |op| bank.charge(op.id()))`.
+/// struct Bank(World);
+///
+/// impl Bank {
+///     fn charge(&self, id: &str) {
+///         self.0.effect(format!("charge {id}"));
+///     }
+/// }
+///
+/// /// The `setup` of a test.
+/// fn setup(world: &World) -> Builder {
+///     let bank = Bank(world.clone());
+///     Forever::builder().sqlite(world.database()).clock(world.clock()).resource(bank)
+/// }
+/// ```
 #[derive(Clone, Default)]
 pub struct World(Arc<Inner>);
 
