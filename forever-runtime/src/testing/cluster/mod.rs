@@ -119,7 +119,7 @@ pub fn cluster(seed: u64, workers: usize) -> Cluster {
 /// #     const CLASS: &'static str = "counter";
 /// #     type State = u64;
 /// # }
-/// let test = cluster(7, 2).seeds(3).lease(Duration::from_secs(5));
+/// let test = cluster(7, 2).seeds(2).lease(Duration::from_secs(5));
 /// test.run(
 ///     |_world| Forever::builder().agent(|_| Counter),
 ///     async |forever: Forever| forever.agent::<Counter>("visits").set_state(&1).await.is_ok(),

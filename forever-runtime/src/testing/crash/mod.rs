@@ -115,7 +115,7 @@ where
 ///     |_world| Forever::builder().in_memory().agent(|_| Counter),
 ///     async |forever: Forever| forever.agent::<Counter>("visits").set_state(&1).await.is_ok(),
 /// )
-/// .crash_randomly(7, 10)
+/// .crash_randomly(7, 5)
 /// .await
 /// .unwrap();
 /// assert!(survived.outcome && survived.deaths > 0);
