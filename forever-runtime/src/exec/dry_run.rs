@@ -61,8 +61,7 @@ pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut st
     // A layer above reads its own.
     let is_ours = exec.registry.is_ours(known.machine().name);
     if stored.snapshot.is_some() && needs.missing.is_empty() && !is_ours {
-        let left = LoadedFiber { ops: Vec::new(), ..stored.clone() };
-        match once(exec, "", known, left, &BTreeSet::new()).await {
+        match once(exec, "", known, stored.clone(), &BTreeSet::new()).await {
             Ok(None) => {}
             Ok(Some(Exit::Unreadable { migrates: true, .. })) => return Verdict::Migrates,
             Ok(Some(Exit::Unreadable { why, .. } | Exit::Unfit(why) | Exit::Parked(why) | Exit::Failed(why))) => {
@@ -74,12 +73,15 @@ pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut st
     }
     let place = innermost(known.machine().name, stored.snapshot.as_deref());
     let undecided = in_doubt.iter().filter(|op| op.kind == OpKind::Effect && op.state == OpState::Started);
-    let why = undecided.filter_map(|op| {
-        let function = exec.registry.get(&op.function)?;
-        let at = place.as_ref().filter(|(name, _)| *name == op.function).map(|(_, at)| at.as_deref());
-        parks_in_doubt(op, function.machine(), at)
+    let mut why = undecided.filter_map(|op| {
+        let machine = exec.registry.get(&op.function)?.machine();
+        let next = place.as_ref().filter(|(name, _)| *name == op.function).and_then(|(_, at)| match at {
+            Some(at) => machine.cuts.get(machine.find(at)? as usize).map(|cut| cut.next),
+            None => Some(machine.first),
+        });
+        parks_in_doubt(op, machine, next)
     });
-    why.into_iter().next().map_or(Verdict::Resumes, parks)
+    why.next().map_or(Verdict::Resumes, parks)
 }
 
 /// The innermost function of a fiber, and its cut point.
@@ -94,14 +96,10 @@ fn innermost(name: &str, snapshot: Option<&str>) -> Option<(String, Option<Strin
     Some((name, Some(snapshot.at)))
 }
 
-/// Why an operation in doubt parks its fiber, which is `at` a cut point of its function; `None`
-/// where the code has a policy for it.
-fn parks_in_doubt(op: &OpRecord, machine: &Machine, at: Option<Option<&str>>) -> Option<String> {
+/// Why an operation in doubt parks its fiber, if the cut points that may come `next` are known;
+/// `None` where the code has a policy for it.
+fn parks_in_doubt(op: &OpRecord, machine: &Machine, next: Option<&[u32]>) -> Option<String> {
     let is_of = |cut: &Cut| cut.has(&op.step) || is_branch_of(cut, &op.step);
-    let next = at.and_then(|at| match at {
-        Some(at) => Some(machine.cuts.get(machine.find(at)? as usize)?.next),
-        None => Some(machine.first),
-    });
     if let Some(next) = next {
         // The step that stores its locals before it waits is part of what it waits for.
         let waits_for = |cut: &Cut| if cut.kind == CutKind::Pending { cut.next } else { &[] };

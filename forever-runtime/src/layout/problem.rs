@@ -284,6 +284,22 @@ impl fmt::Display for Problem {
                 "`{step}` stands for {} now and for {before} before: which one was meant cannot be told; give the steps names of their own",
                 steps(*now)
             ),
+            Problem::StepClaimedTwice { step, by } => {
+                write!(f, "step `{step}` is claimed by {}: which one was meant cannot be told; leave `was` at one of them", listed(by))
+            }
+            Problem::KindChanged { step, now, before } => write!(
+                f,
+                "`{step}` is a {now} now and was a {before} before: give the new one another name, or mend the snapshot with `migrate`"
+            ),
+            _ => self.fmt_of_place(f),
+        }
+    }
+}
+
+impl Problem {
+    /// Problems with steps that are there.
+    fn fmt_of_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Problem::EffectGone { step } => {
                 write!(f, "`{step}` is no effect now: make it the effect that it was until no operation of it is in doubt")
             }
@@ -299,19 +315,10 @@ impl fmt::Display for Problem {
                  give it a new name, `step!(\"..\", ..)`, if it is not to run; otherwise raise `version` and `migrate` the snapshot",
                 at(place)
             ),
-            Problem::StepClaimedTwice { step, by } => {
-                write!(f, "step `{step}` is claimed by {}: which one was meant cannot be told; leave `was` at one of them", listed(by))
-            }
-            Problem::KindChanged { step, now, before } => write!(
-                f,
-                "`{step}` is a {now} now and was a {before} before: give the new one another name, or mend the snapshot with `migrate`"
-            ),
             _ => self.fmt_of_local(f),
         }
     }
-}
 
-impl Problem {
     /// Problems with kept locals.
     fn fmt_of_local(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

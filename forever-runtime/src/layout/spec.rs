@@ -233,8 +233,8 @@ impl Layout {
 
     /// Whether a step may receive on a topic; computed topics may be any.
     pub(crate) fn receives(&self, topic: &str) -> bool {
-        let waits = self.steps.iter().filter(|step| matches!(step.kind, CutKind::Recv | CutKind::Select));
-        waits.into_iter().any(|step| step.topics.is_empty() || step.topics.iter().any(|there| there == topic))
+        let mut waits = self.steps.iter().filter(|step| matches!(step.kind, CutKind::Recv | CutKind::Select));
+        waits.any(|step| step.topics.is_empty() || step.topics.iter().any(|there| there == topic))
     }
 
     /// The role of a local that is kept at a cut point.
