@@ -205,6 +205,10 @@ pub(crate) enum Topics {
 pub(crate) struct Awaited {
     /// Name of the arm in a snapshot.
     pub(crate) name: String,
+    /// The name without its number.
+    pub(crate) base: String,
+    /// Text of the arm.
+    pub(crate) text: String,
     pub(crate) what: AwaitedEvent,
     /// Place of the wait's macro.
     pub(crate) span: Span,

@@ -11,12 +11,15 @@ mod layouts;
 mod locals;
 mod loops;
 mod migrations;
+mod moved;
 mod opening;
 mod side;
 mod steps;
 mod stopped;
+mod transactions;
 mod versions;
 mod waits;
+mod wrapped;
 
 use stopped::{stopped, stopped_side_by_side};
 use versions::{World, versions};

@@ -348,7 +348,7 @@ async fn gives_a_text(ctx: &FiberContext) -> anyhow::Result<String> {
 
 #[fiber(name = "typed")]
 async fn is_called_otherwise(ctx: &FiberContext) -> anyhow::Result<i64> {
-    Ok(step!("reserve", was = "book", note(ctx, "again").await?))
+    Ok(step!("reserve", was = "book", note(ctx, "once").await?))
 }
 
 #[tokio::test(start_paused = true)]

@@ -154,6 +154,14 @@ fn finite(token: &str) -> Result<f64, Error> {
     }
 }
 
+/// The float that a number is read as. Floats are written with a point or an exponent, so one
+/// without was an integer, and must not be rounded.
+fn exact<T>(token: &str, value: T, wide: f64) -> Result<T, Error> {
+    #[expect(clippy::cast_possible_truncation, reason = "a float beyond has no text of an integer that was written")]
+    let is_exact = token.contains(['.', 'e', 'E']) || token == "-0" || token.parse::<i128>().is_ok_and(|whole| wide as i128 == whole);
+    if is_exact { Ok(value) } else { Err(Error::new(format_args!("the integer {token} would be rounded to {wide} as a float"))) }
+}
+
 impl<'de> Deserializer<'de> for &mut Reader<'_> {
     type Error = Error;
 
@@ -226,7 +234,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
         match self.number()? {
             // Not through an `f64`, which would round twice.
             Some(token) => match token.parse::<f32>() {
-                Ok(value) if value.is_finite() => visitor.visit_f32(value),
+                Ok(value) if value.is_finite() => visitor.visit_f32(exact(token, value, f64::from(value))?),
                 _ => Err(Error::new(format_args!("the number {token} is too large for a float"))),
             },
             None => self.deserialize_any(visitor),
@@ -235,7 +243,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.number()? {
-            Some(token) => visitor.visit_f64(finite(token)?),
+            Some(token) => {
+                let value = finite(token)?;
+                visitor.visit_f64(exact(token, value, value)?)
+            }
             None => self.deserialize_any(visitor),
         }
     }

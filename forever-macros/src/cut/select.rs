@@ -9,7 +9,7 @@ use super::waits::{Recv, take_name};
 use super::{CutKind, MacroCall, Names};
 use crate::report::Report;
 use crate::scan::as_cut;
-use crate::text::compact;
+use crate::text::{compact, whole};
 
 /// A `select!` as the user wrote it.
 pub(crate) struct Select {
@@ -26,6 +26,8 @@ pub(crate) struct Arm {
     /// Place of the wait's macro.
     pub(crate) span: Span,
     pub(crate) body: Expr,
+    /// Text of the wait and the body.
+    pub(crate) text: String,
 }
 
 /// What an arm waits for.
@@ -78,7 +80,8 @@ pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Name
     let count = arms.len();
     for (pat, ty, source, body) in arms {
         if let Some((wait, question, span)) = waited_for(&source, report) {
-            complete.push(Arm { pat, ty, wait, question, span, body });
+            let text = format!("{} => {}", whole(&source), whole(&body));
+            complete.push(Arm { pat, ty, wait, question, span, body, text });
         }
     }
     (complete.len() == count).then_some((MacroCall::Select(Select { arms: complete }), names))

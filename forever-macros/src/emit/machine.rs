@@ -10,7 +10,7 @@ use syn::{GenericParam, Ident};
 use super::savable;
 use crate::kept::Role;
 
-use crate::cut::{AwaitedEvent, Branch, CutBody, Steps, Topics};
+use crate::cut::{Awaited, AwaitedEvent, Branch, CutBody, Steps, Topics};
 use crate::hir::Body;
 use crate::options::Options;
 use crate::plan::Plan;
@@ -290,7 +290,6 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     let (explicit, next) = (source.explicit, numbers(&plan.next[cut], private));
     let (kind, was) = (kind(source), optional(source.was.as_ref()));
     let body_text = match &source.body {
-        _ if explicit => String::new(),
         CutBody::Step(step) => fingerprint(&crate::text::whole(&step.body)),
         CutBody::Call { invocation, .. } => {
             let called = crate::cut::callee(invocation).unwrap_or_default();
@@ -298,11 +297,22 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
         }
         _ => fingerprint(&source.text),
     };
-    let effect = match &source.body {
-        CutBody::Step(step) => step.effect.is_some(),
-        CutBody::Steps(steps) => matches!(&**steps, Steps::Each(each) if each.step.effect.is_some()),
-        _ => false,
+    let effect_of = match &source.body {
+        CutBody::Step(step) => step.effect.as_ref(),
+        CutBody::Steps(steps) => match &**steps {
+            Steps::Each(each) => each.step.effect.as_ref(),
+            Steps::Branches(_) => None,
+        },
+        _ => None,
     };
+    let wraps = match &source.body {
+        CutBody::Step(step) if step.catch => "Result",
+        CutBody::Call { question: None, .. } | CutBody::Wait { question: None, .. } => "Result",
+        CutBody::Recv { until: Some(_), .. } | CutBody::TryRecv(_) => "Option",
+        CutBody::Close(_) | CutBody::WaitAll { .. } => "Vec",
+        _ => "",
+    };
+    let (effect, decides) = (effect_of.is_some(), effect_of.is_some_and(|effect| effect.on_unknown.is_some()));
     let branches = branches(&source.body, name, private);
     let topics = topics(topics_of(&source.body));
     let locals = plan.kept[cut].iter().map(|kept| {
@@ -320,13 +330,16 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     emit! {
         #private::Cut {
             name: #name, explicit: #explicit, of: #of, body: #body_text, was: #was, kind: #private::CutKind::#kind, effect: #effect,
-            locals: &[#(#locals),*], branches: &[#(#branches),*], topics: &[#(#topics),*], next: #next, line: #line,
+            decides: #decides, wraps: #wraps, locals: &[#(#locals),*], branches: &[#(#branches),*], topics: &[#(#topics),*], next: #next, line: #line,
         }
     }
 }
 
-/// The branches of a `steps!(a, b, ..)`.
+/// The branches of a `steps!(a, b, ..)`, or the arms of a `select!`.
 fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStream> {
+    if let CutBody::Select(arms) = body {
+        return arms.iter().enumerate().map(|(place, arm)| arm_entry(arms, place, arm, private)).collect();
+    }
     let CutBody::Steps(steps) = body else { return Vec::new() };
     let Steps::Branches(branches) = &**steps else { return Vec::new() };
     let derived = |base: &str| branches.iter().filter(|b| b.step.name.is_none() && b.base() == base).count();
@@ -334,12 +347,27 @@ fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStr
         let (name, explicit) = (&branch.name, branch.step.name.is_some());
         let stored = format!("{of_steps}[{name}]");
         let of = number32(if explicit { 1 } else { derived(branch.base()) });
-        let body = if explicit { String::new() } else { fingerprint(&crate::text::whole(&branch.step.body)) };
+        let body = fingerprint(&crate::text::whole(&branch.step.body));
         let was = optional(branch.step.was.as_ref());
         let effect = branch.step.effect.is_some();
-        emit!(#private::BranchSpec { name: #name, stored: #stored, explicit: #explicit, of: #of, body: #body, was: #was, effect: #effect })
+        let decides = branch.step.effect.as_ref().is_some_and(|effect| effect.on_unknown.is_some());
+        emit! {
+            #private::BranchSpec {
+                name: #name, stored: #stored, explicit: #explicit, of: #of, body: #body, was: #was, effect: #effect, decides: #decides,
+            }
+        }
     };
     branches.iter().map(entry).collect()
+}
+
+fn arm_entry(arms: &[Awaited], place: usize, arm: &Awaited, private: &syn::Path) -> TokenStream {
+    let alike = |arms: &[Awaited]| arms.iter().filter(|other| other.base == arm.base).count();
+    let (of, number) = (number32(alike(arms)), alike(&arms[..place]) + 1);
+    let name = if number == 1 { arm.base.clone() } else { format!("{}#{number}", arm.base) };
+    let (body, was) = (fingerprint(&arm.text), optional(None::<syn::LitStr>));
+    emit! {
+        #private::BranchSpec { name: #name, stored: "", explicit: false, of: #of, body: #body, was: #was, effect: false, decides: false }
+    }
 }
 
 /// The runtime's name of a kind of cut point.

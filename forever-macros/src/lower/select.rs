@@ -20,14 +20,15 @@ impl Lower<'_> {
         let count = select.arms.len();
         // Named from the source, before operands are replaced by variables.
         let names = names(&select.arms);
+        let bases: Vec<String> = select.arms.iter().map(|arm| arm.wait.name()).collect();
         self.operands(select.arms.iter_mut().flat_map(|arm| operands(&mut arm.wait)).collect(), out);
         let (mut awaited, mut arms) = (Vec::new(), Vec::<syn::Arm>::new());
-        for (place, (arm, name)) in select.arms.into_iter().zip(names).enumerate() {
-            let Arm { pat, ty, wait, question, span, body } = arm;
+        for (place, ((arm, name), base)) in select.arms.into_iter().zip(names).zip(bases).enumerate() {
+            let Arm { pat, ty, wait, question, span, body, text } = arm;
             if let (Wait::Recv(recv), Pat::Wild(_), None) = (&wait, &pat, &ty) {
                 self.report.at(span, messages::received_nowhere_in_an_arm(&recv.topic.shown()));
             }
-            let awaited_here = Awaited { what: self.awaited(site, wait, &name, span, out), name, span };
+            let awaited_here = Awaited { what: self.awaited(site, wait, &name, span, out), name, base, text, span };
             let is_message = awaited_here.is_message();
             awaited.push(awaited_here);
             arms.push(self.arm_of(place, count, is_message, pat, ty, question, span, body));

@@ -40,7 +40,7 @@ use crate::runtime::timer;
 use crate::store::PostgresStore;
 use crate::store::sqlite::copied::Copied;
 use crate::store::sqlite::user::Migration;
-use crate::store::{Durability, FiberStore, SeenBy, Sqlite, Store};
+use crate::store::{Durability, SeenBy, Sqlite, Store};
 #[cfg(all(feature = "postgres", feature = "testing"))]
 use crate::testing::elsewhere::Schema;
 use crate::{agent, clock, layout};
@@ -497,11 +497,12 @@ impl Builder {
     ///
     /// For a check before a deploy, on the database in use or on a backup of it.
     ///
-    /// It runs no fiber, migration or hook, and takes no lock. A live process may own the file: its
+    /// It runs no step, migration or hook, and takes no lock. A live process may own the file: its
     /// current state is copied into the system's folder for temporary files and compared there.
     /// Functions that are only `call!`ed are compared if they are registered with
-    /// [`fiber`](Builder::fiber) as well. Whether stored values can be read as the types of the
-    /// code is found only when a fiber is resumed.
+    /// [`fiber`](Builder::fiber) as well. Stored values are read as the types of the code where the
+    /// [`resource`](Builder::resource)s that a function takes are given; `#[fresh]` initialisers run
+    /// for that. An operation in doubt counts as one that parks unless its step has `on_unknown`.
     ///
     /// ```no_run
     /// # use forever_runtime as forever;
@@ -516,19 +517,28 @@ impl Builder {
     /// When no database was named, it is not there or cannot be read, has a newer schema, or two
     /// fibers share a name.
     pub async fn check(self) -> Result<Compatibility> {
-        let mut registry = self.registry?;
+        let (mut registry, resources) = (self.registry?, self.resources);
+        let agents = Agents::new(self.classes?, self.agents, shared_classes(&self.layers));
         register(self.layers, &mut registry)?;
-        let file = match moved(self.place)? {
-            Some(Place::File(path)) => path,
+        let (store, database, copy) = match moved(self.place)? {
+            Some(Place::File(path)) => {
+                let copy = Copied::of(&path).await?;
+                let store = Arc::new(Sqlite::open_seen(&copy.path(), Durability::Process, Duration::ZERO, None).await?);
+                (Arc::<Sqlite>::clone(&store) as Arc<dyn Store>, Database::Sqlite(store), Some(copy))
+            }
             place => {
-                let (store, _) = open_store(place, self.durability, self.wait_for_lock, None, Vec::new(), 0).await?;
-                return Ok(compatibility::compare(&*store, &registry).await?.compatibility);
+                let (store, database) = open_store(place, self.durability, self.wait_for_lock, None, Vec::new(), 0).await?;
+                (store, database, None)
             }
         };
-        let copy = Copied::of(&file).await?;
-        let store = Sqlite::open_seen(&copy.path(), Durability::Process, Duration::ZERO, None).await?;
-        let compared = compatibility::compare(&store, &registry).await;
-        store.abandon();
+        // No worker has number 0: it claims nothing.
+        let parts = Parts { store, database, worker: 0, clock: self.clock, listeners: self.listeners, settings: self.settings };
+        let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
+        let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, agents, Compatibility::default()));
+        let compared = compatibility::compare(&*runtime.store, &exec.registry, Some(&exec)).await;
+        if copy.is_some() {
+            runtime.store.abandon();
+        }
         Ok(compared?.compatibility)
     }
 
@@ -652,7 +662,7 @@ impl Builder {
         registry.check_needs(&resources)?;
         let now_ms = clock::ms(self.clock.now());
         let (store, database) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
-        let Compared { compatibility, to_wake } = compatibility::compare(&*store, &registry).await?;
+        let Compared { compatibility, to_wake } = compatibility::compare(&*store, &registry, None).await?;
         if self.on_incompatible == OnIncompatible::Refuse && !compatibility.is_ok() {
             store.abandon();
             return Err(compatibility::refused(&compatibility));

@@ -4,14 +4,16 @@
 //! Fibers are looked at in groups: those of one function that stand at one cut point and were left
 //! under one layout. Where the code has that layout, and the layouts of all called functions,
 //! nothing has to be read. Of the others each snapshot is compared, as it is when the fiber is
-//! entered; `migrate` functions are not run, and locals are not restored.
+//! entered; `migrate` functions are not run. A check before a deploy reads every stored value too.
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 use tracing::{info, warn};
 
 use crate::error::{Error, ErrorKind, Result, chain};
+use crate::exec::dry_run;
 use crate::exec::executor::Executor;
 use crate::exec::registry::{Known, Registry};
 use crate::frame::snapshot::Snapshot;
@@ -85,8 +87,8 @@ pub struct CompatibilityEntry {
 #[serde(tag = "verdict", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It is resumed, unless a stored value no longer reads as its type: that is found when it is
-    /// entered.
+    /// It is resumed. [`Builder::check`](crate::Builder::check) has read its stored values as their
+    /// types, if the resources that the function takes were given; at open they are not read yet.
     Resumes,
     /// A `migrate` function is asked.
     Migrates,
@@ -173,10 +175,13 @@ pub(crate) struct Compared {
     pub(crate) to_wake: Vec<Seq>,
 }
 
-/// Compares every unfinished fiber with the code.
-pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Compared> {
+/// Compares every unfinished fiber with the code; by a dry run also every stored value.
+pub(crate) async fn compare(store: &dyn Store, registry: &Registry, dry: Option<&Arc<Executor>>) -> Result<Compared> {
     // Another worker may have the code that a waiting fiber needs, once it is ready.
-    let is_alone = store.cluster().is_none();
+    let is_alone = match store.cluster() {
+        Some(cluster) => cluster.workers().await?.is_empty(),
+        None => true,
+    };
     let mut counts: BTreeMap<(String, Option<String>, Verdict), u64> = BTreeMap::new();
     let mut to_wake = Vec::new();
     for group in store.unfinished_groups().await? {
@@ -190,7 +195,7 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
             count(Verdict::Parks { reason }, group.fibers);
             continue;
         };
-        if is_the_same(&group, &*known, registry) {
+        if dry.is_none() && is_the_same(&group, &*known, registry) {
             count(Verdict::Resumes, group.fibers);
             continue;
         }
@@ -201,7 +206,13 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry) -> Result<Co
             after = last;
             for seq in page {
                 let found = match store.load(seq).await {
-                    Ok(stored) => compare_one(&*known, &stored, registry),
+                    Ok(stored) => {
+                        let found = compare_one(&*known, &stored, registry);
+                        match dry.filter(|_| found.verdict == Verdict::Resumes) {
+                            Some(exec) => Found { verdict: dry_run::verdict(exec, &known, stored).await, ..found },
+                            None => found,
+                        }
+                    }
                     Err(error) if error.is_closed() => return Err(error),
                     // What is wrong with one row must not keep the others from being compared.
                     Err(error) => Found::parks(chain(&error)),

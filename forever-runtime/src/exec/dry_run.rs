@@ -12,17 +12,21 @@ use crate::exec::compatibility::Verdict;
 use crate::exec::executor::Executor;
 use crate::exec::registry::{Begin, Known};
 use crate::frame::backend::RunBackend;
+use crate::frame::branch_names::StoredBranch;
 use crate::frame::context::FiberContext;
+use crate::frame::machine::{Cut, CutKind, Machine, PENDING};
 use crate::frame::poll::Guarded;
+use crate::frame::resources::Needs;
 use crate::frame::run::Run;
+use crate::frame::snapshot::Snapshot;
 use crate::future::BoxFuture;
 use crate::layout::rows::LeftUnder;
-use crate::ops::known::Left;
+use crate::ops::known::{Left, is_branch_of, may_have_executed, must_come_first, passed_over};
 use crate::ops::ledger::Ledger;
 use crate::runtime::exit::Exit;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::store::{LoadedFiber, OpRecord};
+use crate::store::{LoadedFiber, OpKind, OpRecord, OpState};
 
 /// Checks that a fiber can be resumed from what is stored; `Err` says why not.
 pub(crate) async fn check(exec: &Arc<Executor>, id: &str, known: &Arc<dyn Known>, stored: LoadedFiber) -> Result<(), String> {
@@ -43,6 +47,72 @@ pub(crate) async fn check(exec: &Arc<Executor>, id: &str, known: &Arc<dyn Known>
             Some(exit) => return Err(format!("it is {} before it comes to its cut point", exit.word())),
         }
     }
+}
+
+/// The verdict on a fiber whose layouts fit the code. `migrate` functions are not run. Without a
+/// resource that one of its functions takes, nothing is read.
+pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut stored: LoadedFiber) -> Verdict {
+    let parks = |reason: String| Verdict::Parks { reason };
+    let callees = stored.callees.iter().filter_map(|layout| exec.registry.get(&layout.fiber));
+    let mut needs = Needs::new(&exec.resources);
+    callees.chain([Arc::clone(known)]).for_each(|known| known.needs(&mut needs));
+    // Of operations in doubt the code decides, once it has come to them.
+    let in_doubt = std::mem::take(&mut stored.ops);
+    // A layer above reads its own.
+    let is_ours = exec.registry.is_ours(known.machine().name);
+    if stored.snapshot.is_some() && needs.missing.is_empty() && !is_ours {
+        match once(exec, "", known, stored.clone(), &BTreeSet::new()).await {
+            Ok(None) => {}
+            Ok(Some(Exit::Unreadable { migrates: true, .. })) => return Verdict::Migrates,
+            Ok(Some(Exit::Unreadable { why, .. } | Exit::Unfit(why) | Exit::Parked(why) | Exit::Failed(why))) => {
+                return parks(why.to_string());
+            }
+            Ok(Some(exit)) => return parks(format!("it is {} before it comes to its cut point", exit.word())),
+            Err(why) => return parks(why),
+        }
+    }
+    let place = innermost(known.machine().name, stored.snapshot.as_deref());
+    let undecided = in_doubt.iter().filter(|op| op.kind == OpKind::Effect && op.state == OpState::Started);
+    let mut why = undecided.filter_map(|op| {
+        let machine = exec.registry.get(&op.function)?.machine();
+        let next = place.as_ref().filter(|(name, _)| *name == op.function).and_then(|(_, at)| match at {
+            Some(at) => machine.cuts.get(machine.find(at)? as usize).map(|cut| cut.next),
+            None => Some(machine.first),
+        });
+        parks_in_doubt(op, machine, next)
+    });
+    why.next().map_or(Verdict::Resumes, parks)
+}
+
+/// The innermost function of a fiber, and its cut point.
+fn innermost(name: &str, snapshot: Option<&str>) -> Option<(String, Option<String>)> {
+    let Some(text) = snapshot else { return Some((name.to_owned(), None)) };
+    let mut snapshot: Snapshot = serde_json::from_str(text).ok()?;
+    let mut name = name.to_owned();
+    while let Some(callee) = snapshot.call.take() {
+        snapshot = *callee;
+        name = snapshot.fiber.clone()?;
+    }
+    Some((name, Some(snapshot.at)))
+}
+
+/// Why an operation in doubt parks its fiber, if the cut points that may come `next` are known;
+/// `None` where the code has a policy for it.
+fn parks_in_doubt(op: &OpRecord, machine: &Machine, next: Option<&[u32]>) -> Option<String> {
+    let is_of = |cut: &Cut| cut.has(&op.step) || is_branch_of(cut, &op.step);
+    if let Some(next) = next {
+        // The step that stores its locals before it waits is part of what it waits for.
+        let waits_for = |cut: &Cut| if cut.kind == CutKind::Pending { cut.next } else { &[] };
+        let cuts = || next.iter().filter_map(|cut| machine.cuts.get(*cut as usize));
+        let behind = |cut: &Cut| waits_for(cut).iter().filter_map(|cut| machine.cuts.get(*cut as usize)).any(is_of);
+        if !cuts().any(|cut| is_of(cut) || behind(cut)) {
+            return Some(cuts().next().map_or_else(|| passed_over(op), |cut| must_come_first(op, &cut.name.replacen(PENDING, "", 1))));
+        }
+    }
+    let cut = machine.cuts.iter().find(|cut| is_of(cut))?;
+    let branch = cut.branches.iter().find(|branch| StoredBranch::named(cut, branch).has(&op.step));
+    let decides = branch.map_or(cut.decides, |branch| branch.decides);
+    (!decides).then(|| may_have_executed(op, "was under way when its process ended"))
 }
 
 /// Runs up to the cut point; gives how the run ended before it, if it did.

@@ -10,11 +10,13 @@ use crate::exec::entry_order::EntryOrder;
 use crate::exec::registry::Registry;
 use crate::frame::machine::{COMPUTED_TOPIC, Machine, PENDING};
 use crate::frame::resources::Resources;
-use crate::layout::rows::{machines, may_have_secrets};
+use crate::layout::rows::{machines, may_have_secrets, row_of};
+use crate::layout::spec::Layout;
 use crate::runtime::exits::AgentFiberExit;
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::runtime::state::{Functions, Runtime};
+use crate::store::LayoutRow;
 
 /// Maximum number of activations that are being started: that claim and load their fibers.
 const ENTERING: usize = 512;
@@ -81,6 +83,12 @@ impl Functions for Registered {
             [] => "it receives no messages".to_owned(),
             topics => format!("it receives on {}", topics.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", ")),
         })
+    }
+
+    fn takes(&self, layout: &LayoutRow, topic: &str) -> bool {
+        // Of its own layout the code knows more.
+        let is_of = |machine: &&'static Machine| machine.name == layout.fiber && row_of(machine).hash == layout.hash;
+        !self.0.values().copied().any(|machine| is_of(&machine)) && Layout::read(layout).is_ok_and(|layout| layout.receives(topic))
     }
 
     fn wait_of(&self, name: &str, at: &str) -> Option<&'static str> {

@@ -57,6 +57,7 @@ impl std::fmt::Debug for Frame {
 impl Frame {
     /// A frame that starts from the beginning.
     pub(crate) fn start(machine: &'static Machine, run: Arc<Run>) -> Self {
+        run.tx_position.enter(machine);
         Frame {
             run,
             machine,

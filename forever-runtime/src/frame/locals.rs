@@ -43,11 +43,15 @@ impl Locals {
         match restore(text.get(), Some(&self.logs)) {
             Ok(value) => Ok(Some(value)),
             Err(why) => {
-                let what = match self.step {
-                    "" => format!("argument `{name}`"),
-                    step => format!("local `{name}` saved at step `{step}`"),
-                };
-                Err(Unreadable(format!("{what} {}", unreadable::<T>(why))))
+                let why = unreadable::<T>(why);
+                Err(Unreadable(match self.step {
+                    "" => format!("argument `{name}` {why}; let the type read it"),
+                    step => {
+                        format!(
+                            "local `{name}` saved at step `{step}` {why}; let the type read it, or change it in the snapshot with `migrate`"
+                        )
+                    }
+                }))
             }
         }
     }

@@ -71,20 +71,22 @@ pub struct Cut {
     pub explicit: bool,
     /// Number of cut points of the function that share the name before `#`.
     pub of: u32,
-    /// For a derived name, a fingerprint of the body, else empty. For a call, a fingerprint of its
-    /// function and, after `-`, one of the whole call.
+    /// A fingerprint of the body. For a call, a fingerprint of its function and, after `-`, one of
+    /// the whole call. The layout has it where the name is derived.
     pub body: &'static str,
     /// `was = "old"`.
     pub was: Option<&'static str>,
     /// Which macro made it.
     pub kind: CutKind,
-    /// Whether its body is an effect; for a `steps!(for ..)`, that of each item. It is no part of
-    /// the layout: it decides which step may claim the record of an operation, and the record has a
-    /// layout of its own.
+    /// Whether its body is an effect; for a `steps!(for ..)`, that of each item.
     pub effect: bool,
+    /// Whether that effect has `on_unknown`; without it one in doubt parks the fiber.
+    pub decides: bool,
+    /// The type that the macro puts around its value: `Result` by `catch`, `Option` by a `timeout`.
+    pub wraps: &'static str,
     /// The kept locals, by name.
     pub locals: &'static [Local],
-    /// Branches of a `steps!` that is not a `steps!(for ..)`.
+    /// Branches of a `steps!` that is not a `steps!(for ..)`, or the arms of a `select!`.
     pub branches: &'static [BranchSpec],
     /// Literal topics that it receives on.
     pub topics: &'static [&'static str],
@@ -94,23 +96,25 @@ pub struct Cut {
     pub line: u32,
 }
 
-/// One branch of `steps!(a, b, ..)`.
+/// One branch of `steps!(a, b, ..)`, or one arm of `select!`.
 #[derive(Debug)]
 pub struct BranchSpec {
     /// Its name among the branches: `fetch`, `fetch#2`.
     pub name: &'static str,
-    /// The stored name: `both[fetch]`.
+    /// The stored name: `both[fetch]`. Empty for an arm.
     pub stored: &'static str,
     /// Whether the name is a literal in the source.
     pub explicit: bool,
     /// Number of branches that share the name before `#`.
     pub of: u32,
-    /// For a derived name, a fingerprint of the body, else empty.
+    /// A fingerprint of the body. The layout has it where the name is derived.
     pub body: &'static str,
     /// `was = "old"`.
     pub was: Option<&'static str>,
     /// Whether its body is an effect.
     pub effect: bool,
+    /// Whether that effect has `on_unknown`.
+    pub decides: bool,
 }
 
 /// Which macro made a cut point.
@@ -175,7 +179,6 @@ impl Machine {
         u32::try_from(place).ok()
     }
 
-    /// Whether it calls other functions inline.
     /// The wait whose locals the cut point `at` stores; `None` if that is no such cut point.
     pub(crate) fn wait_of(&self, at: &str) -> Option<&'static str> {
         self.cuts.iter().find(|cut| cut.kind == CutKind::Pending && cut.name == at)?;
@@ -183,6 +186,7 @@ impl Machine {
         self.cuts.iter().map(|cut| cut.name).find(|name| *name == wait)
     }
 
+    /// Whether it calls other functions inline.
     pub(crate) fn calls(&self) -> bool {
         self.cuts.iter().any(|cut| cut.kind == CutKind::Call)
     }

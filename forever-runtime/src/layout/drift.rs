@@ -12,6 +12,9 @@
 //! fingerprint. While the fingerprint is unchanged, it is the same step, wherever it is. If it has
 //! changed, it is the same step if it still comes right before or right after the same steps;
 //! otherwise it is ambiguous.
+//!
+//! Where the place is known, the steps around it are compared too: one that has moved across it
+//! would run twice or never (`order`).
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -98,6 +101,7 @@ impl Layout {
         for was in &old.steps {
             let known = self.identify(Some(old), &was.name, &mut found);
             let Some(step) = known.or_else(|| self.likely(old, &was.name)) else { continue };
+            let so_far = found.0.len();
             self.compare_waits(step, old, was, None, &mut found);
             step.compare_order(was, &mut found);
             for kept in step.loops_gone(was) {
@@ -120,6 +124,10 @@ impl Layout {
                     }
                     Some(_) => {}
                 }
+            }
+            if known.is_some() && found.0.len() == so_far {
+                self.compare_wrapped(step, old, was, |_| true, &mut found);
+                self.moved(step, old, was).into_iter().for_each(|problem| found.add(problem));
             }
         }
         self.verdict(found, Some(old))
@@ -151,6 +159,7 @@ impl Layout {
                 found.kind(&step.name, step.kind, CutKind::Call);
             }
             let was = old.and_then(|old| old.step(&snapshot.at));
+            let so_far = found.0.len();
             if let (Some(old), Some(was)) = (old, was) {
                 self.compare_waits(step, old, was, Some(branches), &mut found);
                 step.compare_order(was, &mut found);
@@ -182,6 +191,12 @@ impl Layout {
                 {
                     found.renumbered(stored, self.bearers(old, stored), kept.of);
                 }
+            }
+            if let (Some(old), Some(was), true) = (old, was, known.is_some() && found.0.len() == so_far) {
+                // An `Option` that is there is written as its value alone.
+                let is_null = |name: &str| snapshot.locals.get(name).is_some_and(|text| text.get() == "null");
+                self.compare_wrapped(step, old, was, is_null, &mut found);
+                self.moved(step, old, was).into_iter().for_each(|problem| found.add(problem));
             }
         }
         self.verdict(found, old)
@@ -220,7 +235,9 @@ impl Layout {
     }
 
     /// Fails if a step of the old code cannot be identified in this one. A removed step can be.
-    pub(crate) fn tells(&self, old: &Layout, step: &str) -> Result<(), Problem> {
+    ///
+    /// The step of an operation that `is_effect` must still be an effect.
+    pub(crate) fn tells(&self, old: &Layout, step: &str, is_effect: bool) -> Result<(), Problem> {
         let mut found = Found::default();
         let branch_of = old.branch_of(step);
         let now = self.identify(Some(old), branch_of.map_or(step, |(steps, _)| &steps.name), &mut found);
@@ -228,6 +245,18 @@ impl Layout {
             && let Some(branch) = before.branches.iter().find(|there| there.name == branch)
         {
             now.compare_branch(before, branch, &mut found);
+        }
+        if let Some(now) = now.filter(|_| is_effect) {
+            // The items of a `steps!(for ..)` are effects if it is.
+            let branch = branch_of.filter(|_| !now.branches.is_empty());
+            let is_one = match branch {
+                // A branch that was removed is none.
+                Some((before, branch)) => now.branch_now(before, branch).is_none_or(|branch| branch.effect),
+                None => now.effect,
+            };
+            if !is_one {
+                found.add(Problem::EffectGone { step: step.to_owned() });
+            }
         }
         let is_unclear =
             |problem: &Problem| !matches!(problem, Problem::StepGone { .. } | Problem::KindChanged { .. } | Problem::BranchGone { .. });
@@ -363,6 +392,24 @@ impl Layout {
         step.is_some_and(|step| self.step(step).is_some_and(|now| now.kind == CutKind::Step))
     }
 
+    /// Checks that the values of steps, kept at `was` and needed at `step`, are wrapped as before.
+    fn compare_wrapped(&self, step: &Step, old: &Layout, was: &Step, is_null: impl Fn(&str) -> bool, found: &mut Found) {
+        for before in &old.steps {
+            let Some(now) = self.steps.iter().find(|now| old_name(now, Some(old)) == before.name) else { continue };
+            let Some(local) = before.keeps.iter().find(|kept| kept.result && kept.is_let()) else { continue };
+            let is_kept = was.kept(&local.name).is_some();
+            let is_needed = step.keeps.iter().any(|kept| kept.name == local.name || kept.was.as_ref() == Some(&local.name));
+            let by_limit = [&now.wraps, &before.wraps].into_iter().any(|wraps| wraps == "Option");
+            // Layouts that older code has stored say nothing of it. A plain value that is read as a
+            // wrapped one is unreadable.
+            let has_changed = !before.wraps.is_empty() && now.wraps != before.wraps;
+            if has_changed && is_kept && is_needed && (!by_limit || is_null(&local.name)) {
+                let (now_is, before_was) = (now.wraps.clone(), before.wraps.clone());
+                found.add(Problem::ValueWrapped { local: local.name.clone(), step: now.name.clone(), now: now_is, before: before_was });
+            }
+        }
+    }
+
     /// The step that stands behind its cut point for pauses between its attempts; any other name as
     /// it is. Only a step with `retry` has such a cut point, so an edit may add it.
     fn past_pause<'a>(&'a self, name: &'a str) -> &'a str {
@@ -385,6 +432,9 @@ impl Layout {
         if before.topics.iter().any(|topic| !now.topics.contains(topic)) {
             found.add(Problem::TopicsChanged { step: now.name.clone(), now: now.topics.clone(), before: before.topics.clone() });
         }
+        if now.kind == CutKind::Select {
+            return now.compare_arms(before, found);
+        }
         if now.branches.is_empty() != before.branches.is_empty() && stored.is_none_or(|stored| !stored.is_empty()) {
             return found.add(Problem::BranchesChanged { step: now.name.clone() });
         }
@@ -398,7 +448,7 @@ impl Layout {
 }
 
 /// The name of a step in the old code.
-fn old_name<'a>(step: &'a Step, old: Option<&Layout>) -> &'a str {
+pub(super) fn old_name<'a>(step: &'a Step, old: Option<&Layout>) -> &'a str {
     if old.is_none() { &step.name } else { renamed_from(step, old).unwrap_or(&step.name) }
 }
 
@@ -419,7 +469,7 @@ impl Step {
     }
 
     /// The loops around the step, outermost first, as kept locals.
-    fn loops(&self) -> impl Iterator<Item = &Kept> {
+    pub(super) fn loops(&self) -> impl Iterator<Item = &Kept> {
         self.keeps.iter().filter(|kept| kept.role != LocalRole::Value)
     }
 
@@ -437,26 +487,47 @@ impl Step {
         }
     }
 
+    /// The branch that an old one is now, by name or by `was`.
+    fn branch_now(&self, before: &Step, branch: &str) -> Option<&Branch> {
+        let knew = |name: &str| before.branches.iter().any(|there| there.name == name);
+        self.branches.iter().find(|now| now.name == branch || now.was.as_deref() == Some(branch) && !knew(&now.name))
+    }
+
     /// Checks that the result of a branch of the old code belongs to a branch of this one.
     fn compare_branch(&self, before: &Step, branch: &Branch, found: &mut Found) {
-        let knew = |name: &str| before.branches.iter().any(|there| there.name == name);
-        let claims = |now: &&Branch| now.name == branch.name || now.was.as_deref() == Some(&branch.name) && !knew(&now.name);
-        let Some(now) = self.branches.iter().find(claims) else {
+        let Some(now) = self.branch_now(before, &branch.name) else {
             return found.add(Problem::BranchGone { step: self.name.clone(), branch: branch.name.clone() });
         };
         if branch.explicit || now.explicit || now.name != branch.name {
             return;
         }
         let name = base(&branch.name);
+        if self.branch_moved(before, name) {
+            found.add(Problem::BranchAmbiguous { step: self.name.clone(), branch: name.to_owned() });
+        }
+    }
+
+    /// Checks that the arms of a `select!` that share a name are those of the old code. What each
+    /// waits for is stored by that name and its number.
+    fn compare_arms(&self, before: &Step, found: &mut Found) {
+        for arm in &before.branches {
+            let name = base(&arm.name);
+            let is_there = self.branches.iter().any(|now| base(&now.name) == name);
+            if is_there && self.branch_moved(before, name) {
+                found.add(Problem::ArmAmbiguous { step: self.name.clone(), arm: name.to_owned() });
+            }
+        }
+    }
+
+    /// Whether a number among the branches of a derived name may mean another branch than before.
+    fn branch_moved(&self, before: &Step, name: &str) -> bool {
         let group =
             |step: &Step| step.branches.iter().filter(|there| !there.explicit && base(&there.name) == name).cloned().collect::<Vec<_>>();
         let (now, then) = (group(self), group(before));
         let place = |group: &[Branch], body: &str| group.iter().position(|there| there.body == body);
         let moved = then.iter().any(|there| place(&now, &there.body).is_some_and(|at| Some(at) != place(&then, &there.body)));
         let touched = then.iter().zip(&now).filter(|(then, now)| then.body != now.body).count();
-        if now.len() != then.len() || moved || touched > 1 {
-            found.add(Problem::BranchAmbiguous { step: self.name.clone(), branch: name.to_owned() });
-        }
+        now.len() != then.len() || moved || touched > 1
     }
 }
 

@@ -16,6 +16,7 @@ mod edits;
 pub(crate) mod file;
 mod fit;
 pub(crate) mod of_fiber;
+mod order;
 pub(crate) mod problem;
 pub(crate) mod rows;
 mod show;

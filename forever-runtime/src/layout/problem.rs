@@ -64,6 +64,25 @@ pub enum Problem {
         /// Number of steps that shared it before.
         before: u32,
     },
+    /// A step that has begun as an effect is a plain step now.
+    EffectGone {
+        /// Name of the step, or of the branch of a `steps!`.
+        step: String,
+    },
+    /// A step that the fiber may have passed comes after its place now.
+    StepMovedBehind {
+        /// Name of the step, or of the branch of a `steps!`.
+        step: String,
+        /// The step where the fiber is.
+        place: String,
+    },
+    /// A step that the fiber may not have passed comes only before its place now.
+    StepMovedBefore {
+        /// Name of the step, or of the branch of a `steps!`.
+        step: String,
+        /// The step where the fiber is.
+        place: String,
+    },
     /// Several steps of the code claim to be this one.
     StepClaimedTwice {
         /// Name of the step.
@@ -172,6 +191,25 @@ pub enum Problem {
         /// The shared name.
         branch: String,
     },
+    /// The value of a step was an `Option` or a `Result` by its macro, and is another one now: text
+    /// of one can be read as the other.
+    ValueWrapped {
+        /// The local that has the value.
+        local: String,
+        /// The step.
+        step: String,
+        /// What is around the value now: `Result` by `catch`, `Option` by a `timeout`, or nothing.
+        now: String,
+        /// What was around it before.
+        before: String,
+    },
+    /// Several arms of a `select!` that share a name are others than before.
+    ArmAmbiguous {
+        /// The `select!`.
+        step: String,
+        /// The shared name: `sleep`.
+        arm: String,
+    },
     /// A different number of variables share the local's name.
     LocalAmbiguous {
         /// The shared name.
@@ -245,6 +283,11 @@ impl fmt::Display for Problem {
                 "`{branch}` stands for other branches of `{step}` than before: which one was meant cannot be told; give them names, \
                  `step!(\"..\", ..)`"
             ),
+            Problem::ArmAmbiguous { step, arm } => write!(
+                f,
+                "`{arm}` stands for other arms of `{step}` than before: what a fiber that waits there waits for cannot be told; leave these arms \
+                 as they were until no fiber waits there, or give the `select!` a new name, `select! {{ \"..\", .. }}`, and `migrate` the snapshot"
+            ),
             Problem::StepAmbiguous { step, now, before } if now == before => {
                 write!(
                     f,
@@ -264,12 +307,34 @@ impl fmt::Display for Problem {
                 f,
                 "`{step}` is a {now} now and was a {before} before: give the new one another name, or mend the snapshot with `migrate`"
             ),
-            _ => self.fmt_of_local(f),
+            _ => self.fmt_of_place(f),
         }
     }
 }
 
 impl Problem {
+    /// Problems with steps that are there.
+    fn fmt_of_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::EffectGone { step } => {
+                write!(f, "`{step}` is no effect now: make it the effect that it was until no operation of it is in doubt")
+            }
+            Problem::StepMovedBehind { step, place } => write!(
+                f,
+                "`{step}` was before {} and may come after it now, where it would run again: leave it where it was until no fiber is there, or \
+                 give it a new name, `step!(\"..\", ..)`, if it is to run again; otherwise raise `version` and `migrate` the snapshot",
+                at(place)
+            ),
+            Problem::StepMovedBefore { step, place } => write!(
+                f,
+                "`{step}` was after {} and comes before it now, where it would never run: leave it where it was until no fiber is there, or \
+                 give it a new name, `step!(\"..\", ..)`, if it is not to run; otherwise raise `version` and `migrate` the snapshot",
+                at(place)
+            ),
+            _ => self.fmt_of_local(f),
+        }
+    }
+
     /// Problems with kept locals.
     fn fmt_of_local(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -317,6 +382,15 @@ impl Problem {
                     "local `{local}` is needed during call `{step}` but was only kept after it: put it into the snapshot with `migrate`"
                 )
             }
+            Problem::ValueWrapped { local, step, now, before } => {
+                let of = |wraps: &str| if wraps.is_empty() { "plain value".to_owned() } else { format!("`{wraps}`") };
+                write!(
+                    f,
+                    "`{local}` was kept as the {} of `{step}`, and is its {} now: change it in the snapshot with `migrate`",
+                    of(before),
+                    of(now)
+                )
+            }
             Problem::LocalAmbiguous { local, now, before } => write!(
                 f,
                 "`{local}` stands for {now} {} now and for {before} before: which one was kept cannot be told; give them names of their own",
@@ -325,6 +399,12 @@ impl Problem {
             _ => Ok(()),
         }
     }
+}
+
+/// The place of a fiber.
+fn at(place: &str) -> String {
+    let wait = place.replacen(PENDING, "", 1);
+    if wait == place { format!("`{place}`") } else { format!("`{wait}`, where the fiber waits,") }
 }
 
 fn listed(names: &[String]) -> String {

@@ -169,7 +169,9 @@ impl LeftUnder {
         }
         let unsettled = self.unsettled.iter().filter_map(|op| Some((op, op.layout.as_ref().filter(is_others)?)));
         for (op, layout) in unsettled {
-            Layout::of(machine).tells(&Layout::read(layout)?, &op.step).map_err(|problem| op.cannot_be_told(&problem))?;
+            Layout::of(machine)
+                .tells(&Layout::read(layout)?, &op.step, op.kind == OpKind::Effect)
+                .map_err(|problem| op.cannot_be_told(&problem))?;
         }
         Ok(())
     }
@@ -183,7 +185,7 @@ impl LeftUnder {
         let branches: Vec<&str> = branches.map(|branch| branch.name.as_str()).collect();
         code.check_with(Some(old), snapshot, &branches).map_err(|drift| drift.to_string())?;
         for op in self.unsettled.iter().filter(|op| of_snapshot(&op.layout) && op.function == code.fiber) {
-            code.tells(old, &op.step).map_err(|problem| op.cannot_be_told(&problem))?;
+            code.tells(old, &op.step, op.kind == OpKind::Effect).map_err(|problem| op.cannot_be_told(&problem))?;
         }
         Ok(())
     }
@@ -195,6 +197,9 @@ impl Unsettled {
         let Unsettled { id, kind, step, .. } = self;
         if *kind == OpKind::Step {
             return format!("step `{step}` has stored a stash or a log, and which step that is now cannot be told, {problem}");
+        }
+        if let Problem::EffectGone { .. } = problem {
+            return format!("operation `{id}` may have executed; verify before retrying: {problem}");
         }
         format!("operation `{id}` may have executed; verify before retrying: which step began it cannot be told, {problem}")
     }

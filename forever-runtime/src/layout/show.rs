@@ -22,7 +22,8 @@ impl fmt::Display for Layout {
         }
         let mut rows = vec![["#", "name", "kind", "next", "keeps", "because"].map(str::to_owned)];
         for (place, step) in self.steps.iter().enumerate() {
-            let mut head = [(place + 1).to_string(), title(step), step.kind.word().to_owned(), self.numbers(&step.next)];
+            let kind = if step.effect { format!("{}, effect", step.kind.word()) } else { step.kind.word().to_owned() };
+            let mut head = [(place + 1).to_string(), title(step), kind, self.numbers(&step.next)];
             if step.keeps.is_empty() {
                 let [number, name, kind, next] = head;
                 rows.push([number, name, kind, next, "nothing".to_owned(), String::new()]);
@@ -144,6 +145,8 @@ mod tests {
                 was: None,
                 kind: CutKind::Step,
                 effect: false,
+                decides: false,
+                wraps: "",
                 locals: &[local("topic", false, "used in `Report`"), local("plan", true, "looped over after it")],
                 branches: &[],
                 topics: &[],
@@ -158,6 +161,8 @@ mod tests {
                 was: Some("greet"),
                 kind: CutKind::Call,
                 effect: false,
+                decides: false,
+                wraps: "",
                 locals: &[],
                 branches: &[],
                 topics: &[],
@@ -251,6 +256,8 @@ flowchart TD
         assert!(changed(&|l| l.steps[0].of += 1));
         assert!(changed(&|l| l.steps[1].was = None));
         assert!(changed(&|l| l.steps[0].kind = CutKind::Call));
+        assert!(changed(&|l| l.steps[0].effect = true));
+        assert!(changed(&|l| l.steps[0].wraps.push('x')));
         assert!(changed(&|l| l.steps[0].keeps[0].name.push('x')));
         assert!(changed(&|l| l.steps[0].keeps[0].of += 1));
         assert!(changed(&|l| l.steps[0].keeps[0].result = true));

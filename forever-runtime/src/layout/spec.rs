@@ -51,8 +51,14 @@ pub(super) struct Step {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) was: Option<String>,
     pub(super) kind: CutKind,
+    /// Whether its body is an effect; for a `steps!(for ..)`, that of each item.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) effect: bool,
+    /// The type that the macro puts around its value.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) wraps: String,
     pub(super) keeps: Vec<Kept>,
-    /// Branches of a `steps!` that is not a `steps!(for ..)`.
+    /// Branches of a `steps!` that is not a `steps!(for ..)`, or the arms of a `select!`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) branches: Vec<Branch>,
     /// Topics written in the source.
@@ -61,7 +67,7 @@ pub(super) struct Step {
     pub(super) next: Vec<Option<String>>,
 }
 
-/// One branch of `steps!(a, b, ..)`.
+/// One branch of `steps!(a, b, ..)`, or one arm of `select!`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Branch {
     pub(super) name: String,
@@ -71,6 +77,8 @@ pub(super) struct Branch {
     pub(super) of: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) was: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) effect: bool,
 }
 
 /// One local kept at a cut point.
@@ -121,10 +129,12 @@ impl Layout {
         let step = |cut: &Cut| Step {
             name: cut.name.to_owned(),
             explicit: cut.explicit,
-            body: cut.body.to_owned(),
+            body: if cut.explicit { String::new() } else { cut.body.to_owned() },
             of: cut.of,
             was: cut.was.map(str::to_owned),
             kind: cut.kind,
+            effect: cut.effect,
+            wraps: cut.wraps.to_owned(),
             keeps: cut.locals.iter().map(kept).collect(),
             branches: cut.branches.iter().map(branch).collect(),
             topics: cut.topics.iter().map(|&topic| topic.to_owned()).collect(),
@@ -211,6 +221,19 @@ impl Layout {
         for secret in &self.secrets {
             text(&mut hash, secret);
         }
+        // Only where there are effects and wrapped values, so that other layouts keep the hashes
+        // that they had before.
+        for (place, step) in self.steps.iter().enumerate() {
+            if !step.wraps.is_empty() {
+                number(&mut hash, place);
+                text(&mut hash, &step.wraps);
+            }
+            let branches = step.branches.iter().enumerate().filter(|(_, branch)| branch.effect).map(|(branch, _)| branch + 1);
+            for branch in step.effect.then_some(0).into_iter().chain(branches) {
+                number(&mut hash, place);
+                number(&mut hash, branch);
+            }
+        }
         hex(&hash.finalize()[..16])
     }
 
@@ -219,6 +242,12 @@ impl Layout {
         // Names and numbers can always be written as JSON.
         let layout = serde_json::to_string(self).unwrap_or_default();
         LayoutRow { hash: self.hash(), fiber: self.fiber.clone(), layout }
+    }
+
+    /// Whether a step may receive on a topic; computed topics may be any.
+    pub(crate) fn receives(&self, topic: &str) -> bool {
+        let mut waits = self.steps.iter().filter(|step| matches!(step.kind, CutKind::Recv | CutKind::Select));
+        waits.any(|step| step.topics.is_empty() || step.topics.iter().any(|there| there == topic))
     }
 
     /// The role of a local that is kept at a cut point.
@@ -251,8 +280,9 @@ pub(super) fn kept(local: &Local) -> Kept {
 }
 
 pub(super) fn branch(branch: &BranchSpec) -> Branch {
-    let BranchSpec { name, stored: _, explicit, of, body, was, effect: _ } = *branch;
-    Branch { name: name.to_owned(), explicit, body: body.to_owned(), of, was: was.map(str::to_owned) }
+    let BranchSpec { name, stored: _, explicit, of, body, was, effect, decides: _ } = *branch;
+    let body = if explicit { String::new() } else { body.to_owned() };
+    Branch { name: name.to_owned(), explicit, body, of, was: was.map(str::to_owned), effect }
 }
 
 impl CutKind {

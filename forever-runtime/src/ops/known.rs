@@ -422,7 +422,8 @@ impl Ops {
     }
 }
 
-fn passed_over(op: &OpRecord) -> String {
+/// Why a checkpoint, or the end of the fiber, must not come before an operation is decided.
+pub(crate) fn passed_over(op: &OpRecord) -> String {
     let OpRecord { id, step, .. } = op;
     format!("operation `{id}` {}: the code continues without its step `{step}`, and could begin it anew elsewhere", what_is_known(op))
 }
@@ -454,7 +455,7 @@ pub(super) fn unknown(op: &OpRecord, why: &str) -> Error {
 }
 
 /// Why a fiber is parked, or a step has failed, for an operation whose outcome is unknown.
-pub(super) fn may_have_executed(op: &OpRecord, why: &str) -> String {
+pub(crate) fn may_have_executed(op: &OpRecord, why: &str) -> String {
     format!("operation `{}` may have executed; verify before retrying: step `{}` {why}", op.id, op.step)
 }
 

@@ -372,6 +372,8 @@ pub(crate) mod tests {
             was: None,
             kind: CutKind::Step,
             effect: false,
+            decides: false,
+            wraps: "",
             locals: &[],
             branches: &[],
             topics: &[],

@@ -88,8 +88,8 @@ impl FiberContext {
     /// # let _ = book;
     /// ```
     ///
-    /// A transaction is identified as on SQLite: by its step, its order in the step and its place
-    /// in the source, or by a [`key`](PostgresTransactionCall::key).
+    /// A transaction is identified as on SQLite: by its step, its order in the step and the text
+    /// of the step, or by a [`key`](PostgresTransactionCall::key).
     ///
     /// The closure runs in the task of the fiber, on a connection of its own
     /// (`PostgresBuilder::transactions`). It may run more than once until one of its runs is

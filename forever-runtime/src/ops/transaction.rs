@@ -96,16 +96,20 @@ impl FiberContext {
     /// # let _ = book;
     /// ```
     ///
-    /// A transaction is identified by its step, its order in the step, and its place in the source;
-    /// in each branch of a `steps!` separately. Give each a [`key`](TransactionCall::key) where the
-    /// order may vary, as in a `join!` of futures that wait for something else first. Give keys as
-    /// well to transactions in a loop inside one step, and to those of one function that the step
-    /// calls several times: all of these have one place in the source. If new code loops over other
-    /// items, the result of the first old one would be taken for that of the first new one. A key
-    /// also identifies the transaction across a change of the code. When a process died between a
-    /// commit and the next checkpoint, and new code comes to a transaction without a key that is
-    /// not at the same line and column, the fiber is parked, because it may or may not be the
-    /// committed one.
+    /// A transaction is identified by its step and its order in the step; in each branch of a
+    /// `steps!` separately. Give each a [`key`](TransactionCall::key) where the order may vary, as
+    /// in a `join!` of futures that wait for something else first. Give keys as well to
+    /// transactions in a loop inside one step, and to those of one function that the step calls
+    /// several times: if new code loops over other items, the result of the first old one would be
+    /// taken for that of the first new one. A key also identifies the transaction across a change
+    /// of the code.
+    ///
+    /// When a process died between a commit and the next checkpoint, and new code comes to a
+    /// transaction without a key, the text of its step has to be the same, or that of the whole
+    /// function for one between two steps. Otherwise the fiber is parked, because the transaction
+    /// may or may not be the committed one. The text of a function that the step calls is not
+    /// known: a transaction there must be at the same line and column, and needs a key where
+    /// another one may take its place.
     ///
     /// The closure runs on the thread that writes the database, and all other writes wait for it.
     /// Slow work, and work outside the database, belongs before it. The closure may run more than

@@ -18,6 +18,8 @@ pub(crate) struct TxPosition(Mutex<Stand>);
 pub(crate) struct Stand {
     /// Steps that began, and calls that ended in an error, since the last checkpoint.
     entered: u32,
+    /// The function under way.
+    function: Option<&'static Machine>,
     /// The step under way, with its function.
     step: Option<(&'static Machine, &'static Cut)>,
     /// The branch of a `steps!` that is being polled.
@@ -36,15 +38,46 @@ fn stable_name(work: &str) -> String {
     if function.len() < name.len() { format!("{function}::{{{{closure}}}}") } else { name }
 }
 
-/// Place in the source of a transaction without a key: line, column and types, without the modules
-/// of this library and without the nesting depth of the closure in generated code.
+/// What is known of a transaction without a key.
 #[derive(Debug)]
-pub(crate) struct CallSite(String);
+pub(crate) struct CallSite {
+    /// Whether its closure is written in the body of a fiber function.
+    is_in_body: bool,
+    /// Line, column and function, without the modules of this library and without the nesting depth
+    /// of the closure in generated code.
+    place: String,
+    /// Type of its result.
+    value: String,
+}
 
 impl CallSite {
     pub(crate) fn new(at: &Location<'_>, work: &str, value: &str) -> Self {
-        let (line, column, function) = (at.line(), at.column(), stable_name(work));
-        CallSite(format!("{line}:{column} {function} {value}"))
+        let place = format!("{}:{} {}", at.line(), at.column(), stable_name(work));
+        CallSite { is_in_body: work.contains(TRAIT), place, value: value.to_owned() }
+    }
+
+    /// Text that identifies the transaction among those of a step, or of what is between steps.
+    ///
+    /// In the body of a fiber function that is the text around it: another transaction may come to
+    /// be at its line. A closure elsewhere has no text here, so there its place has to be the same
+    /// too.
+    fn identity(&self, text: &str) -> String {
+        let place = if self.is_in_body && !text.is_empty() { "" } else { &self.place };
+        format!("{place} {} {text}", self.value)
+    }
+}
+
+impl Stand {
+    /// Text around a transaction: a fingerprint of its step or branch, or what the function is
+    /// between its steps. Empty if the text of the function is not in the program.
+    fn text(&self) -> &'static str {
+        match self.step {
+            Some((_, cut)) => {
+                let branch = self.branch.as_ref().and_then(|branch| cut.branches.iter().find(|spec| spec.stored == branch.name));
+                branch.map_or(cut.body, |branch| branch.body)
+            }
+            None => self.function.and_then(|machine| machine.source).map_or("", |source| source.text),
+        }
     }
 }
 
@@ -68,7 +101,13 @@ impl TxPosition {
     /// Begins a step.
     pub(crate) fn begin(&self, machine: &'static Machine, cut: &'static Cut) {
         let mut stand = self.stand();
-        *stand = Stand { entered: stand.entered.saturating_add(1), step: Some((machine, cut)), ..Stand::default() };
+        *stand =
+            Stand { entered: stand.entered.saturating_add(1), function: Some(machine), step: Some((machine, cut)), ..Stand::default() };
+    }
+
+    /// Enters a function.
+    pub(crate) fn enter(&self, machine: &'static Machine) {
+        self.stand().function = Some(machine);
     }
 
     /// Begins an attempt of a step, which comes to the same transactions as the one before.
@@ -86,13 +125,14 @@ impl TxPosition {
 
     /// Resets the position at a checkpoint.
     pub(crate) fn passed(&self) {
-        *self.stand() = Stand::default();
+        let mut stand = self.stand();
+        *stand = Stand { function: stand.function, ..Stand::default() };
     }
 
     /// Counts the end of a called function, which may be an error that its caller handles.
-    pub(crate) fn returned(&self) {
+    pub(crate) fn returned(&self, caller: &'static Machine) {
         let mut stand = self.stand();
-        *stand = Stand { entered: stand.entered.saturating_add(1), ..Stand::default() };
+        *stand = Stand { entered: stand.entered.saturating_add(1), function: Some(caller), ..Stand::default() };
     }
 
     /// Polls a branch of a `steps!`, which has a count of its own.
@@ -111,15 +151,16 @@ impl TxPosition {
     pub(crate) fn place(&self, name: &str, key: Option<String>, stands: &CallSite) -> TransactionPlace {
         let mut stand = self.stand();
         let (entered, branch) = (stand.entered, stand.branch.clone());
+        let cut = stand.step.map(|(_, cut)| cut);
         let which = if let Some(key) = &key {
             // The key alone identifies the transaction, also when the step is entered again.
             format!("key {key}")
         } else {
             let made = stand.made.entry(branch.as_ref().map(|branch| branch.name.clone())).or_default();
             *made += 1;
-            format!("number {entered} {made} at {}", stands.0)
+            let made = *made;
+            format!("number {entered} {made} at {}", stands.identity(stand.text()))
         };
-        let cut = stand.step.map(|(_, cut)| cut);
         let (step, was) = match (&branch, cut) {
             (Some(branch), _) => (branch.name.clone(), branch.was.clone()),
             (None, Some(cut)) => (cut.name.to_owned(), cut.was.map(str::to_owned).into_iter().collect()),

@@ -25,7 +25,7 @@ use crate::runtime::sync::{Handle, JoinSet, Mutex, MutexGuard, sleep, watch};
 use crate::runtime::timer::Timer;
 use crate::runtime::type_checks::Kinds;
 use crate::store::sqlite::Ownership;
-use crate::store::{Store, WorkerId};
+use crate::store::{LayoutRow, Store, WorkerId};
 
 /// One open runtime. Tasks hold it; it does not keep them alive.
 #[derive(Debug)]
@@ -71,6 +71,9 @@ pub(crate) trait Functions: fmt::Debug + Send + Sync {
 
     /// Whether it receives on a topic; `Err` is why not.
     fn check_topic(&self, name: &str, topic: &str) -> Result<(), String>;
+
+    /// Whether code of this layout may receive on a topic.
+    fn takes(&self, layout: &LayoutRow, topic: &str) -> bool;
 
     /// The wait whose locals a cut point stores; `None` if that is no such cut point.
     fn wait_of(&self, name: &str, at: &str) -> Option<&'static str>;
@@ -144,6 +147,11 @@ impl Runtime {
     /// does not know may.
     pub(crate) fn check_topic(&self, name: &str, topic: &str) -> Result<(), String> {
         self.functions.get().map_or(Ok(()), |functions| functions.check_topic(name, topic))
+    }
+
+    /// Whether code of this layout may receive on a topic.
+    pub(crate) fn takes(&self, layout: &LayoutRow, topic: &str) -> bool {
+        self.functions.get().is_none_or(|functions| functions.takes(layout, topic))
     }
 
     /// The wait whose locals a cut point of a function stores, as its source names it.

@@ -11,7 +11,22 @@ pub const fn local(name: &'static str) -> Local {
 }
 
 pub const fn cut(name: &'static str, kind: CutKind, locals: &'static [Local], next: &'static [u32]) -> Cut {
-    Cut { name, explicit: true, of: 1, body: "", was: None, kind, effect: false, locals, branches: &[], topics: &[], next, line: 0 }
+    Cut {
+        name,
+        explicit: true,
+        of: 1,
+        body: "",
+        was: None,
+        kind,
+        effect: false,
+        decides: false,
+        wraps: "",
+        locals,
+        branches: &[],
+        topics: &[],
+        next,
+        line: 0,
+    }
 }
 
 pub const fn machine(name: &'static str, arguments: &'static [&'static str], cuts: &'static [Cut]) -> Machine {

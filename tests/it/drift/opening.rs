@@ -100,3 +100,44 @@ async fn a_check_of_nothing_is_an_error() {
     assert!(error.to_string().ends_with("there is no such file"), "{error}");
     assert_eq!(Forever::builder().check().await.unwrap_err().kind(), ErrorKind::Setup);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_check_reads_values_and_knows_of_operations_in_doubt() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let v = step!("v", io.did("v", n).await?);
+            step!("pay", effect, io.did("pay", ()).await?);
+            Ok(v)
+        }
+        retried(io, n: u32) -> u32 {
+            let v = step!("v", io.did("v", n).await?);
+            step!("pay", effect, on_unknown = forever::ops::OnUnknown::Retry, io.did("pay", ()).await?);
+            Ok(v)
+        }
+        typed(io, n: u32) -> usize {
+            let v = step!("v", io.did("v", String::new()).await?);
+            step!("pay", effect, on_unknown = forever::ops::OnUnknown::Retry, io.did("pay", ()).await?);
+            Ok(v.len())
+        }
+        plain(io, n: u32) -> u32 {
+            let v = step!("v", io.did("v", n).await?);
+            step!("pay", io.did("pay", ()).await?);
+            Ok(v)
+        }
+        before(io, n: u32) -> u32 {
+            let v = step!("v", io.did("v", n).await?);
+            step!("fee", io.did("fee", ()).await?);
+            step!("pay", effect, on_unknown = forever::ops::OnUnknown::Retry, io.did("pay", ()).await?);
+            Ok(v)
+        }
+    }
+    let fiber = stopped(old::work(3), "pay").await;
+    let parked = [
+        fiber.parked_by_a_check::<old::work, super::waits::child>().await,
+        fiber.parked_by_a_check::<typed::work, super::waits::child>().await,
+        fiber.parked_by_a_check::<plain::work, super::waits::child>().await,
+        fiber.parked_by_a_check::<before::work, super::waits::child>().await,
+        fiber.parked_by_a_check::<retried::work, super::waits::child>().await,
+    ];
+    assert_eq!(parked, [1, 1, 1, 1, 0]);
+}

@@ -74,7 +74,7 @@ async fn the_step_where_it_stands_removed_parks() {
         }
         third(io, n: u32) -> u32 {
             let a = step!(io.did("a", n).await?);
-            let b = step!(io.did("b", a + 1).await?);
+            step!("note", io.did("note", ()).await?);
             step!("tell", io.did("tell", ()).await?);
             let c = step!(io.did("c", a + 2).await?);
             Ok(a + c)
@@ -316,23 +316,26 @@ async fn one_of_two_derived_steps_of_one_name_removed_and_another_added_parks() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn steps_exchanged_that_need_nothing_of_each_other_resume_behind_the_one_that_was_done() {
+async fn steps_exchanged_park_between_them_and_resume_behind_both() {
     versions! {
         old(io, n: u32) -> u32 {
             step!("a", io.did("a", ()).await?);
             step!("b", io.did("b", ()).await?);
             let c = step!(io.did("c", n).await?);
+            step!("d", io.did("d", ()).await?);
             Ok(c)
         }
         new(io, n: u32) -> u32 {
             step!("b", io.did("b", ()).await?);
             step!("a", io.did("a", ()).await?);
             let c = step!(io.did("c", n).await?);
+            step!("d", io.did("d", ()).await?);
             Ok(c)
         }
     }
-    stopped(old::work(3), "b").await.resumes::<new::work>(3, &["c"]).await;
-    stopped(old::work(3), "c").await.resumes::<new::work>(3, &["a", "c"]).await;
+    stopped(old::work(3), "b").await.parks_naming::<new::work>("`b` was after `a` and comes before it now").await;
+    stopped(old::work(3), "c").await.parks_naming::<new::work>("`a` was before `b` and may come after it now").await;
+    stopped(old::work(3), "d").await.resumes::<new::work>(3, &["d"]).await;
 }
 
 #[tokio::test(start_paused = true)]

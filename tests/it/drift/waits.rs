@@ -247,3 +247,34 @@ async fn a_childs_result_of_another_type_parks_its_parent() {
     fiber.parks_at_once::<new::work>("completed, but its result cannot be read as `String`").await;
     fiber.resumes::<old::work>(&[], 3).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_sleeps_of_a_select_that_change_places_park() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let r: u32 = select! {
+                _ = sleep!(std::time::Duration::from_secs(3600)) => 1,
+                _ = sleep!(std::time::Duration::from_secs(86400)) => 2,
+            };
+            Ok(r)
+        }
+        exchanged(io, n: u32) -> u32 {
+            let r: u32 = select! {
+                _ = sleep!(std::time::Duration::from_secs(86400)) => 2,
+                _ = sleep!(std::time::Duration::from_secs(3600)) => 1,
+            };
+            Ok(r)
+        }
+        edited(io, n: u32) -> u32 {
+            let r: u32 = select! {
+                _ = sleep!(std::time::Duration::from_secs(3600)) => 3,
+                _ = sleep!(std::time::Duration::from_secs(86400)) => 2,
+            };
+            Ok(r)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    fiber.parks_at_once::<exchanged::work>("`sleep` stands for other arms of `r` than before").await;
+    fiber.time_is_over();
+    fiber.resumes::<edited::work>(&[], 3).await;
+}

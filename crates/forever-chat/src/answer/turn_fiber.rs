@@ -34,6 +34,8 @@ static MACHINE: Machine = Machine {
         was: None,
         kind: CutKind::Call,
         effect: false,
+        decides: false,
+        wraps: "",
         locals: &[kept("class"), kept("agent"), kept("turn"), kept("ended")],
         branches: &[],
         topics: &[],

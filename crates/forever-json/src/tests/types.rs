@@ -316,3 +316,13 @@ fn what_serde_cannot_buffer_is_an_error() {
 
     assert!(to_string(&FlatRaw { raw: serde_json::value::RawValue::NULL.to_owned() }).is_err());
 }
+
+#[test]
+fn an_integer_that_a_float_would_round_is_not_read_as_one() {
+    assert_eq!(from_str::<Bits64>("9007199254740992").unwrap(), Bits64(9_007_199_254_740_992.0));
+    assert_eq!(from_str::<Bits32>("16777216").unwrap(), Bits32(16_777_216.0));
+    assert_eq!(from_str::<Bits64>("5").unwrap(), Bits64(5.0));
+    let why = from_str::<f64>("9007199254740993").unwrap_err().to_string();
+    assert_eq!(why, "the integer 9007199254740993 would be rounded to 9007199254740992 as a float");
+    assert!(from_str::<f32>("16777217").is_err());
+}

@@ -35,6 +35,24 @@ mod new {
     }
 }
 
+mod decided {
+    use super::*;
+
+    // The wait is the same, on another topic.
+    #[fiber(name = "report")]
+    pub(super) async fn report(steps: Res<Steps>) -> Result<u64, Error> {
+        let found = step!("find", steps.did("decided find").await?);
+        let word: String = recv!("decision", name = "word");
+        let sum = step!("sum", steps.did("decided sum").await? + found);
+        Ok(sum + word.len() as u64)
+    }
+}
+
+async fn decided_worker(url: &str, schema: &str, steps: &Steps) -> Forever {
+    let builder = Forever::builder().store(store(url, schema, LEASE).await).fiber::<decided::report>();
+    builder.resource(steps.clone()).open().await.unwrap()
+}
+
 async fn old_worker(url: &str, schema: &str, steps: &Steps) -> Forever {
     let builder = Forever::builder().store(store(url, schema, LEASE).await).fiber::<old::report>();
     builder.resource(steps.clone()).open().await.unwrap()
@@ -93,4 +111,34 @@ async fn fiber_that_no_worker_can_run_is_parked_and_goes_on_when_one_can() {
     for forever in [old, new, other] {
         forever.close().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn message_on_a_topic_of_other_code_is_accepted_for_its_fiber() {
+    let Some(url) = cluster::url() else { return };
+    let (schema, steps) = (cluster::schema(), Steps::default());
+    let old = old_worker(&url, &schema, &steps).await;
+    let id = old.spawn(old::report()).await.unwrap().id().to_owned();
+    waits(&old, &id).await;
+    let new = decided_worker(&url, &schema, &steps).await;
+    let refused = new.send(&id, "nonsense", "hello").await.unwrap_err();
+    assert!(refused.to_string().contains("it receives on `decision`"), "{refused}");
+    new.send(&id, "word", "hello").await.unwrap();
+    assert_eq!(soon("it ends", old.fiber::<old::report>(&id).wait()).await.unwrap(), 20);
+    old.close().await.unwrap();
+    new.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fiber_that_waits_for_what_the_only_worker_does_not_receive_is_parked_at_open() {
+    let Some(url) = cluster::url() else { return };
+    let (schema, steps) = (cluster::schema(), Steps::default());
+    let old = old_worker(&url, &schema, &steps).await;
+    let id = old.spawn(old::report()).await.unwrap().id().to_owned();
+    waits(&old, &id).await;
+    old.close().await.unwrap();
+    let new = decided_worker(&url, &schema, &steps).await;
+    let why = soon("it is parked", new.fiber::<decided::report>(&id).wait()).await.unwrap_err();
+    assert!(why.is_parked() && why.reason().contains("`word` waits for a message on `word`, and receives on `decision` now"), "{why}");
+    new.close().await.unwrap();
 }

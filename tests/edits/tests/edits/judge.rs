@@ -8,7 +8,7 @@ use forever::testing::VirtualClock;
 use forever_testkit::prng::Prng;
 
 use crate::deploy::{End, Version, snapshot};
-use crate::known::must_resume;
+use crate::known::{moved, must_resume};
 use crate::model::edit::Edit;
 use crate::model::program::{Function, Kind, Program};
 use crate::oracle::run;
@@ -22,6 +22,8 @@ struct Counts {
     parked: usize,
     must: usize,
     must_park: usize,
+    /// Runs in which a step has moved across the place of the fiber.
+    moved: usize,
     downgrades: usize,
     there_and_back: usize,
     disagreements: usize,
@@ -88,9 +90,9 @@ fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
             counts.add(&thread.join().unwrap());
         }
     });
-    let Counts { runs, resumed, parked, must, must_park, downgrades, there_and_back, disagreements, failures } = counts;
+    let Counts { runs, resumed, parked, must, must_park, moved, downgrades, there_and_back, disagreements, failures } = counts;
     println!(
-        "seed={} edits={} runs={runs} resumed={resumed} parked={parked} must_resume={must} must_park={must_park} downgrades={downgrades} \
+        "seed={} edits={} runs={runs} resumed={resumed} parked={parked} must_resume={must} must_park={must_park} moved={moved} downgrades={downgrades} \
          there_and_back={there_and_back} disagreements={disagreements} failures={failures}",
         versions::SEED,
         versions::EDITS
@@ -107,12 +109,13 @@ fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
 
 impl Counts {
     fn add(&mut self, other: &Counts) {
-        let Counts { runs, resumed, parked, must, must_park, downgrades, there_and_back, disagreements, failures } = other;
+        let Counts { runs, resumed, parked, must, must_park, moved, downgrades, there_and_back, disagreements, failures } = other;
         self.runs += runs;
         self.resumed += resumed;
         self.parked += parked;
         self.must += must;
         self.must_park += must_park;
+        self.moved += moved;
         self.downgrades += downgrades;
         self.there_and_back += there_and_back;
         self.disagreements += disagreements;
@@ -195,7 +198,10 @@ impl Judge {
             (End::Parked(_), _) => self.counts.parked += 1,
             _ => {}
         }
+        let moved = moved(old, new, &left.state);
+        self.counts.moved += usize::from(moved.is_some());
         let wrong = match (&end, &expected) {
+            (End::Completed(_), _) if moved.is_some() => Some(format!("{log:?}, but {moved:?} has moved across its place")),
             (End::Completed(result), Ok((right, calls))) if result == right && log == *calls => None,
             (End::Completed(result), Ok((right, calls))) => Some(format!("{result} after {log:?} in place of {right} after {calls:?}")),
             (End::Completed(result), Err(why)) => Some(format!("{result} after {log:?}, but {why}")),

@@ -91,6 +91,10 @@ fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) ->
     let (Some(before), Some(after)) = (function(old, &frame.function), function(new, &frame.function)) else { return false };
     let (Some(then), Some(now)) = (node(before, frame.at), node(after, frame.at)) else { return false };
     let (Some(name_then), Some(name_now)) = (name(&then.kind), name(&now.kind)) else { return false };
+    let (places_then, places_now) = (places(before, frame.at), places(after, frame.at));
+    if places_then.iter().any(|(id, place)| places_now.get(id).is_some_and(|now| now != place)) || derived_replaced(before, after) {
+        return false;
+    }
     let untouched = name_then == name_now && derived(old, before) == derived(new, after);
     if !(is_same(name_then, name_now) || untouched) {
         return false;
@@ -129,6 +133,73 @@ fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) ->
         let same = then.name == now.name || then.was.is_none() && now.was.as_ref() == Some(&then.name);
         kept.contains(var) && then.of == now.of && same
     })
+}
+
+/// Where a cut point stands, as seen from another one, and how many loops are around both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    side: Side,
+    loops: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    After,
+    Neither,
+}
+
+/// A step with a written name that the state has passed, and to which the new code may come again; or one that it has not passed, and to
+/// which the new code does not come.
+pub(crate) fn moved(old: &Program, new: &Program, state: &State) -> Option<Id> {
+    state.frames.iter().find_map(|frame| {
+        let (before, after) = (function(old, &frame.function)?, function(new, &frame.function)?);
+        let (then, now) = (places(before, frame.at), places(after, frame.at));
+        then.into_iter().find_map(|(id, then)| {
+            let now = now.get(&id)?;
+            let names = (name(&node(before, id)?.kind)?, name(&node(after, id)?.kind)?);
+            let has_moved = matches!((then.side, now.side), (Side::Before, Side::After) | (Side::After, Side::Before))
+                || then.side == Side::Before && then.loops == 0 && now.loops > 0;
+            (has_moved && is_same(names.0, names.1)).then_some(id)
+        })
+    })
+}
+
+/// The places of all cut points of a function as seen from that of a node.
+fn places(function: &Function, at: Id) -> BTreeMap<Id, Place> {
+    let mut found = BTreeMap::new();
+    for other in function.nodes().into_iter().filter(|node| node.id != at && name(&node.kind).is_some()) {
+        let loops = function
+            .nodes()
+            .into_iter()
+            .filter(|node| matches!(node.kind, Kind::For { .. } | Kind::While { .. }) && node.has(at) && node.has(other.id));
+        let side =
+            if function.nodes().into_iter().any(|node| parts(node, at, other.id)) { Side::Neither } else { side(function, at, other.id) };
+        found.insert(other.id, Place { side, loops: loops.count() });
+    }
+    found
+}
+
+/// Whether two nodes are on different paths of an `if`.
+fn parts(node: &Node, a: Id, b: Id) -> bool {
+    let Kind::If { then, otherwise, .. } = &node.kind else { return false };
+    let has = |block: &[Node], id: Id| block.iter().any(|node| node.has(id));
+    has(then, a) && has(otherwise, b) || has(otherwise, a) && has(then, b)
+}
+
+fn side(function: &Function, at: Id, other: Id) -> Side {
+    let place = |id: Id| function.nodes().into_iter().position(|node| node.id == id);
+    if place(other) < place(at) { Side::Before } else { Side::After }
+}
+
+/// Whether a cut point with a derived name is gone and another one is new: they may have one name.
+fn derived_replaced(old: &Function, new: &Function) -> bool {
+    let unnamed = |function: &Function| -> BTreeSet<Id> {
+        let is_unnamed = |node: &&Node| name(&node.kind).is_some_and(|name| name.literal.is_none());
+        function.nodes().into_iter().filter(is_unnamed).map(|node| node.id).collect()
+    };
+    let ids = |function: &Function| -> BTreeSet<Id> { function.nodes().into_iter().map(|node| node.id).collect() };
+    !unnamed(old).is_subset(&ids(new)) && !unnamed(new).is_subset(&ids(old))
 }
 
 fn source(program: &Program, over: &Over) -> String {
