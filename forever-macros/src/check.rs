@@ -2,6 +2,7 @@
 //! names that must differ.
 use std::collections::{BTreeMap, BTreeSet};
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::Item;
 
 use crate::cut::CutBody;
@@ -86,6 +87,22 @@ fn step_text(body: &Body, plan: &Plan, cut: CutId) -> String {
     body.cuts[cut].shown(&plan.names[cut].0)
 }
 
+/// The names in a `macro_rules!` other than its parameters.
+fn free_names(rules: &TokenStream) -> BTreeSet<String> {
+    let (mut found, mut is_parameter) = (BTreeSet::new(), false);
+    for token in rules.clone() {
+        match &token {
+            TokenTree::Group(group) => found.extend(free_names(&group.stream())),
+            TokenTree::Ident(name) if !is_parameter => drop(found.insert(name.to_string())),
+            // A format string may name one.
+            TokenTree::Literal(text) => found.extend(words(&text.to_string())),
+            _ => {}
+        }
+        is_parameter = matches!(&token, TokenTree::Punct(mark) if mark.as_char() == '$');
+    }
+    found
+}
+
 struct Blocks<'a> {
     table: &'a Table,
     plan: &'a Plan,
@@ -128,7 +145,7 @@ impl Blocks<'_> {
                 self.set_later(stmt, local);
             }
             syn::Stmt::Item(Item::Macro(rules)) => {
-                let names = words(&rules.mac.tokens.to_string());
+                let names = free_names(&rules.mac.tokens);
                 let local = self.table.vars.iter().find(|v| v.kind != VarKind::Given && names.contains(&v.ident.to_string()));
                 if let Some(var) = local.filter(|_| later.iter().any(|s| s.cuts.is_some())) {
                     self.report.over(&rules.mac.path, messages::macro_rules(&var.ident.to_string()));

@@ -30,6 +30,7 @@ mod branch;
 mod branches;
 mod cut;
 mod for_loop;
+mod held;
 mod jumps;
 pub(crate) mod machine;
 mod savable;
@@ -66,6 +67,7 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         made_from: made_from(context),
         mentioned: BTreeSet::new(),
         used: BTreeSet::new(),
+        outliving: BTreeSet::new(),
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
@@ -102,6 +104,8 @@ struct Emit<'a> {
     mentioned: BTreeSet<VarId>,
     /// Variables that the function uses anywhere.
     used: BTreeSet<VarId>,
+    /// Variables of the stretch that are declared before it, as they live on after it.
+    outliving: BTreeSet<VarId>,
     /// Whether the places exist already, so that they are assigned.
     witness_assigns: bool,
     jumps: Vec<Target>,
@@ -179,7 +183,11 @@ impl Emit<'_> {
         let opening = self.open_stretch(&mentioned, &declared, plain.first().unwrap_or(stmt).start);
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
         self.outside = Some(open.clone());
+        let outliving = self.outliving(plain);
+        let before = self.declarations(&outliving);
+        let outer_outliving = std::mem::replace(&mut self.outliving, outliving);
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
+        self.outliving = outer_outliving;
         self.outside = None;
         self.mentioned = outer;
         self.taken.truncate(taken);
@@ -192,13 +200,13 @@ impl Emit<'_> {
         }
         if pat.is_empty() {
             return match resume.is_empty() {
-                true => emit!(if #fiber.running() { #opening #run }),
-                false => emit!(if #fiber.running() { #opening #run } else { #resume }),
+                true => emit!(#before if #fiber.running() { #opening #run }),
+                false => emit!(#before if #fiber.running() { #opening #run } else { #resume }),
             };
         }
         let point = self.binding_point(stmt);
         let aliases = self.alias_exports(&self.start_exports(plain, stmt), point);
-        emit!(let #pat = if #fiber.running() { #opening #run } else { #resume }; #aliases)
+        emit!(#before let #pat = if #fiber.running() { #opening #run } else { #resume }; #aliases)
     }
 
     /// Marks as open what a stretch declared and what keeps its own name after it.

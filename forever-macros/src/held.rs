@@ -1,10 +1,9 @@
-//! Guards: locals that live until the end of their block for their destructors, though no later
-//! code uses them.
+//! Guards: locals that are held over a cut point for their destructors.
 //!
 //! A local that nothing mentions after its `let` exists for its destructor: a permit, a guard, an
 //! entered span. If it were dropped at a cut point, what it holds would be released silently.
 //! Whether its destructor does anything depends on its type, so this pass only finds the locals;
-//! `emit` checks their types.
+//! `emit` checks their types, and lets those that are used live until their block ends.
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::Expr;
@@ -14,7 +13,6 @@ use crate::hir::{Block, Body, Control, Stmt, StmtKind};
 use crate::ids::{CutId, VarId};
 use crate::kept::Kept;
 use crate::names::{Table, VarKind};
-use crate::text::words;
 
 /// Result of the pass.
 #[derive(Default)]
@@ -77,32 +75,24 @@ impl Held<'_> {
             if is_guard {
                 self.found.guards.insert(var);
             }
-            let is_mentioned = self.mentioned.contains(&var);
-            if !has_value || self.kept.contains(&var) || is_mentioned && !is_guard {
+            if !has_value || self.kept.contains(&var) {
                 continue;
             }
-            let reach = if is_mentioned { until_dropped(later, &self.table.var(var).ident) } else { later };
-            let cuts = own.into_iter().chain(reach.iter().filter_map(|s| s.cuts.clone()).flatten());
+            let cuts = own.into_iter().chain(later.iter().filter_map(|s| s.cuts.clone()).flatten());
+            let is_used = self.mentioned.contains(&var);
+            if is_used && !is_guard {
+                continue;
+            }
             let held = |cut: &CutId| {
                 let at_cut = |of: &BTreeMap<CutId, BTreeSet<VarId>>| of.get(cut).is_some_and(|vars| vars.contains(&var));
-                at_cut(&self.assigned.at_cut) && !at_cut(&self.needed.at_cut)
+                let may_be_moved = is_used && self.table.moved_at[var.0] <= *cut;
+                at_cut(&self.assigned.at_cut) && !at_cut(&self.needed.at_cut) && !may_be_moved
             };
             if let Some(cut) = cuts.into_iter().find(held) {
                 self.found.held.insert(var, cut);
             }
         }
     }
-}
-
-/// The statements before the one that drops a variable by name.
-fn until_dropped<'a>(stmts: &'a [Stmt], name: &syn::Ident) -> &'a [Stmt] {
-    let drops = |stmt: &Stmt| match &stmt.kind {
-        StmtKind::Plain(syntax) => {
-            words(&quote::ToTokens::to_token_stream(syntax).to_string()).windows(2).any(|w| w[0] == "drop" && *name == w[1])
-        }
-        _ => false,
-    };
-    &stmts[..stmts.iter().position(drops).unwrap_or(stmts.len())]
 }
 
 /// Whether a `let` takes a lock's guard, by the name of the method. Such a guard is held to the end
@@ -129,7 +119,7 @@ fn is_guard(expr: &Expr) -> bool {
 
 /// Whether a statement takes the next item of a loop by value. The item is saved with the remaining
 /// ones.
-fn takes_next_item(syntax: &syn::Stmt) -> bool {
+pub(crate) fn takes_next_item(syntax: &syn::Stmt) -> bool {
     let syn::Stmt::Local(syn::Local { init: Some(init), .. }) = syntax else { return false };
     let Expr::MethodCall(call) = &*init.expr else { return false };
     matches!(&*call.receiver, Expr::Path(path) if path.path.get_ident().is_some_and(|i| i.to_string().starts_with("__rest_")))
@@ -137,7 +127,7 @@ fn takes_next_item(syntax: &syn::Stmt) -> bool {
 
 /// Whether a statement is that of `expand::arguments`. Its variables are parts of what was saved
 /// when the fiber was spawned.
-fn is_arguments(stmt: &syn::Stmt) -> bool {
+pub(crate) fn is_arguments(stmt: &syn::Stmt) -> bool {
     let syn::Stmt::Local(syn::Local { attrs, init: Some(init), .. }) = stmt else { return false };
     let syn::Expr::Call(call) = &*init.expr else { return false };
     let is_start = matches!(call.args.first(), Some(syn::Expr::Path(path)) if path.path.is_ident("start"));

@@ -198,6 +198,8 @@ pub(crate) struct Table {
     pub(crate) uses_before: Vec<usize>,
     /// Variables declared without a value.
     pub(crate) unset: BTreeSet<VarId>,
+    /// By variable, the number of cut points before its first use by value, which may move it.
+    pub(crate) moved_at: Vec<usize>,
     /// Statements (by their `after` point) with a `break` or `continue` among a macro's arguments.
     pub(crate) hidden_jumps: BTreeMap<PointId, proc_macro2::Span>,
 }
@@ -244,6 +246,7 @@ pub(crate) fn resolve(body: &mut Body, given: &[Ident], report: &mut Report) -> 
     let mut cuts = std::mem::take(&mut body.cuts);
     names.block(&mut body.block, &mut cuts);
     body.cuts = cuts;
+    names.table.moved_at = names.lent.moved_at;
     names.table
 }
 

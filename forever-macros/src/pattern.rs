@@ -1,9 +1,113 @@
 //! The variables that a pattern binds.
 //!
-//! A lone identifier may be a constant. The compiler knows and a macro does not, so the case of its
-//! first letter decides. A mistake is a compile error: a binding that is taken for a constant is
-//! not restored, and its use on a resume does not compile.
+//! A lone identifier may be a constant. Where a pattern cannot fail, it is a variable; elsewhere
+//! only the compiler knows, and the case of its first letter decides. A mistake is a
+//! compile error: a binding that is taken for a constant is not restored, and its use on a resume
+//! does not compile.
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
 use syn::{Ident, Pat};
+
+thread_local! {
+    /// The names of the variables of the function that is expanded.
+    static VARIABLES: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Records the variables of a function, however they are spelled, for [`is_variable`].
+pub(crate) fn note_variables(function: &syn::ItemFn) {
+    VARIABLES.take();
+    let mut variables = Variables(BTreeSet::new());
+    for input in &function.sig.inputs {
+        if let syn::FnArg::Typed(input) = input {
+            variables.add(&input.pat);
+        }
+    }
+    variables.visit_block(&function.block);
+    VARIABLES.set(variables.0);
+}
+
+/// Whether the function has a variable of this name: then it is no constant.
+pub(crate) fn is_variable(ident: &Ident) -> bool {
+    VARIABLES.with_borrow(|names| names.contains(&ident.to_string()))
+}
+
+/// Whether tokens may name a variable of the function.
+pub(crate) fn names_a_variable(tokens: &TokenStream) -> bool {
+    tokens.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => is_variable(&ident),
+        TokenTree::Group(group) => names_a_variable(&group.stream()),
+        _ => false,
+    })
+}
+
+struct Variables(BTreeSet<String>);
+
+impl Variables {
+    /// The names in a pattern that cannot fail.
+    fn add(&mut self, pat: &Pat) {
+        Irrefutable(self).visit_pat(pat);
+    }
+
+    /// `let NAME` in the arguments of macros, such as the arms of a `select!`.
+    fn tokens(&mut self, tokens: &TokenStream) {
+        let mut is_let = false;
+        for token in tokens.clone() {
+            match token {
+                TokenTree::Group(group) => self.tokens(&group.stream()),
+                TokenTree::Ident(ident) if is_let && ident != "mut" => {
+                    self.0.insert(ident.to_string());
+                    is_let = false;
+                }
+                TokenTree::Ident(ident) => is_let = is_let || ident == "let",
+                _ => is_let = false,
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Variables {
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        if local.init.as_ref().is_none_or(|init| init.diverge.is_none()) {
+            self.add(&local.pat);
+        }
+        visit::visit_local(self, local);
+    }
+
+    fn visit_expr_for_loop(&mut self, e: &'ast syn::ExprForLoop) {
+        self.add(&e.pat);
+        visit::visit_expr_for_loop(self, e);
+    }
+
+    fn visit_expr_closure(&mut self, e: &'ast syn::ExprClosure) {
+        e.inputs.iter().for_each(|pat| self.add(pat));
+        visit::visit_expr_closure(self, e);
+    }
+
+    fn visit_pat_ident(&mut self, p: &'ast syn::PatIdent) {
+        if is_binding(p) {
+            self.0.insert(p.ident.to_string());
+        }
+        visit::visit_pat_ident(self, p);
+    }
+
+    fn visit_macro(&mut self, mac: &'ast syn::Macro) {
+        self.tokens(&mac.tokens);
+    }
+
+    fn visit_item(&mut self, _: &'ast syn::Item) {}
+}
+
+struct Irrefutable<'a>(&'a mut Variables);
+
+impl<'ast> Visit<'ast> for Irrefutable<'_> {
+    fn visit_pat_ident(&mut self, p: &'ast syn::PatIdent) {
+        self.0.0.insert(p.ident.to_string());
+        visit::visit_pat_ident(self, p);
+    }
+}
 
 /// One variable bound by a pattern.
 #[derive(Debug, Clone)]
@@ -63,10 +167,11 @@ fn collect(pat: &Pat, copied: bool, found: &mut Vec<Binding>) {
     }
 }
 
-/// Whether an identifier in a pattern is a variable, by the case of its first letter.
+/// Whether an identifier in a pattern is a variable: one of the function's, or by the case of its
+/// first letter.
 pub(crate) fn is_binding(p: &syn::PatIdent) -> bool {
     let explicit = p.by_ref.is_some() || p.mutability.is_some() || p.subpat.is_some();
     let text = p.ident.to_string();
     let first = text.trim_start_matches("r#").trim_start_matches('_').chars().next();
-    explicit || first.is_none_or(|c| !c.is_uppercase())
+    explicit || first.is_none_or(|c| !c.is_uppercase()) || is_variable(&p.ident)
 }

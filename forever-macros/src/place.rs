@@ -1,6 +1,9 @@
 //! Places and plain borrows: expressions that mean the same when they are evaluated again.
 use syn::punctuated::Punctuated;
+use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, ExprLit, ExprReference, Lit, Pat};
+
+use crate::pattern;
 
 /// `x`, `x.field`, `x[3]`, `x[i]`, `x[i + 1..]`, `*x`: a place that can be named again without side
 /// effects.
@@ -130,6 +133,7 @@ fn constant(expr: &Expr) -> Option<bool> {
         |parts: &Punctuated<Expr, syn::Token![,]>| parts.iter().try_fold(false, |holds, part| constant(part).map(|part| holds | part));
     match expr {
         Expr::Lit(lit) => Some(matches!(lit.lit, Lit::Str(_) | Lit::ByteStr(_) | Lit::CStr(_))),
+        Expr::Path(path) if path.path.get_ident().is_some_and(pattern::is_variable) => None,
         Expr::Path(path) => path.path.segments.last().is_some_and(|s| is_in_capitals(&s.ident)).then_some(true),
         Expr::Reference(e) if e.mutability.is_none() => constant(&e.expr),
         Expr::Unary(e) if matches!(e.op, syn::UnOp::Neg(_)) => constant(&e.expr).filter(|holds_text| !holds_text),
@@ -151,8 +155,29 @@ fn is_in_capitals(ident: &syn::Ident) -> bool {
     name.len() > 1 && name.chars().all(|c| c.is_uppercase() || c.is_numeric() || c == '_') && name.chars().any(char::is_alphabetic)
 }
 
+/// Whether a macro is one of the standard library's that give constant text. One of the program may
+/// have the name: it is no constant if it is given a variable, and otherwise
+/// [`as_constants`] lets the compiler decide.
 fn is_text_macro(mac: &syn::Macro) -> bool {
-    mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name))
+    let is_named = mac.path.segments.last().is_some_and(|s| TEXT_MACROS.iter().any(|name| s.ident == name));
+    is_named && !pattern::names_a_variable(&mac.tokens)
+}
+
+/// A constant, to be made again: its text macros in `const` blocks, in which one of the program's
+/// own has no effect, or does not compile.
+pub(crate) fn as_constants(expr: &Expr) -> Expr {
+    struct InConst;
+    impl VisitMut for InConst {
+        fn visit_expr_mut(&mut self, expr: &mut Expr) {
+            match expr {
+                Expr::Macro(e) if is_text_macro(&e.mac) => *expr = syn::parse_quote!(const { #e }),
+                other => visit_mut::visit_expr_mut(self, other),
+            }
+        }
+    }
+    let mut expr = expr.clone();
+    InConst.visit_expr_mut(&mut expr);
+    expr
 }
 
 /// The parts of a tuple expression, each with the pattern that it is matched against.
@@ -248,7 +273,7 @@ pub(crate) fn is_timeless(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(_) => true,
         // A path of several segments or in capitals is a constant, a unit struct or a function.
-        Expr::Path(path) => path.path.get_ident().is_none_or(|i| i.to_string().starts_with(char::is_uppercase)),
+        Expr::Path(path) => path.path.get_ident().is_none_or(|i| i.to_string().starts_with(char::is_uppercase) && !pattern::is_variable(i)),
         Expr::Paren(e) => is_timeless(&e.expr),
         Expr::Group(e) => is_timeless(&e.expr),
         Expr::Unary(e) => is_timeless(&e.expr),
@@ -437,7 +462,8 @@ pub(crate) fn joined<'e>(expr: &'e Expr, found: &mut Vec<&'e Expr>) {
             joined(&call.receiver, found);
             if call.method == "zip" || call.method == "chain" {
                 for argument in &call.args {
-                    let is_named = is_place(argument) && root(argument).is_some_and(|name| !is_in_capitals(name));
+                    let is_named =
+                        is_place(argument) && root(argument).is_some_and(|name| !is_in_capitals(name) || pattern::is_variable(name));
                     if is_named { found.push(argument) } else { joined(argument, found) }
                 }
             }
@@ -547,7 +573,7 @@ pub(crate) fn drains_by_ref(expr: &Expr) -> bool {
 pub(crate) fn constant_texts(expr: &Expr) -> Option<Vec<Expr>> {
     let mut found = Vec::new();
     let all = ends(expr, &mut found);
-    let is_text = |e: &Expr| matches!(e, Expr::Lit(_) | Expr::Macro(_));
+    let is_text = |e: &Expr| matches!(e, Expr::Lit(_) | Expr::Const(_));
     (all && found.iter().any(is_text)).then_some(found)
 }
 
@@ -570,7 +596,7 @@ fn ends(expr: &Expr, found: &mut Vec<Expr>) -> bool {
         }
         Expr::Macro(e) if PANICS.iter().any(|name| e.mac.path.is_ident(name)) => true,
         Expr::Macro(e) if is_text_macro(&e.mac) => {
-            found.push(expr.clone());
+            found.push(as_constants(expr));
             true
         }
         Expr::Path(_) if is_constant(expr) => {

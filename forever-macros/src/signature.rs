@@ -39,6 +39,7 @@ pub(crate) struct Argument {
 }
 
 pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
+    crate::pattern::note_variables(item);
     let sig = &item.sig;
     if sig.asyncness.is_none() {
         report.over(sig.fn_token, "a fiber is an `async fn`: write `async fn`");

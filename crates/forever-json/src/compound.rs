@@ -168,6 +168,8 @@ pub(super) struct Fields<'a> {
 pub(super) enum Kind {
     Object,
     Variant(&'static str),
+    /// `std::ops::RangeInclusive`, whose fields begin at this place of the text.
+    Range(usize),
     /// `serde_json::value::RawValue`, whose only field holds the text.
     Raw,
     /// `serde_json::Number` with the feature `arbitrary_precision`, likewise.
@@ -178,7 +180,7 @@ impl Fields<'_> {
     fn put<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Error> {
         let writer = &mut *self.writer;
         match self.kind {
-            Kind::Object => {
+            Kind::Object | Kind::Range(_) => {
                 writer.comma();
                 writer.name(name)?;
                 value.serialize(writer).map_err(|error| error.in_field(name))
@@ -201,13 +203,25 @@ impl Fields<'_> {
     }
 
     fn finish(self) {
-        if matches!(self.kind, Kind::Object | Kind::Variant(_)) {
+        if let Kind::Range(from) = self.kind {
+            self.writer.is_range_in_doubt |= is_at_its_end(&self.writer.out[from..]);
+        }
+        if matches!(self.kind, Kind::Object | Kind::Range(_) | Kind::Variant(_)) {
             self.writer.close("}");
         }
         if matches!(self.kind, Kind::Variant(_)) {
             self.writer.close("}");
         }
     }
+}
+
+/// Whether the start of an inclusive range is its end, by the text of its fields.
+fn is_at_its_end(fields: &[u8]) -> bool {
+    const START: &[u8] = b"\"start\":";
+    const END: &[u8] = b",\"end\":";
+    let Some(both) = fields.strip_prefix(START) else { return false };
+    let (start, rest) = both.split_at(both.len().saturating_sub(END.len()) / 2);
+    rest.strip_prefix(END) == Some(start)
 }
 
 impl Writer {

@@ -48,6 +48,9 @@ pub struct Logs {
     stored: BTreeSet<u64>,
     /// Lists referred to since this was last taken.
     pub named: BTreeSet<u64>,
+    /// Whether the last text has an inclusive range whose start is its end: it has one more item or
+    /// none, and serde does not write which.
+    pub is_range_in_doubt: bool,
 }
 
 #[derive(Debug)]

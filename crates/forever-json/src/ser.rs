@@ -25,6 +25,7 @@ pub(super) fn write_with<T: Serialize + ?Sized>(value: &T, logs: &mut Logs) -> R
     writer.logs = Some(std::mem::take(logs));
     let text = writer.whole(value);
     *logs = writer.logs.unwrap_or_default();
+    logs.is_range_in_doubt = writer.is_range_in_doubt;
     text
 }
 
@@ -39,6 +40,8 @@ pub(super) struct Writer {
     failed: Option<Error>,
     /// The known lists, where lists are stored apart.
     logs: Option<Logs>,
+    /// Whether an inclusive range was written that may or may not have given its last item.
+    pub(super) is_range_in_doubt: bool,
 }
 
 /// The only `f32` whose shortest text becomes its neighbour when it is read as an `f64` and then
@@ -49,7 +52,7 @@ const SOME: &[u8] = b"{\"$some\":";
 
 impl Writer {
     fn new(depth: usize) -> Self {
-        Writer { out: Vec::with_capacity(128), depth, wraps: 0, failed: None, logs: None }
+        Writer { out: Vec::with_capacity(128), depth, wraps: 0, failed: None, logs: None, is_range_in_doubt: false }
     }
 
     fn whole<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<String, Error> {
@@ -363,6 +366,10 @@ impl<'a> Serializer for &'a mut Writer {
         let kind = match name {
             RAW => Kind::Raw,
             NUMBER => Kind::Number,
+            "RangeInclusive" => {
+                self.open("{")?;
+                Kind::Range(self.out.len())
+            }
             _ => {
                 self.open("{")?;
                 Kind::Object

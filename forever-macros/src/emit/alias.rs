@@ -98,7 +98,7 @@ impl Emit<'_> {
         let fiber = &self.fiber;
         let what = format!("`{}` does not match `{}` any more", crate::text::compact(&again.init), crate::text::compact(&pat));
         emit! {
-            #[allow(irrefutable_let_patterns, unused_variables, unused_parens)]
+            #[allow(irrefutable_let_patterns, unreachable_patterns, unused_variables, unused_parens)]
             let (#pat) #ty = (#init) else { match #fiber.lost(#what).await {} };
             #aliases
         }
@@ -121,31 +121,43 @@ impl VisitMut for Bases<'_> {
     }
 }
 
-/// Reduces a pattern to the variables that are made again, under the names that they have here.
+/// Reduces a pattern to the variables that are made again, under their names of here. What binds
+/// none of them is not matched again: it may have been changed since.
 struct Made<'a> {
     binder: &'a dyn Fn(&Ident) -> Option<Ident>,
+}
+
+impl Made<'_> {
+    fn binds(&self, pat: &Pat) -> bool {
+        pattern::bindings(pat).iter().any(|bound| (self.binder)(&bound.ident).is_some())
+    }
 }
 
 impl VisitMut for Made<'_> {
     fn visit_pat_mut(&mut self, pat: &mut Pat) {
         match pat {
-            Pat::Ident(ident) if pattern::is_binding(ident) => match (self.binder)(&ident.ident) {
-                Some(binder) => {
-                    ident.ident = binder;
-                    if let Some((_, sub)) = &mut ident.subpat {
-                        self.visit_pat_mut(sub);
+            Pat::Rest(_) => {}
+            Pat::Ident(ident) if matches!(ident.subpat.as_ref().map(|(_, sub)| &**sub), Some(Pat::Rest(_))) => {
+                match (self.binder)(&ident.ident) {
+                    Some(binder) => ident.ident = binder,
+                    None => *pat = syn::parse_quote!(..),
+                }
+            }
+            other if !self.binds(other) => *other = syn::parse_quote!(_),
+            Pat::Ident(ident) => {
+                let sub = ident.subpat.take().map(|(at, mut sub)| {
+                    self.visit_pat_mut(&mut sub);
+                    (at, sub)
+                });
+                match ((self.binder)(&ident.ident), sub) {
+                    (Some(binder), sub) => {
+                        ident.ident = binder;
+                        ident.subpat = sub.filter(|(_, sub)| !matches!(**sub, Pat::Wild(_)));
                     }
+                    (None, Some((_, sub))) => *pat = *sub,
+                    (None, None) => {}
                 }
-                None => {
-                    *pat = match ident.subpat.take() {
-                        Some((_, mut sub)) => {
-                            self.visit_pat_mut(&mut sub);
-                            *sub
-                        }
-                        None => syn::parse_quote!(_),
-                    };
-                }
-            },
+            }
             Pat::Struct(fields) => {
                 for field in &mut fields.fields {
                     let before = field.pat.to_token_stream().to_string();

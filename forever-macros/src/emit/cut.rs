@@ -9,7 +9,7 @@ use super::{Emit, Start, number};
 use crate::cut::{CutBody, Pending, Step};
 use crate::hir::{Bind, Stmt};
 use crate::ids::{CutId, VarId};
-use crate::names::is_ours;
+use crate::names::{VarOrigin, is_ours};
 use crate::plan::Storage;
 
 impl Emit<'_> {
@@ -118,6 +118,10 @@ impl Emit<'_> {
             };
             let value = self.checked(kept.var, &value);
             let span = self.cut_span(cut);
+            let info = self.cx.table.var(kept.var);
+            if info.mutable && info.origin() == VarOrigin::User {
+                return quote_spanned!(span=> save.put_mut(#key, #value););
+            }
             quote_spanned!(span=> save.put(#key, #value);)
         });
         let puts: Vec<_> = puts.collect();

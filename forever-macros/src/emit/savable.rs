@@ -107,7 +107,7 @@ impl Emit<'_> {
     /// Checks that locals that no cut point keeps may be dropped there, after the `let` that gives
     /// them their values.
     pub(super) fn may_be_dropped(&self, declares: &[VarId]) -> TokenStream {
-        let checks: TokenStream = declares.iter().filter(|v| !self.cx.table.unset.contains(v)).map(|v| self.dropped_early(*v)).collect();
+        let checks: TokenStream = declares.iter().filter(|v| !self.is_set_later(**v)).map(|v| self.dropped_early(*v)).collect();
         // In code that is never reached, so that the compiler still warns about unused variables.
         if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
     }
@@ -117,12 +117,20 @@ impl Emit<'_> {
     pub(super) fn may_be_dropped_once_set(&self, stmt: &Stmt) -> TokenStream {
         let mut set = BTreeSet::new();
         stmt.flow.assigned(&mut set);
-        let mut checks = set.into_iter().filter(|v| self.cx.table.unset.contains(v)).map(|v| self.dropped_early(v)).peekable();
+        let mut checks =
+            set.into_iter().filter(|v| self.is_set_later(*v) && !stmt.declares.contains(v)).map(|v| self.dropped_early(v)).peekable();
         if checks.peek().is_none_or(TokenStream::is_empty) {
             return TokenStream::new();
         }
         // Not every path to here has set them, but every one knows their types.
         emit!(if false { ::core::unreachable!(); #(#checks)* })
+    }
+
+    /// Whether a variable is declared without a value, or gets another one: after
+    /// `let mut permit = None;` its type may not be known yet.
+    fn is_set_later(&self, var: VarId) -> bool {
+        let table = self.cx.table;
+        table.unset.contains(&var) || table.var(var).mutable && table.uses.iter().any(|u| u.var == var && u.assigns)
     }
 
     fn dropped_early(&self, var: VarId) -> TokenStream {

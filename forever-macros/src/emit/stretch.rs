@@ -173,6 +173,7 @@ impl Emit<'_> {
             self.check_hidden_jump(stmt);
             tokens.extend(self.text_is_owned(&stmt.declares));
             let code = self.rewrite_stmt(&self.with_borrowed_captures(stmt, syntax));
+            let code = self.with_outliving(stmt, code);
             let once_set = self.may_be_dropped_once_set(stmt);
             tokens.extend(match syntax {
                 syn::Stmt::Expr(_, None) if !once_set.is_empty() => emit!({ let value = #code; #once_set value }),
@@ -423,7 +424,12 @@ impl Emit<'_> {
     fn make_fresh(&mut self, var: VarId, restored: &[VarId]) -> TokenStream {
         let VarKind::Fresh(id) = self.cx.table.var(var).kind else { return TokenStream::new() };
         let again = &self.cx.table.reborrows[id.0];
-        let (init, fiber) = (again.init.clone(), self.fiber.clone());
+        let (init, fiber) = (again.init.to_token_stream(), self.fiber.clone());
+        // The written type may be another one, to which the value is coerced.
+        let init = match &self.cx.table.var(var).ty {
+            Some(ty) => emit!({ let anew: #ty = #init; anew }),
+            None => init,
+        };
         let bases: BTreeSet<VarId> = again.bases.iter().copied().collect();
         let (taken, open) = (self.taken.len(), self.open.clone());
         self.open = self.outside.clone().unwrap_or_else(|| open.clone());

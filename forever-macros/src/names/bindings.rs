@@ -97,7 +97,12 @@ impl Names<'_> {
                 self.expr(&init.expr)
             } else {
                 let mut flow = self.place(&init.expr);
-                flow.push(self.moved_by_pattern(&local.pat, &init.expr));
+                let is_certain = init.diverge.is_none() && super::parts::fields(&init.expr).is_some();
+                flow.push(if is_certain {
+                    self.taken_apart(&local.pat, &init.expr)
+                } else {
+                    self.moved_by_pattern(&local.pat, &init.expr)
+                });
                 flow
             };
             if let Some((_, otherwise)) = &init.diverge {
@@ -185,6 +190,9 @@ impl Names<'_> {
         let in_macros = if self.names_in_macros(init) { bases.clone() } else { Vec::new() };
         let again = self.make_reborrow(&local.pat, init, false, bases, declares.clone());
         values::borrow_captures(&mut self.table.reborrows[again.0].init);
+        if place::is_constant(init) {
+            self.table.reborrows[again.0].init = place::as_constants(init);
+        }
         self.table.reborrows[again.0].in_macros = in_macros;
         self.captured_by(flow, again);
         if is_policy {

@@ -4,7 +4,8 @@
 //! recorded here is a possible one, and the [`Evidence`] lets the compiler decide (`remainder.rs`).
 use std::collections::BTreeSet;
 
-use proc_macro2::{Ident, Span, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{BinOp, Expr, Macro, Member, Pat};
@@ -140,6 +141,28 @@ impl Names<'_> {
         self.note(expr, || Change::Moved { evidence: Evidence::Pattern(Box::new(pat.clone()), expr.clone()), certain: true })
     }
 
+    /// Records the fields that a pattern moves which cannot fail: `let Plan { title, .. } = plan;`.
+    pub(super) fn taken_apart(&mut self, pat: &Pat, place: &Expr) -> Flow {
+        let member = |member: &Member| -> Expr { syn::parse_quote!(#place.#member) };
+        let index = |index: usize| Member::Unnamed(syn::Index::from(index));
+        let parts: Vec<(Expr, &Pat)> = match pat {
+            Pat::Paren(p) => return self.taken_apart(&p.pat, place),
+            Pat::Type(p) => return self.taken_apart(&p.pat, place),
+            Pat::Struct(p) => p.fields.iter().map(|f| (member(&f.member), &*f.pat)).collect(),
+            Pat::Tuple(syn::PatTuple { elems, .. }) | Pat::TupleStruct(syn::PatTupleStruct { elems, .. }) if is_counted(elems) => {
+                elems.iter().enumerate().map(|(place, p)| (member(&index(place)), p)).collect()
+            }
+            Pat::Ident(p) if p.by_ref.is_none() && pattern::is_binding(p) => return self.moved(&at(place, p.ident.span()), true),
+            Pat::Wild(_) | Pat::Rest(_) => return Flow::Nothing,
+            _ => return self.moved_by_pattern(pat, place),
+        };
+        let mut flow = Flow::Nothing;
+        for (place, pat) in parts {
+            flow.push(self.taken_apart(pat, &place));
+        }
+        flow
+    }
+
     /// Records the elements of a `vec![..]`.
     pub(super) fn moved_into_list(&mut self, mac: &Macro) -> Flow {
         let mut flow = Flow::Nothing;
@@ -216,7 +239,7 @@ impl Names<'_> {
 }
 
 /// `plan.meta.title` as `plan` and `meta`, `title`.
-fn fields(expr: &Expr) -> Option<(&Ident, Vec<Member>)> {
+pub(super) fn fields(expr: &Expr) -> Option<(&Ident, Vec<Member>)> {
     match expr {
         Expr::Path(path) if path.qself.is_none() => Some((path.path.get_ident()?, Vec::new())),
         Expr::Field(e) => {
@@ -228,6 +251,21 @@ fn fields(expr: &Expr) -> Option<(&Ident, Vec<Member>)> {
         Expr::Group(e) => fields(&e.expr),
         _ => None,
     }
+}
+
+/// A place, for errors at `span`.
+fn at(place: &Expr, span: Span) -> Expr {
+    let tokens = place.to_token_stream().into_iter().map(|mut token| {
+        token.set_span(span);
+        token
+    });
+    let tokens: TokenStream = tokens.collect();
+    syn::parse_quote!(#tokens)
+}
+
+/// Whether the elements of a pattern are numbered from the first on: none comes after a `..`.
+fn is_counted(elems: &Punctuated<Pat, syn::Token![,]>) -> bool {
+    elems.iter().rev().skip(1).all(|p| !matches!(p, Pat::Rest(_)))
 }
 
 /// The fields that are named after an identifier among a macro's arguments.

@@ -57,7 +57,7 @@ fn a_local_without_uses_is_held_at_the_first_cut_point_of_its_scope() {
 }
 
 #[test]
-fn a_local_with_uses_is_dropped_after_the_last_of_them() {
+fn a_local_with_uses_is_dropped_where_its_block_ends() {
     for body in [
         "let g = g(); step!(\"s\", a(&g)); step!(\"t\", a());",
         "let g = g(); b(&g); step!(\"s\", a());",
@@ -77,6 +77,8 @@ fn a_locks_guard_is_held_until_it_is_dropped() {
         ("let g = m.lock().unwrap(); b(&g); step!(\"s\", a());", "g at s"),
         ("let g = m.lock().await; b(&g); step!(\"s\", a());", "g at s"),
         ("let g = m.try_lock()?; b(&g); drop(g); step!(\"s\", a());", ""),
+        ("let g = m.try_lock()?; b(&g); std::mem::drop(g); step!(\"s\", a());", ""),
+        ("let g = m.lock().await; notify(g); step!(\"s\", a());", ""),
         ("let g = m.lock().unwrap(); step!(\"s\", a()); drop(g);", ""),
         ("let g = m.lock(key); b(&g); step!(\"s\", a());", ""),
         ("{ let g = m.lock().unwrap(); b(&g); } step!(\"s\", a());", ""),

@@ -106,13 +106,31 @@ pub(super) struct Apart<'a> {
     pub(super) depth: u32,
 }
 
+/// Why a local that may be walked cannot be saved.
+const RANGE_IN_DOUBT: &str = "it has an inclusive range whose start is its end, and whether that last item was taken is not saved by serde: walk a half-open range, `1..4` for `1..=3`, or use a `for` loop";
+
 impl Save<'_> {
     pub fn put(&mut self, name: &'static str, value: &dyn Saved) {
+        self.write(name, value, false);
+    }
+
+    /// As [`Save::put`], for a local that is `mut`.
+    pub fn put_mut(&mut self, name: &'static str, value: &dyn Saved) {
+        self.write(name, value, true);
+    }
+
+    fn write(&mut self, name: &'static str, value: &dyn Saved, is_mut: bool) {
         if self.error.is_some() {
             return;
         }
         let text = match &mut self.apart {
-            Some(apart) => value.save_with(&mut apart.kept.logs),
+            Some(apart) => {
+                let text = value.save_with(&mut apart.kept.logs);
+                match is_mut && apart.kept.logs.is_range_in_doubt {
+                    true => Err(RANGE_IN_DOUBT.to_owned()),
+                    false => text,
+                }
+            }
             None => value.save(),
         };
         match checked(value, text) {

@@ -208,3 +208,82 @@ fn the_future_of_a_fiber_is_send() {
     });
     assert_eq!(played.outcome, Outcome::Completed(27));
 }
+
+/// A value that no snapshot can hold, as a directory that is removed or a connection that is closed.
+struct Unsaved(&'static str);
+
+impl Unsaved {
+    fn name(&self) -> String {
+        self.0.to_owned()
+    }
+}
+
+impl Drop for Unsaved {
+    fn drop(&mut self) {
+        DROPPED.with_borrow_mut(|d| d.push(self.0.to_owned()));
+    }
+}
+
+twin! {
+    async fn used_before(io, n: u32) -> anyhow::Result<u32> {
+        let dir = Unsaved("dir");
+        let path = dir.name();
+        let (lent, length) = (Unsaved("lent"), path.len() as u32);
+        let listed = vec![Unsaved("listed")];
+        let given = Unsaved("given");
+        drop(given);
+        step!("one", io.did(format!("{path}{}{}", lent.name(), listed.len()), ()).await?);
+        mark("one");
+        for i in 0..n {
+            let round = Unsaved("round");
+            mark(&round.name());
+            step!("two", io.did("two", i).await?);
+            mark("two");
+            step!("three", io.did("three", i).await?);
+        }
+        {
+            let Some(inner) = Some(Unsaved("inner")) else { return Ok(0) };
+            mark(&inner.name());
+            step!("four", io.did("four", ()).await?);
+            mark("four");
+        }
+        mark("end");
+        Ok(length)
+    }
+}
+
+#[test]
+fn an_unsaved_value_that_is_used_before_a_step_is_dropped_where_its_block_ends() {
+    let (plain, fiber) = drops(|| used_before(2));
+    let round = ["-round", "-two", "round"];
+    let rest = ["-inner", "-four", "inner", "-end", "listed", "lent", "dir"];
+    assert_eq!(plain, [&["given", "-one"][..], &round, &round, &rest].concat());
+    assert_eq!(fiber, plain);
+}
+
+/// A value whose drop has an effect, whether it was made by the body or read from a snapshot.
+#[derive(Debug, Serialize, Deserialize)]
+struct Counted(String);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        DROPPED.with_borrow_mut(|d| d.push(self.0.clone()));
+    }
+}
+
+twin! {
+    async fn counted(io, n: u32) -> anyhow::Result<u32> {
+        let value = Counted("value".to_owned());
+        step!("one", io.did("one", ()).await?);
+        step!("two", io.did("two", ()).await?);
+        mark(&value.0);
+        Ok(n)
+    }
+}
+
+#[test]
+fn the_read_back_of_debug_builds_drops_no_copy() {
+    let (plain, fiber) = drops(|| counted(1));
+    assert_eq!(plain, ["-value", "value"]);
+    assert_eq!(fiber, plain);
+}

@@ -153,3 +153,31 @@ async fn between_steps(io: Res<Io>, n: u32) -> anyhow::Result<usize> {
 fn values_that_live_only_between_two_steps_need_not_be_savable() {
     assert_eq!(everywhere(|| between_steps(5)).0, "Completed(6)");
 }
+
+trait Llm: Send + Sync {
+    fn ask(&self, text: &str) -> String;
+}
+
+struct Upper;
+
+impl Llm for Upper {
+    fn ask(&self, text: &str) -> String {
+        text.to_uppercase()
+    }
+}
+
+#[fiber]
+async fn behind_a_trait(io: Res<Io>) -> anyhow::Result<String> {
+    #[fresh]
+    let llm: Arc<dyn Llm> = Arc::new(Upper);
+    let mut said = String::new();
+    for word in ["a", "b"] {
+        said += &step!("ask", io.did("ask", llm.ask(word)).await?);
+    }
+    Ok(said)
+}
+
+#[test]
+fn a_fresh_value_has_the_type_that_is_written() {
+    assert_eq!(everywhere(behind_a_trait).0, "Completed(\"AB\")");
+}

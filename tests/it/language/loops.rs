@@ -462,3 +462,20 @@ fn lists_of_literals_are_gone_over() {
         same(|| literal_lists(n));
     }
 }
+
+#[forever::fiber]
+async fn walked_by_hand(io: forever::fiber::Res<super::harness::Io>, last: u32) -> anyhow::Result<u32> {
+    let mut range = 1..=last;
+    let mut sum = 0;
+    while let Some(x) = range.next() {
+        sum += step!("x", io.did("x", x).await?);
+    }
+    Ok(sum)
+}
+
+#[test]
+fn an_inclusive_range_is_not_saved_where_its_last_item_is_in_doubt() {
+    let (outcome, log, _) = super::harness::everywhere(|| walked_by_hand(3));
+    assert!(outcome.contains("it has an inclusive range whose start is its end"), "{outcome}");
+    assert_eq!(log, ["x", "x"]);
+}

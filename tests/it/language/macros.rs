@@ -148,3 +148,21 @@ twin! {
 fn a_json_key_is_a_variable() {
     assert_eq!(same(|| json_key(1)).outcome, "Completed(\"{\\\"k\\\":1}\")");
 }
+
+twin! {
+    async fn parameter_of_a_locals_name(io, n: u32) -> anyhow::Result<u32> {
+        macro_rules! twice {
+            ($n:expr) => {
+                $n * 2
+            };
+        }
+        let k = twice!(n);
+        step!("one", io.did("one", ()).await?);
+        Ok(k + twice!(n))
+    }
+}
+
+#[test]
+fn a_parameter_of_a_macro_may_have_a_locals_name() {
+    assert_eq!(same(|| parameter_of_a_locals_name(3)).outcome, "Completed(12)");
+}

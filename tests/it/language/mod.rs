@@ -25,6 +25,7 @@ mod partly_moved;
 mod patterns;
 mod select;
 mod set_later;
+#[allow(non_snake_case)]
 mod shadowing;
 mod side;
 mod snapshot;

@@ -440,3 +440,21 @@ async fn a_field_of_a_generic_type_is_moved() {
     let labelled = Labelled { value: 7u32, labels: vec!["a".into()], r#type: 3 };
     assert_eq!(forever.spawn(generic(labelled)).await.unwrap().wait().await.unwrap(), (7, 4));
 }
+
+twin! {
+    async fn by_a_pattern(io, n: u32) -> anyhow::Result<String> {
+        let plan = a_plan(n);
+        let Plan { title, meta: Meta { author, .. }, .. } = plan;
+        step!("one", io.did(format!("{title} {author}"), ()).await?);
+        let pair = plan.pair;
+        let (left, _, _) = pair;
+        step!("two", io.did(left, ()).await?);
+        Ok(format!("{:?} {} {:?}", plan.questions, plan.meta.pages, pair.1))
+    }
+}
+
+#[test]
+fn the_fields_that_a_pattern_leaves_are_used_after_a_step() {
+    let seen = same(|| by_a_pattern(3));
+    assert_eq!(seen.log, ["plan 3 ada", "left"]);
+}

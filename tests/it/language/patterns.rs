@@ -312,3 +312,39 @@ fn a_let_else_may_say_its_type() {
     assert_eq!(same(|| typed("7".into(), Some(vec![]))).outcome, "Completed(77)");
     assert_eq!(same(|| typed("7".into(), Some(vec![1]))).outcome, "Completed(85)");
 }
+
+twin! {
+    async fn beside_a_change(io, n: i32) -> anyhow::Result<i32> {
+        let mut p = Point { x: 0, y: n };
+        let mut sum = match p {
+            Point { x: 0, ref y } => {
+                p.x = 7;
+                step!("match", io.did("match", ()).await?);
+                *y
+            }
+            _ => 0,
+        };
+        if let Point { x: 7, y: ref five @ 1.. } = p {
+            p.x = 8;
+            step!("if let", io.did("if let", ()).await?);
+            sum += *five;
+        }
+        let mut pair = (Some(2), vec![n], 0);
+        while let (Some(left), ref list, _) = pair {
+            pair.0 = if left > 1 { Some(left - 1) } else { None };
+            step!("while let", io.did("while let", left).await?);
+            sum += list[0] * left;
+        }
+        let (None, ref list, 0) = pair else { return Ok(0) };
+        pair.2 = 9;
+        step!("let else", io.did("let else", ()).await?);
+        sum += list[0];
+        Ok(sum + pair.2 + p.x)
+    }
+}
+
+#[test]
+fn a_borrow_under_a_pattern_outlives_a_change_of_what_was_matched_beside_it() {
+    let seen = same(|| beside_a_change(5));
+    assert_eq!(seen.outcome, "Completed(47)");
+}

@@ -366,3 +366,66 @@ fn what_is_made_anew_is_made_of_the_variables_that_its_let_names() {
     let (outcome, _, _) = super::harness::everywhere(|| hidden_under_fresh("abc".into()));
     assert_eq!(outcome, r#"Completed("<abc>3 3")"#);
 }
+
+twin! {
+    async fn in_capitals(io, MAX: u32, ITEMS: Vec<u32>) -> anyhow::Result<u32> {
+        let LIMIT = MAX;
+        let (LOW, mut HIGH) = (MAX, MAX + 1);
+        let k = LIMIT;
+        let kept = HIGH;
+        let list = [HIGH, 5];
+        HIGH += 10;
+        step!("one", io.did("one", k).await?);
+        let Retry = k + kept + list[0] + LOW;
+        let mut sum = 0;
+        for x in ITEMS {
+            sum += x + step!("x", io.did("x", x).await?);
+        }
+        step!("two", io.did("two", Retry).await?);
+        Ok(Retry + HIGH + LIMIT + MAX + LOW + sum)
+    }
+}
+
+#[test]
+fn a_variable_that_is_named_as_a_constant_is_one() {
+    let seen = same(|| in_capitals(2, vec![1, 2]));
+    assert_eq!(seen.outcome, "Completed(35)");
+}
+
+// Macros of the program's own, named as some of the standard library's that give constant text.
+macro_rules! file {
+    ($e:expr) => {
+        $e + 1
+    };
+}
+macro_rules! env {
+    ($io:expr) => {{
+        $io.log("env");
+        5u32
+    }};
+}
+macro_rules! concat {
+    ($e:ident) => {
+        $e.repeat(3)
+    };
+}
+
+twin! {
+    async fn own_macros(io, text: String) -> anyhow::Result<String> {
+        let mut n = 1;
+        let a = file!(n);
+        let b = env!(io);
+        let c = concat!(text);
+        n += 10;
+        step!("one", io.did("one", ()).await?);
+        let all = format!("{a} {b} {c}");
+        step!("two", io.did("two", ()).await?);
+        Ok(format!("{all} {n} {a} {b}"))
+    }
+}
+
+#[test]
+fn a_macro_of_the_programs_own_may_be_named_as_one_of_std() {
+    let seen = same(|| own_macros("t".into()));
+    assert_eq!(seen.outcome, "Completed(\"2 5 ttt 11 2 5\")");
+}

@@ -79,3 +79,13 @@ async fn pay(order: u32) -> anyhow::Result<u32> {
 }
 
 fn main() {}
+
+#[fiber]
+async fn set_later(slots: Res<Arc<Semaphore>>, order: u32) -> anyhow::Result<u32> {
+    let mut _permit = None;
+    if order > 1 {
+        _permit = Some(permit(&slots).await?);
+    }
+    let charge = step!(pay(order).await?);
+    Ok(charge)
+}
