@@ -233,7 +233,7 @@ impl Ops {
     /// Records that an operation is decided.
     pub(super) fn has_decided(&self, id: &str) {
         if self.known().undecided.remove(id) {
-            // An error is that nobody waits.
+            // The error says that there is no receiver.
             let _ = self.changes.send(());
         }
     }
