@@ -6,8 +6,8 @@
 //! the stretch has no value to drop.
 use std::collections::BTreeSet;
 
-use proc_macro2::{TokenStream, TokenTree};
-use quote::ToTokens;
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident};
 use syn::Expr;
 
 use super::Emit;
@@ -78,12 +78,29 @@ impl Emit<'_> {
             let (name, value) = (&name.ident, self.rewrite_expr(&init.expr));
             return emit!(#name = #value;);
         }
-        let own = stmt.declares.iter().copied().filter(|v| !self.outliving.contains(v)).collect();
-        let (own, names): (_, Vec<_>) = (self.declarations(&own), stmt.declares.iter().map(|v| self.ident(*v)).collect());
-        let names = if let [name] = &names[..] { emit!(#name) } else { emit!((#(#names),*)) };
+        let names: Vec<_> = stmt.declares.iter().map(|v| self.ident(*v)).collect();
+        let value = if let [name] = &names[..] { emit!(#name) } else { emit!((#(#names),*)) };
+        let made = emit!({ #[allow(unused_mut)] #code #value });
+        let lives_on = |v: &&VarId| self.outliving.contains(*v);
+        if stmt.declares.iter().all(|v| lives_on(&v)) {
+            return emit!(#value = #made;);
+        }
+        // Others get their names only now, since the value may mention variables that they hide.
+        let mut set = TokenStream::new();
+        let parts = stmt.declares.iter().map(|v| {
+            let ident = self.ident(*v);
+            if lives_on(&v) {
+                let part = format_ident!("__part_{}", v.0, span = Span::mixed_site());
+                set.extend(emit!(#ident = #part;));
+                return emit!(#part);
+            }
+            let mutable = self.cx.table.var(*v).mutable.then(|| emit!(mut));
+            emit!(#mutable #ident)
+        });
+        let parts: Vec<_> = parts.collect();
         emit! {
-            #own
-            #names = { #[allow(unused_mut)] #code #names };
+            let (#(#parts),*) = #made;
+            #set
         }
     }
 }

@@ -127,9 +127,10 @@ pub(crate) struct LoadedFiber {
     pub(crate) callees: Vec<LayoutRow>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LayoutRow {
     pub(crate) hash: String,
+    pub(crate) fiber: String,
 }
 
 /// A fiber waits for a message or for a time.

@@ -429,3 +429,22 @@ fn a_macro_of_the_programs_own_may_be_named_as_one_of_std() {
     let seen = same(|| own_macros("t".into()));
     assert_eq!(seen.outcome, "Completed(\"2 5 ttt 11 2 5\")");
 }
+
+twin! {
+    async fn hidden_by_a_part(io, x: u32) -> anyhow::Result<u32> {
+        let mut sum = 0;
+        for n in 0..2u32 {
+            let (twice, mut x) = (x * 2, x + 1);
+            x += twice;
+            sum += step!("one", io.did("one", x).await?);
+            sum += step!("two", io.did("two", n).await?);
+        }
+        Ok(sum + x)
+    }
+}
+
+#[test]
+fn a_part_that_hides_what_its_let_reads() {
+    let seen = same(|| hidden_by_a_part(3));
+    assert_eq!(seen.outcome, "Completed(24)");
+}
