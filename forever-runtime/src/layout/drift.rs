@@ -236,7 +236,7 @@ impl Layout {
 
     /// Fails if a step of the old code cannot be identified in this one. A removed step can be.
     ///
-    /// The step of an operation that `is_effect` must still be an effect.
+    /// A step whose operation `is_effect` must still be an effect.
     pub(crate) fn tells(&self, old: &Layout, step: &str, is_effect: bool) -> Result<(), Problem> {
         let mut found = Found::default();
         let branch_of = old.branch_of(step);
@@ -246,17 +246,9 @@ impl Layout {
         {
             now.compare_branch(before, branch, &mut found);
         }
-        if let Some(now) = now.filter(|_| is_effect) {
-            // The items of a `steps!(for ..)` are effects if it is.
-            let branch = branch_of.filter(|_| !now.branches.is_empty());
-            let is_one = match branch {
-                // A branch that was removed is none.
-                Some((before, branch)) => now.branch_now(before, branch).is_none_or(|branch| branch.effect),
-                None => now.effect,
-            };
-            if !is_one {
-                found.add(Problem::EffectGone { step: step.to_owned() });
-            }
+        // A branch says so itself, where it is not restored.
+        if is_effect && branch_of.is_none() && now.is_some_and(|now| !now.effect) {
+            found.add(Problem::EffectGone { step: step.to_owned() });
         }
         let is_unclear =
             |problem: &Problem| !matches!(problem, Problem::StepGone { .. } | Problem::KindChanged { .. } | Problem::BranchGone { .. });
