@@ -126,10 +126,7 @@ impl Save<'_> {
         let text = match &mut self.apart {
             Some(apart) => {
                 let text = value.save_with(&mut apart.kept.logs);
-                match is_mut && apart.kept.logs.is_range_in_doubt {
-                    true => Err(RANGE_IN_DOUBT.to_owned()),
-                    false => text,
-                }
+                if is_mut && apart.kept.logs.is_range_in_doubt { Err(RANGE_IN_DOUBT.to_owned()) } else { text }
             }
             None => value.save(),
         };

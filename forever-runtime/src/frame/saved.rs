@@ -1,7 +1,8 @@
 //! Values that can be kept across a cut point: those that serde can write and read again.
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -55,7 +56,7 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
 
     fn check(&self, text: &str) -> Result<(), String> {
         // If it refers to logs: the whole text, with all their items.
-        if std::mem::needs_drop::<T>() && FORGOTTEN.fetch_add(text.len(), Ordering::Relaxed) > MOST_FORGOTTEN {
+        if std::mem::needs_drop::<T>() && !may_forget::<T>(text) {
             return Ok(());
         }
         let whole = if text.contains(logs::PLACEHOLDER) { Some(self.save()?) } else { None };
@@ -108,12 +109,22 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> ReturnValue for T {
     }
 }
 
-/// Length in bytes of the texts whose copies [`Saved::check`] has forgotten in this process.
-static FORGOTTEN: AtomicUsize = AtomicUsize::new(0);
+/// Length in bytes of the texts whose copies [`Saved::check`] has forgotten in this process, by
+/// type.
+static FORGOTTEN: Mutex<BTreeMap<&str, usize>> = Mutex::new(BTreeMap::new());
 
-/// Length from which on values with a destructor are not read back: a program that runs for days in
-/// a debug build was checked by then, and must not run out of memory.
-const MOST_FORGOTTEN: usize = 64 << 20;
+/// Length from which on values of a type are not read back: it was checked by then, and a debug
+/// build that runs for days must not run out of memory.
+const MOST_FORGOTTEN: usize = 1 << 20;
+
+/// Whether one more copy of a value may be forgotten, which has a destructor.
+fn may_forget<T>(text: &str) -> bool {
+    let mut forgotten = FORGOTTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let length = forgotten.entry(std::any::type_name::<T>()).or_default();
+    let may = *length < MOST_FORGOTTEN;
+    *length = length.saturating_add(text.len());
+    may
+}
 
 /// The stored text of a value; debug builds verify that it can be read back.
 pub(crate) fn checked<V: Saved + ?Sized>(value: &V, text: Result<String, String>) -> Result<String, String> {

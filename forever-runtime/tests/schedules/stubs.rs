@@ -232,6 +232,7 @@ pub(crate) mod layout {
         pub(crate) struct Layout;
 
         impl Layout {
+            #[allow(clippy::unnecessary_wraps, reason = "as in the runtime")]
             pub(crate) fn read(_: &LayoutRow) -> Result<Layout, String> {
                 Ok(Layout)
             }
