@@ -479,15 +479,11 @@ impl Step {
         }
     }
 
-    /// The branch that an old one is now, by name or by `was`.
-    fn branch_now(&self, before: &Step, branch: &str) -> Option<&Branch> {
-        let knew = |name: &str| before.branches.iter().any(|there| there.name == name);
-        self.branches.iter().find(|now| now.name == branch || now.was.as_deref() == Some(branch) && !knew(&now.name))
-    }
-
     /// Checks that the result of a branch of the old code belongs to a branch of this one.
     fn compare_branch(&self, before: &Step, branch: &Branch, found: &mut Found) {
-        let Some(now) = self.branch_now(before, &branch.name) else {
+        let knew = |name: &str| before.branches.iter().any(|there| there.name == name);
+        let claims = |now: &&Branch| now.name == branch.name || now.was.as_deref() == Some(&branch.name) && !knew(&now.name);
+        let Some(now) = self.branches.iter().find(claims) else {
             return found.add(Problem::BranchGone { step: self.name.clone(), branch: branch.name.clone() });
         };
         if branch.explicit || now.explicit || now.name != branch.name {
