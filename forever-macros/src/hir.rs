@@ -88,6 +88,15 @@ pub(crate) struct Block {
     pub(crate) end: PointId,
 }
 
+impl Block {
+    /// The cut points in it.
+    pub(crate) fn cuts(&self) -> Option<RangeInclusive<CutId>> {
+        let first = self.stmts.iter().find_map(|s| s.cuts.as_ref().map(|c| *c.start()))?;
+        let last = self.stmts.iter().rev().find_map(|s| s.cuts.as_ref().map(|c| *c.end()))?;
+        Some(first..=last)
+    }
+}
+
 pub(crate) struct Stmt {
     pub(crate) kind: StmtKind,
     /// The variables that it declares for the rest of the block.

@@ -378,14 +378,14 @@ impl Lower<'_> {
         let cuts = match &mut control {
             Control::Branch(branch) => {
                 for arm in &mut branch.arms {
-                    arm.cuts = block_cuts(&arm.block);
+                    arm.cuts = arm.block.cuts();
                 }
                 let first = branch.arms.iter().find_map(|a| a.cuts.as_ref().map(|c| *c.start()));
                 let last = branch.arms.iter().rev().find_map(|a| a.cuts.as_ref().map(|c| *c.end()));
                 first.zip(last).map(|(first, last)| first..=last)
             }
-            Control::Loop { body, .. } | Control::Scope { body, .. } => block_cuts(body),
-            Control::For(for_loop) => block_cuts(&for_loop.body),
+            Control::Loop { body, .. } | Control::Scope { body, .. } => body.cuts(),
+            Control::For(for_loop) => for_loop.body.cuts(),
         };
         out.push(Stmt { cuts, ..stmt(StmtKind::Control { bind, control }) });
     }
@@ -521,12 +521,6 @@ impl Arm {
             implicit: true,
         }
     }
-}
-
-fn block_cuts(block: &Block) -> Option<std::ops::RangeInclusive<usize>> {
-    let first = block.stmts.iter().find_map(|s| s.cuts.as_ref().map(|c| *c.start()))?;
-    let last = block.stmts.iter().rev().find_map(|s| s.cuts.as_ref().map(|c| *c.end()))?;
-    Some(first..=last)
 }
 
 fn strip(expr: &Expr) -> &Expr {

@@ -7,6 +7,7 @@ mod arguments;
 mod begun;
 mod branches;
 mod calls;
+mod fields;
 mod layouts;
 mod locals;
 mod loops;

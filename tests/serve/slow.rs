@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use forever::prelude::*;
+use forever::testing::VirtualClock;
 use forever_testkit::process::passes_alone;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
@@ -9,7 +10,10 @@ use tokio::net::TcpSocket;
 use crate::support::client::{Client, RESUMING, asks};
 use crate::support::place::{Place, Up};
 use crate::support::raw::{Raw, text};
-use crate::support::{PATIENCE, soon, until};
+use crate::support::{soon, until};
+
+/// How long a client may take for a frame, by default.
+const SEND_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a piece of the long answer is, and how many there are.
 const PIECE: usize = 256 << 10;
@@ -50,8 +54,9 @@ async fn resumed(up: &Up) {
 
 #[tokio::test]
 async fn who_takes_nothing_is_closed_and_asks_for_the_rest_and_nobody_else_waits() {
-    let place = Place::new();
-    let up = place.up_with(|server| server.max_connections_per_agent(2).send_timeout(Duration::from_millis(300))).await;
+    let clock = VirtualClock::new();
+    let place = Place::by(&clock);
+    let up = place.up_with(|server| server.max_connections_per_agent(2)).await;
     let mut raw = stuck(&up, "r1").await;
     place.gates.reached("start").await;
     // Another of the same agent, and one of another, which have all of theirs while the first takes nothing.
@@ -64,6 +69,7 @@ async fn who_takes_nothing_is_closed_and_asks_for_the_rest_and_nobody_else_waits
     same.done("r1").await;
     assert!(is_whole(&same.heard("r1").0));
     until("its place is given back", async || {
+        clock.advance(SEND_TIMEOUT);
         let tried = Client::try_connect(up.address, "/agents/chat-agent/slow", &[]).await;
         tried.is_ok()
     })
@@ -78,24 +84,18 @@ async fn who_takes_nothing_is_closed_and_asks_for_the_rest_and_nobody_else_waits
 
 #[tokio::test]
 async fn who_takes_again_in_time_is_told_that_it_was_too_slow() {
-    let mut codes = Vec::new();
-    // Whoever reads again after the server has given up a frame, and before it gives up the farewell: on a busy machine not at the first try.
-    for timeout in [250, 500, 1_000, 2_000, 4_000, 8_000].map(Duration::from_millis) {
-        let place = Place::new();
-        let up = place.up_with(|server| server.send_timeout(timeout)).await;
-        let mut raw = stuck(&up, "r1").await;
-        place.gates.reached("start").await;
-        place.gates.open("start");
-        tokio::time::sleep(timeout * 3 / 2).await;
-        // A server that had not come to a full socket by then has nothing to give up, and sends the rest: then the next try is a longer one.
-        let _ = tokio::time::timeout((timeout * 10).min(PATIENCE / 2), raw.received_all()).await;
-        codes.push(raw.code());
-        up.down().await;
-        if codes.last().is_some_and(Option::is_some) {
-            break;
-        }
-    }
-    assert_eq!(codes.pop(), Some(Some(1013)));
+    let clock = VirtualClock::new();
+    let place = Place::by(&clock);
+    let up = place.up().await;
+    let mut raw = stuck(&up, "r1").await;
+    place.gates.reached("start").await;
+    place.gates.open("start");
+    until("a frame waits for the client", async || clock.next_sleeper() == Some(SEND_TIMEOUT)).await;
+    clock.advance(SEND_TIMEOUT);
+    // The farewell waits behind that frame, for as long again.
+    raw.received_all().await;
+    assert_eq!(raw.code(), Some(1013));
+    up.down().await;
 }
 
 /// The memory of this process now, in bytes.

@@ -1,10 +1,13 @@
 //! The AI SDK's HTTP transport: what a plain `DefaultChatTransport` sends, and what no page would send.
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use forever::chat::message::UiMessage;
 use forever::prelude::*;
 use forever::serve::{Rejection, RequestKind, Server};
+use forever::testing::VirtualClock;
+use forever_testkit::waiting::over_time;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -419,7 +422,7 @@ async fn a_continuation_whose_chunks_are_gone_is_not_an_empty_answer() {
     let answered = asks(&[user("u1", "hi"), message], &json!({}));
     assert_eq!(text(&post(&up, &answered).await.done().await), "w1 w2 ");
     up.down().await;
-    let builder = place.builder().replay_retention(std::time::Duration::ZERO);
+    let builder = place.builder().replay_retention(Duration::ZERO);
     let up = place.up_of(builder).await;
     until("the chunks are gone", async || post(&up, &answered).await.status == 409).await;
     // The question itself has its whole message.
@@ -661,8 +664,9 @@ async fn what_a_post_asks_for_is_authorized_by_its_kind() {
 
 #[tokio::test]
 async fn a_response_takes_a_place_among_the_connections_until_it_ends() {
-    let place = Place::new();
-    let up = place.up_with(|server| server.max_connections_per_agent(1).send_timeout(std::time::Duration::from_millis(300))).await;
+    let clock = VirtualClock::new();
+    let place = Place::by(&clock);
+    let up = place.up_with(|server| server.max_connections_per_agent(1)).await;
     let ask = asks(&[user("u1", "hi")], &json!({ "script": [{ "say": "w0 " }, { "wait": "half" }] }));
     let mut answer = post(&up, &ask).await;
     answer.until("w0 ").await;
@@ -676,7 +680,8 @@ async fn a_response_takes_a_place_among_the_connections_until_it_ends() {
     let mut slow = TcpStream::connect(up.address).await.unwrap();
     slow.write_all(head.as_bytes()).await.unwrap();
     let mut said = String::new();
-    soon("it is refused", slow.read_to_string(&mut said)).await.unwrap();
+    let passes = || clock.advance(Duration::from_secs(1));
+    over_time("it is refused", slow.read_to_string(&mut said), passes).await.unwrap();
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
     until("the place is given back", async || resume(&up, None).await.status == 204).await;
     up.down().await;

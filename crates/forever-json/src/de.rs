@@ -21,8 +21,9 @@ use super::keys::{Entries, Key, unescaped};
 use super::logs::{self, LOG, StoredLogs};
 use super::read::{Reader, cause};
 
-/// Reads the one value of `text`. If it refers to lists, their items are in `logs`.
-pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<T, Error> {
+/// Reads the one value of `text`, and where in it values begin that the type ignores. If it refers
+/// to lists, their items are in `logs`.
+pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<(T, Vec<usize>), Error> {
     whole(text, logs, false)
 }
 
@@ -31,7 +32,7 @@ pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs
 /// Only a failed first attempt shows that there is one: its visitor accepts no other text. The
 /// second attempt makes constants of all texts that are requested as `str`, each once in the life
 /// of the process ([`constants`]).
-pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<T, Error> {
+pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<(T, Vec<usize>), Error> {
     let mark = logs.map(StoredLogs::mark);
     let owned = whole(text, logs, false);
     owned.or_else(|error| {
@@ -42,13 +43,13 @@ pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&
     })
 }
 
-fn whole<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>, lends: bool) -> Result<T, Error> {
+fn whole<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>, lends: bool) -> Result<(T, Vec<usize>), Error> {
     let mut reader = Reader::new(text);
     reader.logs = logs;
     reader.lends = lends;
     let value = T::deserialize(&mut reader)?;
     reader.end()?;
-    Ok(value)
+    Ok((value, reader.ignored))
 }
 
 impl<'t> Reader<'t> {
@@ -333,6 +334,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let at = self.mark();
+        self.ignored.push(at);
         self.skip()?;
         visitor.visit_unit()
     }

@@ -53,11 +53,13 @@ mod same;
 mod ser;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use error::Error;
 pub use read::Reader;
+pub use unread::Unread;
 
 /// Writes `value`.
 ///
@@ -75,13 +77,26 @@ pub fn to_string_with<T: Serialize + ?Sized>(value: &T, logs: &mut logs::Logs) -
 
 /// Reads what [`to_string`] wrote.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    de::read(text, None)
+    de::read(text, None).map(|(value, _)| value)
 }
 
 /// Reads the text of [`to_string`] or, with `logs`, of [`to_string_with`], including values that
 /// contain a `&'static str`.
 pub fn from_str_with<T: Deserialize<'static>>(text: &str, logs: Option<&logs::StoredLogs>) -> Result<T, Error> {
-    de::read_constants(text, logs)
+    de::read_constants(text, logs).map(|(value, _)| value)
+}
+
+/// As [`from_str_with`], with what the text has that the type does not read.
+pub fn from_str_with_unread<T>(text: &str, logs: Option<&logs::StoredLogs>) -> Result<(T, Option<Unread>), Error>
+where
+    T: Serialize + Deserialize<'static>,
+{
+    let (value, ignored) = de::read_constants(text, logs)?;
+    if ignored.is_empty() {
+        return Ok((value, None));
+    }
+    let unread = Unread::of(text, &ignored, &to_string(&value)?)?;
+    Ok((value, unread))
 }
 
 /// Writes `value` with the entries of its structs and maps sorted by key: equal values have equal

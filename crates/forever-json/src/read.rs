@@ -25,6 +25,8 @@ pub struct Reader<'de> {
     pub(super) logs: Option<&'de StoredLogs>,
     /// Whether texts requested as `str` are returned as constants.
     pub(super) lends: bool,
+    /// Where values begin that the type has ignored.
+    pub(super) ignored: Vec<usize>,
 }
 
 const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
@@ -32,7 +34,7 @@ const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 impl<'de> Reader<'de> {
     /// A cursor at the beginning of `text`.
     pub fn new(text: &'de str) -> Self {
-        Reader { text, at: 0, depth: 0, wraps: 0, logs: None, lends: false }
+        Reader { text, at: 0, depth: 0, wraps: 0, logs: None, lends: false, ignored: Vec::new() }
     }
 
     pub(super) fn syntax(&self, what: impl Display) -> Error {

@@ -17,7 +17,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use forever_chat::__server::classes;
 use forever_chat::{ChatHandle, Entry, Follow};
-use forever_runtime::__layers::{chain, weak_agent};
+use forever_runtime::__layers::{chain, engine_link, race, weak_agent};
 use forever_runtime::agent::AgentHandle;
 use forever_runtime::{Error, ErrorKind, Forever};
 use futures_util::stream;
@@ -48,6 +48,18 @@ impl Served {
         let classes = classes(&forever).into_iter().map(|class| (address::kebab(class), class)).collect();
         let quotas = Arc::new(Quotas::new(limits.clone()));
         Served { forever, auth, limits, calls, messages, classes, quotas }
+    }
+
+    /// What `work` comes to; `None` if the client keeps it waiting for longer than `send_timeout`.
+    /// The time is that of the clock of the runtime.
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let late = async {
+            // The server keeps the runtime open.
+            if let Ok(engine) = engine_link(&self.forever).get() {
+                engine.clock().sleep(self.limits.send).await;
+            }
+        };
+        race(work, late).await
     }
 }
 

@@ -8,6 +8,7 @@ use syn::spanned::Spanned;
 use super::{Emit, Target};
 use crate::hir::{Block, For, Stmt};
 use crate::ids::{JumpId, VarId};
+use crate::kept::Role;
 use crate::names::VarKind;
 use crate::place;
 use crate::plan::{Storage, mentions, stretches};
@@ -25,11 +26,12 @@ impl Emit<'_> {
         let mut mentioned = BTreeSet::new();
         body.stmts.iter().for_each(|s| mentions(s, &mut mentioned));
         let before = self.take_for_loop(stmt, &mentioned, &BTreeSet::new(), id, body);
+        let anew = self.made_anew(id, body);
         let body = self.jump_target(label, id, true, |emit| emit.block(body, &[]));
         let after = self.put_back(taken, &self.live(stmt.after));
         self.taken.truncate(taken);
         self.open = open;
-        (before, emit!(#label loop { #body }), after)
+        (before, emit!(#label loop { #anew #body }), after)
     }
 
     pub(super) fn scope(&mut self, label: Option<&Label>, id: JumpId, is_unsafe: bool, body: &Block) -> TokenStream {
@@ -75,6 +77,7 @@ impl Emit<'_> {
             }
         }
         let aliases = self.alias_declared(&for_loop.declares);
+        let anew = self.made_anew(for_loop.id, &for_loop.body);
         let body = self.jump_target(for_loop.label.as_ref(), for_loop.id, true, |emit| emit.block(&for_loop.body, &[]));
         let (label, attrs, pat) = (&for_loop.label, &for_loop.attrs, &for_loop.pat);
         let value = if outside {
@@ -98,7 +101,7 @@ impl Emit<'_> {
                                 #private::LoopItem::Changed => match #fiber.other_items(#over).await {},
                             };
                             let #pat = item;
-                            #aliases #body
+                            #aliases #anew #body
                         }
                     }
                 }
@@ -106,7 +109,7 @@ impl Emit<'_> {
         } else {
             emit! {
                 #(#attrs)*
-                #label for (#position, #pat) in ::core::iter::Iterator::skip(::core::iter::Iterator::enumerate(::core::iter::IntoIterator::into_iter(#items)), first) { #aliases #body }
+                #label for (#position, #pat) in ::core::iter::Iterator::skip(::core::iter::Iterator::enumerate(::core::iter::IntoIterator::into_iter(#items)), first) { #aliases #anew #body }
             }
         };
         let put_back = self.put_back(taken, &self.live(stmt.after));
@@ -145,6 +148,17 @@ impl Emit<'_> {
         let tokens = walk(self);
         self.jumps.pop();
         tokens
+    }
+
+    /// Names the kept locals that each turn of a loop declares: those that its head does not need.
+    fn made_anew(&self, id: JumpId, body: &Block) -> TokenStream {
+        let Some(cuts) = body.cuts() else { return TokenStream::new() };
+        let needed = self.cx.plan.needed.at_continue.get(&id);
+        let kept = cuts.flat_map(|cut| &self.cx.plan.kept[cut]);
+        let declared = kept.filter(|kept| kept.role == Role::Value && !needed.is_some_and(|needed| needed.contains(&kept.var)));
+        let names: BTreeSet<&str> = declared.map(|kept| &*kept.key).collect();
+        let (fiber, names) = (&self.fiber, names.into_iter());
+        if names.len() == 0 { TokenStream::new() } else { emit!(#fiber.anew(&[#(#names),*]);) }
     }
 
     /// Takes carried variables out for a whole loop, where every cut point in it needs them.

@@ -20,6 +20,7 @@ use crate::exec::registry::Registry;
 use crate::exec::{compatibility, dispatch, executor, recovery, retention};
 use crate::frame::current;
 use crate::frame::fiber::Fiber;
+use crate::frame::locals::OnRenamedField;
 use crate::frame::resources::Resources;
 use crate::history::History;
 use crate::layers::agents::EngineAgents;
@@ -438,6 +439,17 @@ impl Builder {
     /// A check that takes longer is dropped and parks the fiber.
     pub fn check_timeout(mut self, timeout: Duration) -> Self {
         self.settings.check_timeout = timeout;
+        self
+    }
+
+    /// Sets what is done about a stored value that has a key which its type does not read, while
+    /// one of the type's own keys is not stored. Defaults to [`OnRenamedField::Park`].
+    ///
+    /// A key that is not read stays in the snapshot: a release that reads it finds it again.
+    pub fn on_renamed_field(mut self, what: OnRenamedField) -> Self {
+        if let Ok(registry) = &mut self.registry {
+            registry.on_renamed_field = what;
+        }
         self
     }
 

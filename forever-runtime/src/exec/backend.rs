@@ -18,6 +18,7 @@ use crate::exec::executor::Executor;
 use crate::exec::lease::{EarlierLease, LeaseNumber};
 use crate::exec::registry::Known;
 use crate::frame::backend::{Checkpoint, RunBackend};
+use crate::frame::locals::OnRenamedField;
 use crate::future::BoxFuture;
 use crate::history::Recorder;
 use crate::ops::ledger::Ledger;
@@ -395,6 +396,10 @@ impl RunBackend for StoreBackend {
 
     fn set_progress(&self, progress: &str) {
         self.ledger.set_progress(progress);
+    }
+
+    fn on_renamed_field(&self) -> OnRenamedField {
+        self.exec.registry.on_renamed_field
     }
 
     fn earlier_lease_over(&self) -> BoxFuture<'_, Result<(), Error>> {

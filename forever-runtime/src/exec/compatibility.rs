@@ -252,7 +252,7 @@ fn compare_one(known: &dyn Known, stored: &LoadedFiber, registry: &Registry) -> 
 fn compare_snapshot(known: &dyn Known, stored: &LoadedFiber, under: &LeftUnder, registry: &Registry) -> Found {
     let Some(text) = &stored.snapshot else {
         return match under.check_begun(known.machine(), None) {
-            Ok(()) => known.compare_arguments(&stored.args),
+            Ok(()) => known.compare_arguments(&stored.args, registry.on_renamed_field),
             Err(why) => Found::parks(why),
         };
     };

@@ -14,6 +14,7 @@ use crate::exec::registry::{Begin, Known};
 use crate::frame::backend::RunBackend;
 use crate::frame::branch_names::StoredBranch;
 use crate::frame::context::FiberContext;
+use crate::frame::locals::OnRenamedField;
 use crate::frame::machine::{Cut, CutKind, Machine, PENDING};
 use crate::frame::poll::Guarded;
 use crate::frame::resources::Needs;
@@ -32,7 +33,7 @@ use crate::store::{LoadedFiber, OpKind, OpRecord, OpState};
 pub(crate) async fn check(exec: &Arc<Executor>, id: &str, known: &Arc<dyn Known>, stored: LoadedFiber) -> Result<(), String> {
     if stored.snapshot.is_none() {
         LeftUnder::of(&stored).check_begun(known.machine(), None)?;
-        return match known.compare_arguments(&stored.args).verdict {
+        return match known.compare_arguments(&stored.args, exec.registry.on_renamed_field).verdict {
             Verdict::Parks { reason } => Err(reason),
             Verdict::Resumes | Verdict::Migrates => Ok(()),
         };
@@ -123,7 +124,8 @@ async fn once(
     mut stored: LoadedFiber,
     unreadable: &BTreeSet<u32>,
 ) -> Result<Option<Exit>, String> {
-    let backend = Arc::new(DryRun { runtime: Link::from(&exec.runtime), has_arrived: AtomicBool::new(false) });
+    let on_renamed_field = exec.registry.on_renamed_field;
+    let backend = Arc::new(DryRun { runtime: Link::from(&exec.runtime), on_renamed_field, has_arrived: AtomicBool::new(false) });
     let left = Left::of(&mut stored, unreadable);
     let run = Run::again(id, Arc::clone(&backend) as Arc<dyn RunBackend>, left);
     let ctx = FiberContext {
@@ -145,12 +147,17 @@ async fn once(
 /// Backend of a run that ends where it arrives.
 struct DryRun {
     runtime: Link<Runtime>,
+    on_renamed_field: OnRenamedField,
     has_arrived: AtomicBool,
 }
 
 impl RunBackend for DryRun {
     fn link(&self) -> Link<Runtime> {
         self.runtime.clone()
+    }
+
+    fn on_renamed_field(&self) -> OnRenamedField {
+        self.on_renamed_field
     }
 
     fn arrived(&self) -> bool {

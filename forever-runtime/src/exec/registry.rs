@@ -16,6 +16,7 @@ use crate::frame::activation::Frame;
 use crate::frame::arguments::{load_arguments, save_arguments};
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
+use crate::frame::locals::{OnRenamedField, UnreadKeys};
 use crate::frame::machine::Machine;
 use crate::frame::poll::{drive, exit_of};
 use crate::frame::resources::Needs;
@@ -47,7 +48,7 @@ pub(crate) trait Known: Send + Sync {
     /// or a field that was added since counts as its default.
     fn same_arguments(&self, stored: &str, args: &str) -> bool;
     /// Whether code of this function can begin with stored arguments.
-    fn compare_arguments(&self, args: &str) -> Found;
+    fn compare_arguments(&self, args: &str, on_renamed_field: OnRenamedField) -> Found;
     /// Whether it can resume a snapshot that was left under a layout.
     fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found;
     /// Whether it can resume its part of a snapshot in which it is being called.
@@ -62,6 +63,7 @@ pub(crate) struct Registry {
     functions: BTreeMap<&'static str, Arc<dyn Known>>,
     /// Those of the layers above, of which no agent is asked or told.
     ours: Vec<&'static str>,
+    pub(crate) on_renamed_field: OnRenamedField,
     /// The states of those layers.
     pub(crate) layers: Slots,
 }
@@ -218,12 +220,12 @@ impl<F: Fiber> Known for Function<F> {
     fn same_arguments(&self, stored: &str, args: &str) -> bool {
         let Some(stored) = with_defaults(stored, args) else { return false };
         // Read by the types of the code and written again, a field that was added has its default.
-        let written = guarded(|| load_arguments::<F>(&stored).and_then(|call| save_arguments(&call)));
+        let written = guarded(|| load_arguments::<F>(&stored, OnRenamedField::Warn).and_then(|(call, _)| save_arguments(&call)));
         written.is_ok_and(|written| exact::same(&written, args))
     }
 
-    fn compare_arguments(&self, args: &str) -> Found {
-        match guarded(|| load_arguments::<F>(args).map(drop)) {
+    fn compare_arguments(&self, args: &str, on_renamed_field: OnRenamedField) -> Found {
+        match guarded(|| load_arguments::<F>(args, on_renamed_field).map(drop)) {
             Ok(()) => Found { verdict: Verdict::Resumes, wait_changed: false },
             Err(why) => Found::parks(why),
         }
@@ -254,14 +256,14 @@ impl<F: Fiber> Known for Function<F> {
         let stored = match begin {
             Begin::Call(call) => {
                 let call = call.downcast::<F>().map_err(|_| "the invocation is of another fiber".to_owned())?;
-                return Ok(Box::pin(from_start(*call, ctx, run)));
+                return Ok(Box::pin(from_start((*call, UnreadKeys::new()), ctx, run)));
             }
             Begin::Stored(stored) => stored,
         };
         run.left().check_begun(F::MACHINE, stored.layout.as_ref().map(|layout| layout.hash.as_str()))?;
         let Some(text) = stored.snapshot else {
             return Ok(Box::pin(async move {
-                match guarded(|| load_arguments::<F>(&stored.args)) {
+                match guarded(|| load_arguments::<F>(&stored.args, run.backend.on_renamed_field())) {
                     Ok(call) => from_start(call, ctx, run).await,
                     Err(why) => Exit::unfit(why),
                 }
@@ -309,7 +311,7 @@ fn found<F: Fiber>(fits: Result<(), String>, wait_changed: bool) -> Found {
     }
 }
 
-async fn from_start<F: Fiber>(call: F, ctx: FiberContext, run: Arc<Run>) -> Exit {
-    let frame = Frame::start(F::MACHINE, Arc::clone(&run));
+async fn from_start<F: Fiber>((call, unread): (F, UnreadKeys), ctx: FiberContext, run: Arc<Run>) -> Exit {
+    let frame = Frame::start(F::MACHINE, Arc::clone(&run)).with_unread(unread);
     exit_of(drive(Some(call), &ctx, frame, &run).await)
 }

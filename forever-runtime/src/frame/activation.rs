@@ -9,10 +9,10 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use crate::frame::locals::{Locals, Save, Unreadable};
+use crate::frame::locals::{Locals, Save, UnreadKeys, Unreadable};
 use crate::frame::machine::{CutKind, Machine};
 use crate::frame::run::Run;
 use crate::frame::snapshot::Snapshot;
@@ -39,6 +39,8 @@ pub struct Frame {
     pub(super) depth: u32,
     /// Layouts of the functions on the call stack, from the first callee to this one.
     pub(super) callees: Vec<Arc<LayoutRow>>,
+    /// What the restored locals had that this code does not read.
+    pub(super) unread: Mutex<UnreadKeys>,
 }
 
 /// The cut point to resume at, and the values still to be restored on the way.
@@ -67,7 +69,14 @@ impl Frame {
             outer: SnapshotRefs::default(),
             depth: 0,
             callees: Vec::new(),
+            unread: Mutex::default(),
         }
+    }
+
+    /// A frame that starts with arguments that have more than their types read.
+    pub(crate) fn with_unread(mut self, unread: UnreadKeys) -> Self {
+        self.unread = Mutex::new(unread);
+        self
     }
 
     /// A frame that resumes from a snapshot, or the reason why it cannot.
@@ -99,7 +108,9 @@ impl Frame {
         }
         locals.retain(|name, _| spec.locals.iter().any(|l| l.name == name));
         let logs = self.run.kept().stored();
-        self.target = Some(Target { cut, locals: Locals { step: spec.name, values: locals, logs }, call: snapshot.call });
+        let on_renamed_field = self.run.backend.on_renamed_field();
+        let locals = Locals { step: spec.name, values: locals, logs, on_renamed_field, unread: UnreadKeys::new() };
+        self.target = Some(Target { cut, locals, call: snapshot.call });
         Ok(())
     }
 
@@ -131,12 +142,27 @@ impl Frame {
     /// Reads values from the snapshot.
     pub fn restore<T>(&mut self, read: impl FnOnce(&mut Locals) -> Result<T, Unreadable>) -> Restore<T> {
         let target = self.target.as_mut().expect("values are restored only on the way to a cut point");
-        match read(&mut target.locals) {
+        let read = read(&mut target.locals);
+        self.unread.get_mut().unwrap_or_else(PoisonError::into_inner).append(&mut target.locals.unread);
+        match read {
             Ok(value) => Restore(Some(value)),
             Err(Unreadable(why)) => {
                 self.run.stop(Exit::Unreadable { why: why.into(), depth: self.depth, migrates: self.machine.migrate.is_some() });
                 Restore(None)
             }
+        }
+    }
+
+    /// Begins the body of a loop, whose locals are made anew: what was stored of these and not read
+    /// is not theirs.
+    pub fn anew(&self, locals: &[&str]) {
+        self.forget_unread(locals.iter().copied());
+    }
+
+    pub(super) fn forget_unread<'n>(&self, locals: impl Iterator<Item = &'n str>) {
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if !unread.is_empty() {
+            locals.for_each(|local| drop(unread.remove(local)));
         }
     }
 

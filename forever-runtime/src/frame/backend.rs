@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::frame::locals::OnRenamedField;
 use crate::future::BoxFuture;
 use crate::ops::ledger::Ledger;
 use crate::runtime::events::EventKind;
@@ -173,6 +174,11 @@ pub(crate) trait RunBackend: Send + Sync {
     /// Whether the fiber can be parked; otherwise a reason to park is an error.
     fn parks(&self) -> bool {
         true
+    }
+
+    /// What is done about a stored value of which a field seems to be renamed.
+    fn on_renamed_field(&self) -> OnRenamedField {
+        OnRenamedField::default()
     }
 
     /// Maximum time of a check whether an operation was carried out.

@@ -69,7 +69,7 @@ impl<T> Codec<T> {
     }
 
     pub(crate) fn restore(self, text: &str) -> Result<T, String> {
-        (self.restore)(text, None)
+        (self.restore)(text, None).map(|(value, _)| value)
     }
 
     /// Checks that a text is a value of the type, and says what it is otherwise.

@@ -1,13 +1,20 @@
 //! The locals of a snapshot, as generated code reads and writes them.
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tracing::warn;
+
+use crate::exact::Unread;
 use crate::exact::logs::StoredLogs;
 use crate::frame::saved::{Saved, checked, unreadable};
 use crate::frame::snapshot::push_json_string;
 use crate::frame::tracker::{SnapshotRefs, SnapshotTracker};
 
 /// Reads a value from its text and the items of the logs to which it refers.
-pub(super) type Restore<T> = fn(&str, Option<&StoredLogs>) -> Result<T, String>;
+pub(super) type Restore<T> = fn(&str, Option<&StoredLogs>) -> Result<(T, Option<Unread>), String>;
+
+/// What the stored values have that their types do not read, by the name of the local.
+pub(crate) type UnreadKeys = BTreeMap<String, Unread>;
 
 /// The values of a snapshot that are still to be restored.
 #[doc(hidden)]
@@ -15,9 +22,40 @@ pub(super) type Restore<T> = fn(&str, Option<&StoredLogs>) -> Result<T, String>;
 pub struct Locals {
     /// Empty for the arguments of a fiber that starts.
     pub(crate) step: &'static str,
-    pub(crate) values: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>>,
+    pub(crate) values: BTreeMap<String, Box<serde_json::value::RawValue>>,
     /// Items of the logs to which the values refer.
     pub(crate) logs: Arc<StoredLogs>,
+    pub(crate) on_renamed_field: OnRenamedField,
+    pub(crate) unread: UnreadKeys,
+}
+
+/// What happens to a fiber with a stored value that has a key which its type does not read, while
+/// one of the keys that it has is not stored:
+/// [`Builder::on_renamed_field`](crate::Builder::on_renamed_field).
+///
+/// Serde then takes the default of the field, or `None`. Where the field was renamed, its value
+/// would be lost.
+///
+/// ```
+/// # use forever_runtime as forever;
+/// use forever::Forever;
+/// use forever::layout::OnRenamedField;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> forever::Result<()> {
+/// // This release takes one field away and adds another.
+/// let forever = Forever::builder().in_memory().on_renamed_field(OnRenamedField::Warn).open().await?;
+/// # forever.close().await
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnRenamedField {
+    /// It is parked, with both keys in the reason.
+    #[default]
+    Park,
+    /// It runs, and both keys are logged.
+    Warn,
 }
 
 impl Locals {
@@ -40,21 +78,32 @@ impl Locals {
 
     pub(super) fn read_maybe<T>(&mut self, name: &str, restore: Restore<T>) -> Result<Option<T>, Unreadable> {
         let Some(text) = self.values.remove(name) else { return Ok(None) };
-        match restore(text.get(), Some(&self.logs)) {
-            Ok(value) => Ok(Some(value)),
-            Err(why) => {
-                let why = unreadable::<T>(why);
-                Err(Unreadable(match self.step {
-                    "" => format!("argument `{name}` {why}; let the type read it"),
-                    step => {
-                        format!(
-                            "local `{name}` saved at step `{step}` {why}; let the type read it, or change it in the snapshot with `migrate`"
-                        )
-                    }
-                }))
+        let what = match self.step {
+            "" => format!("argument `{name}`"),
+            step => format!("local `{name}` saved at step `{step}`"),
+        };
+        let (value, unread) = restore(text.get(), Some(&self.logs)).map_err(|why| {
+            let migrate = if self.step.is_empty() { "" } else { ", or change it in the snapshot with `migrate`" };
+            Unreadable(format!("{what} {}; let the type read it{migrate}", unreadable::<T>(why)))
+        })?;
+        if let Some(unread) = unread {
+            match (unread.renamed(), self.on_renamed_field) {
+                (Some(why), OnRenamedField::Park) => return Err(Unreadable(renamed(&what, why))),
+                (Some(why), OnRenamedField::Warn) => warn!("{what}: {why}: a field that was renamed has lost its value"),
+                (None, _) => {}
             }
+            self.unread.insert(name.to_owned(), unread);
         }
+        Ok(Some(value))
     }
+}
+
+/// Why a value is not read of which a field seems to be renamed.
+fn renamed(what: &str, why: &crate::exact::Error) -> String {
+    format!(
+        "{what} may have a field that was renamed, and would lose its value: {why}; read it under both names with `#[serde(alias = \"..\")]`, \
+         or, if they are two fields, allow it with `Builder::on_renamed_field(OnRenamedField::Warn)`"
+    )
 }
 
 impl Locals {
@@ -104,6 +153,25 @@ pub(super) struct Apart<'a> {
     pub(super) kept: &'a mut SnapshotTracker,
     pub(super) named: &'a mut SnapshotRefs,
     pub(super) depth: u32,
+    pub(super) unread: &'a UnreadKeys,
+}
+
+impl Apart<'_> {
+    /// The text of a local, with what was stored of it and not read.
+    fn written_back(&self, name: &str, text: String) -> String {
+        let Some(unread) = self.unread.get(name) else { return text };
+        match unread.write_back(&text) {
+            Ok((whole, true)) => whole,
+            Ok((whole, false)) => {
+                warn!(local = name, "keys that this code does not read are dropped with an item of a list that it has changed");
+                whole
+            }
+            Err(error) => {
+                warn!(local = name, %error, "keys that this code does not read are dropped");
+                text
+            }
+        }
+    }
 }
 
 /// Why a local that may be walked cannot be saved.
@@ -132,6 +200,10 @@ impl Save<'_> {
         };
         match checked(value, text) {
             Ok(text) => {
+                let text = match &self.apart {
+                    Some(apart) => apart.written_back(name, text),
+                    None => text,
+                };
                 if !std::mem::take(&mut self.first) {
                     self.text.push(',');
                 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::exact;
+use crate::exact::Unread;
 use crate::exact::logs;
 use crate::exact::logs::{Logs, StoredLogs};
 
@@ -37,9 +38,10 @@ pub trait Saved {
     #[doc(hidden)]
     fn check(&self, text: &str) -> Result<(), String>;
 
-    /// Reads text that `save` wrote, or `save_with`, with the items of the logs.
+    /// Reads text that `save` wrote, or `save_with`, with the items of the logs. With what the text
+    /// has that the type does not read.
     #[doc(hidden)]
-    fn restore(text: &str, logs: Option<&StoredLogs>) -> Result<Self, String>
+    fn restore(text: &str, logs: Option<&StoredLogs>) -> Result<(Self, Option<Unread>), String>
     where
         Self: Sized;
 }
@@ -71,8 +73,8 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
         Err(format!("it does not come back as it was: saved as {}, restored as {}", clip(text), clip(&second)))
     }
 
-    fn restore(text: &str, logs: Option<&StoredLogs>) -> Result<Self, String> {
-        exact::from_str_with(text, logs).map_err(|e| e.to_string())
+    fn restore(text: &str, logs: Option<&StoredLogs>) -> Result<(Self, Option<Unread>), String> {
+        exact::from_str_with_unread(text, logs).map_err(|e| e.to_string())
     }
 }
 
@@ -105,7 +107,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> ReturnValue for T {
     }
 
     fn __restore(text: &str) -> Result<Self, String> {
-        T::restore(text, None)
+        T::restore(text, None).map(|(value, _)| value)
     }
 }
 

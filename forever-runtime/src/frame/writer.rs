@@ -1,6 +1,6 @@
 //! The snapshot writer: from the locals that a cut point keeps to one checkpoint.
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crate::frame::activation::Frame;
 use crate::frame::backend::Checkpoint;
@@ -32,6 +32,7 @@ impl Frame {
         push_json_string(&mut text, cut.name);
         text.push_str(",\"locals\":{");
         let mut written = Written { text, named: self.outer.clone() };
+        self.forget_unread(cut.locals.iter().filter(|local| local.result).map(|local| local.name));
         self.put_locals(&mut written, cut.name, true, save)?;
         written.text.push_str("},\"call\":");
         written.text.push_str(close);
@@ -64,7 +65,9 @@ impl Frame {
         let mut kept = self.run.kept();
         kept.adopt();
         let Written { text, named } = written;
-        let mut out = Save { text, step, first, error: None, apart: Some(Apart { kept: &mut kept, named, depth: self.depth }) };
+        let unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        let apart = Apart { kept: &mut kept, named, depth: self.depth, unread: &unread };
+        let mut out = Save { text, step, first, error: None, apart: Some(apart) };
         save(&mut out);
         if let Some(error) = out.error {
             return Err(error);

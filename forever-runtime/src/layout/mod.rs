@@ -25,6 +25,7 @@ pub(crate) mod spec;
 #[doc(inline)]
 pub use crate::__forever_layout_check as check;
 pub use crate::exec::compatibility::{Compatibility, CompatibilityEntry, OnIncompatible, Verdict};
+pub use crate::frame::locals::OnRenamedField;
 pub use drift::Drift;
 pub use of_fiber::of;
 pub use problem::Problem;

@@ -244,7 +244,7 @@ where
 
 /// Reads the result of a transaction that an earlier run committed.
 async fn read<T: Value, E: From<Error>>(run: &Run, text: &str) -> Result<T, E> {
-    match guarded(|| T::restore(text, None)) {
+    match guarded(|| T::restore(text, None).map(|(value, _)| value)) {
         Ok(value) => Ok(value),
         Err(why) => {
             let why = format!("the stored result of a transaction {}", unreadable::<T>(why));

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use forever::agent::AgentHandle;
 use forever::prelude::*;
 use forever::serve::Server;
+use forever::testing::VirtualClock;
 use forever::{Builder, Forever, Result};
 use forever_testkit::gates::Gates;
 use tokio::net::TcpListener;
@@ -17,18 +18,24 @@ use super::{panics, soon, until};
 pub(crate) struct Place {
     folder: tempfile::TempDir,
     in_memory: bool,
+    clock: Option<VirtualClock>,
     pub(crate) gates: Gates,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
         panics::watch();
-        Place { folder: tempfile::tempdir().unwrap(), in_memory: false, gates: Gates::new() }
+        Place { folder: tempfile::tempdir().unwrap(), in_memory: false, clock: None, gates: Gates::new() }
     }
 
     /// One without a file, for many answers and one server.
     pub(crate) fn in_memory() -> Self {
         Place { in_memory: true, ..Place::new() }
+    }
+
+    /// One whose servers wait for clients by this clock.
+    pub(crate) fn by(clock: &VirtualClock) -> Self {
+        Place { clock: Some(clock.clone()), ..Place::new() }
     }
 
     pub(crate) fn path(&self) -> std::path::PathBuf {
@@ -38,6 +45,7 @@ impl Place {
     pub(crate) fn builder(&self) -> Builder {
         let gates = self.gates.clone();
         let builder = Forever::builder().chat_agent(move |_| Scripted { gates: gates.clone() });
+        let builder = if let Some(clock) = &self.clock { builder.clock(clock.clone()) } else { builder };
         if self.in_memory { builder.in_memory() } else { builder.sqlite(self.path()) }
     }
 

@@ -8,6 +8,7 @@ mod model;
 mod order;
 mod texts;
 mod types;
+mod unread;
 
 use std::fmt::Debug;
 

@@ -22,7 +22,7 @@ use forever_runtime::{Error, ErrorKind, Forever, Result};
 use futures_util::SinkExt;
 use futures_util::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use serde_json::Value;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
 use super::erased::Erased;
@@ -177,7 +177,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
         Over::Gone => return,
         Over::Left => {
             // The reply to its close frame was prepared when that was read.
-            let _ = timeout(served.limits.send, session.socket.close()).await;
+            let _ = served.in_time(session.socket.close()).await;
             return;
         }
         Over::Close(code, reason) => (code, reason),
@@ -195,7 +195,7 @@ pub(super) async fn run(socket: WebSocket, served: Arc<Served>, at: &At) {
             while let Some(Ok(_)) = session.socket.recv().await {}
         }
     };
-    if timeout(served.limits.send, farewell).await.is_err() {
+    if served.in_time(farewell).await.is_none() {
         debug!(agent.class = at.class, agent.name = at.name, "a client was not told that its connection is closed");
     }
 }
@@ -281,7 +281,7 @@ impl Session<'_> {
     /// Buffers a message, to be sent with the next one or when there is none.
     async fn put(&mut self, message: Message) -> std::result::Result<(), Over> {
         self.waiting += 1;
-        in_time(self.served.limits.send, self.socket.feed(message)).await
+        taken(self.served.in_time(self.socket.feed(message)).await)
     }
 
     async fn flush(&mut self) -> std::result::Result<(), Over> {
@@ -289,7 +289,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.waiting = 0;
-        in_time(self.served.limits.send, self.socket.flush()).await
+        taken(self.served.in_time(self.socket.flush()).await)
     }
 
     async fn ping(&mut self) -> std::result::Result<(), Over> {
@@ -329,12 +329,12 @@ fn origins(status: &TurnStatus) -> &[String] {
     if status.is_continuation() { &[] } else { status.origins() }
 }
 
-/// Fails if the client does not receive a message in time.
-async fn in_time(limit: Duration, sent: impl Future<Output = std::result::Result<(), axum::Error>>) -> std::result::Result<(), Over> {
-    match timeout(limit, sent).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(Over::Gone),
+/// Fails if the client has not received a message in time.
+fn taken(sent: Option<std::result::Result<(), axum::Error>>) -> std::result::Result<(), Over> {
+    match sent {
+        Some(Ok(())) => Ok(()),
+        Some(Err(_)) => Err(Over::Gone),
         // The client requests the rest when it reconnects.
-        Err(_) => Err(Over::Close(close::TRY_AGAIN, "too slow")),
+        None => Err(Over::Close(close::TRY_AGAIN, "too slow")),
     }
 }

@@ -21,7 +21,6 @@ use forever_chat::{ChatHandle, TurnHandle, TurnState};
 use forever_runtime::agent::AgentHandle;
 use forever_runtime::{Error, Result as StoreResult};
 use request::Post;
-use tokio::time::timeout;
 
 use super::http::{At, Failed, Served};
 use crate::erased::Erased;
@@ -106,13 +105,13 @@ async fn read(served: &Served, request: Request) -> Result<Post, Failed> {
     if !kind.eq_ignore_ascii_case("application/json") {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is not `application/json`"));
     }
-    let body = match timeout(served.limits.send, Bytes::from_request(request, &())).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(BytesRejection::FailedToBufferBody(why))) if why.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+    let body = match served.in_time(Bytes::from_request(request, &())).await {
+        Some(Ok(body)) => body,
+        Some(Err(BytesRejection::FailedToBufferBody(why))) if why.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"));
         }
-        Ok(Err(_)) => return Err(refused(StatusCode::BAD_REQUEST, "the body cannot be read")),
-        Err(_) => return Err(refused(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+        Some(Err(_)) => return Err(refused(StatusCode::BAD_REQUEST, "the body cannot be read")),
+        None => return Err(refused(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     };
     Post::parse(&body)
 }
