@@ -43,6 +43,7 @@ use forever::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 
 use forever_testkit::args::{Args, exit_code};
+use forever_testkit::folder::Folder;
 use worker::{Worker, say};
 
 const USAGE: &str = "\
@@ -164,7 +165,7 @@ async fn show_waiting(forever: &Forever, wanted: usize) -> anyhow::Result<()> {
 
 /// The days, each with a worker of its own.
 fn days() -> anyhow::Result<()> {
-    let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
+    let dir = Folder::new()?;
     let mut said = Vec::new();
     let mut kills = 0;
     for day in [0, 1, 2] {

@@ -42,6 +42,7 @@ use anyhow::{Context, ensure};
 use forever::prelude::*;
 
 use forever_testkit::args::{Args, exit_code};
+use forever_testkit::folder::Folder;
 use forever_testkit::prng::Prng;
 use worker::{Worker, say};
 
@@ -125,7 +126,7 @@ async fn work(dir: &Path, enough: u32) -> anyhow::Result<()> {
 /// The pages whose results the dead worker stored, by themselves or in finished chapters. This
 /// reads a copy, so that the next worker finds the database unchanged.
 fn stored_pages(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
-    let copy = tempfile::tempdir()?;
+    let copy = Folder::new()?;
     for name in ["book.db", "book.db-wal"] {
         if dir.join(name).exists() {
             std::fs::copy(dir.join(name), copy.path().join(name))?;
@@ -170,7 +171,7 @@ impl Pages {
 
 /// Starts workers and kills them.
 fn run(kills: u32, seed: u64) -> anyhow::Result<()> {
-    let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
+    let dir = Folder::new()?;
     let mut prng = Prng::of_purpose(seed, "kills");
     let mut pages = Pages::default();
     for kill in 1..=kills {

@@ -39,6 +39,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use forever_testkit::args::{Args, exit_code};
+use forever_testkit::folder::Folder;
 use worker::{Worker, say};
 
 const USAGE: &str = "\
@@ -126,7 +127,7 @@ async fn work(dir: &Path, number: u32) -> anyhow::Result<()> {
 }
 
 fn program() -> anyhow::Result<()> {
-    let dir = tempfile::tempdir()?;
+    let dir = Folder::new()?;
     let mut first = Worker::start(dir.path(), 1)?;
     first.lines_until("page 4")?;
     first.kill()?;

@@ -6,6 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use forever_testkit::folder::Folder;
 use forever_testkit::prng::Prng;
 use forever_testkit::process::Process;
 
@@ -46,7 +47,7 @@ fn moments(kills: u32, steps: u32, seed: u64) -> Vec<Moment> {
 
 /// Runs the fiber to its end through `kills` kills. Returns whether everything is as expected.
 pub(crate) fn run(kills: u32, steps: u32, seed: u64) -> anyhow::Result<bool> {
-    let dir = tempfile::Builder::new().prefix("forever-").tempdir()?;
+    let dir = Folder::new()?;
     let good = run_in(dir.path(), kills, steps, seed);
     if !matches!(good, Ok(true)) {
         eprintln!("the database and the journal are kept in {}", dir.keep().display());

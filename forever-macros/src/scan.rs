@@ -54,6 +54,10 @@ const ASYNC: Inside = Inside {
     place: "an `async` block",
     way_out: "bind the value before the block: `let r = step!(..);`, or make the whole block the body of one step",
 };
+const TASK: Inside = Inside {
+    place: "a spawned task",
+    way_out: "make the task a fiber, `#[fiber] async fn task(..)`, and start that: `let task = spawn!(task(..));`",
+};
 const ITEM: Inside = Inside { place: "a nested function", way_out: "make that function a `#[fiber]` and `call!` it" };
 const GUARD: Inside = Inside { place: "a match guard", way_out: "bind it before the match: `let ok = step!(..);`" };
 const STEP: Inside = Inside { place: "another `step!` or `call!`", way_out: "bind it first: `let r = step!(..);`" };
@@ -70,6 +74,16 @@ struct Misplaced<'r> {
 }
 
 impl Misplaced<'_> {
+    fn arguments<'a>(&mut self, of: Option<&syn::Ident>, args: impl IntoIterator<Item = &'a Expr>) {
+        let spawns = of.is_some_and(|name| name == "spawn" || name == "spawn_local");
+        for arg in args {
+            match arg {
+                Expr::Async(block) if spawns => self.within(TASK, |v| visit::visit_expr_async(v, block)),
+                arg => self.visit_expr(arg),
+            }
+        }
+    }
+
     fn within(&mut self, inside: Inside, visit: impl FnOnce(&mut Self)) {
         let outer = self.inside.replace(inside);
         visit(self);
@@ -139,6 +153,16 @@ impl<'ast> Visit<'ast> for Misplaced<'_> {
 
     fn visit_expr_async(&mut self, block: &'ast syn::ExprAsync) {
         self.within(ASYNC, |v| visit::visit_expr_async(v, block));
+    }
+
+    fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+        let Expr::Path(func) = &*call.func else { return visit::visit_expr_call(self, call) };
+        self.arguments(func.path.segments.last().map(|s| &s.ident), &call.args);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        self.visit_expr(&call.receiver);
+        self.arguments(Some(&call.method), &call.args);
     }
 
     fn visit_expr_const(&mut self, block: &'ast syn::ExprConst) {

@@ -61,11 +61,12 @@ pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
             report.over(lifetime, "a fiber outlives its caller, so it cannot have lifetime parameters: take owned values");
         }
     }
-    for param in unbounded(&sig.generics) {
-        let message = format!(
-            "values of type `{param}` are saved, so it needs bounds: `{param}: serde::Serialize + serde::de::DeserializeOwned + Send + 'static`"
-        );
-        report.over(param, message);
+    for param in sig.generics.type_params() {
+        let missing = missing_bounds(param, sig);
+        if !missing.is_empty() {
+            let (name, missing) = (&param.ident, missing.join(" + "));
+            report.over(name, format!("values of type `{name}` are saved, so it needs bounds: `{name}: {missing}`"));
+        }
     }
     let mut signature = Signature {
         attrs: item.attrs.clone(),
@@ -104,13 +105,46 @@ pub(crate) fn read(item: &ItemFn, report: &mut Report) -> Signature {
     signature
 }
 
-/// Type parameters without any bound: no value of such a type can be stored, nor a fiber with it.
-fn unbounded(generics: &Generics) -> impl Iterator<Item = &Ident> {
-    let bounds = generics.where_clause.to_token_stream();
-    // `?Sized` takes a bound away.
-    let is_bound = |bound: &syn::TypeParamBound| !bound.to_token_stream().to_string().starts_with('?');
-    let params = generics.type_params().filter(move |param| !param.bounds.iter().any(is_bound));
-    params.map(|param| &param.ident).filter(move |ident| !mentions(bounds.clone(), ident))
+/// What the type of a value has to be that is saved, and the traits of which each is a part.
+const SAVED: [(&str, &[&str]); 4] = [
+    ("serde::Serialize", &["Serialize"]),
+    ("serde::de::DeserializeOwned", &["DeserializeOwned", "Deserialize"]),
+    ("Send", &["Send"]),
+    ("'static", &["static"]),
+];
+
+/// Traits that ask for nothing of this.
+const OTHERS: [&str; 14] =
+    ["AsRef", "Clone", "Copy", "Debug", "Default", "Display", "Eq", "Hash", "Ord", "PartialEq", "PartialOrd", "Sized", "Sync", "Unpin"];
+
+/// Bounds that a type parameter lacks for certain: one without bounds can be in no fiber. Another
+/// trait may ask for them, being one of the program.
+fn missing_bounds(param: &syn::TypeParam, sig: &syn::Signature) -> Vec<&'static str> {
+    let mut bounds: Vec<&syn::TypeParamBound> = param.bounds.iter().collect();
+    for predicate in sig.generics.where_clause.iter().flat_map(|clause| &clause.predicates) {
+        match predicate {
+            syn::WherePredicate::Type(of) if matches!(&of.bounded_ty, Type::Path(path) if path.path.is_ident(&param.ident)) => {
+                bounds.extend(&of.bounds);
+            }
+            other if mentions(other.to_token_stream(), &param.ident) => return Vec::new(),
+            _ => {}
+        }
+    }
+    let name = |bound: &syn::TypeParamBound| match bound {
+        syn::TypeParamBound::Trait(bound) => bound.path.segments.last().map_or_else(String::new, |s| s.ident.to_string()),
+        syn::TypeParamBound::Lifetime(lifetime) => lifetime.ident.to_string(),
+        _ => String::new(),
+    };
+    let names: Vec<String> = bounds.into_iter().map(name).collect();
+    let has = |of: &[&str]| names.iter().any(|name| of.contains(&&**name));
+    let is_known = |name: &String| OTHERS.contains(&&**name) || SAVED.iter().any(|(_, of)| of.contains(&&**name));
+    let is_argument = |input: &FnArg| {
+        let FnArg::Typed(argument) = input else { return false };
+        resource(&argument.ty).is_none() && mentions(argument.ty.to_token_stream(), &param.ident)
+    };
+    let is_saved = sig.inputs.iter().any(is_argument) || mentions(sig.output.to_token_stream(), &param.ident);
+    let is_clear = names.iter().all(|name| name == "Sized") || is_saved && names.iter().all(is_known);
+    SAVED.iter().filter(|(_, of)| is_clear && !has(of)).map(|(bound, _)| *bound).collect()
 }
 
 fn mentions(tokens: TokenStream, ident: &Ident) -> bool {
@@ -170,6 +204,13 @@ fn output(output: &ReturnType, name: &Ident, report: &mut Report) -> Type {
             if let Some(value) = value_of(ty).filter(|value| holds_reference(value)) {
                 report.over(value, "a fiber's value is stored, so it holds no references: return owned values, `String` for `&str`");
             }
+            if is_no_result(ty) {
+                let written = crate::text::whole(ty);
+                report.over(
+                    ty,
+                    format!("a fiber returns a `Result`, not `{written}`: `-> anyhow::Result<{written}>`, and `Ok(..)` at the end"),
+                );
+            }
             match &**ty {
                 // `A + B` needs parentheses in `<.. as Trait>`.
                 ty @ Type::TraitObject(_) => syn::parse_quote!((#ty)),
@@ -180,6 +221,19 @@ fn output(output: &ReturnType, name: &Ident, report: &mut Report) -> Type {
             report.at(name.span(), "a fiber returns a `Result`: add `-> anyhow::Result<()>`, and `Ok(())` at the end");
             syn::parse_quote!(::core::result::Result<(), ::std::string::String>)
         }
+    }
+}
+
+/// Whether a type is no `Result` for certain. Of other names the compiler finds out.
+fn is_no_result(ty: &Type) -> bool {
+    const NAMES: [&str; 19] = [
+        "bool", "char", "f32", "f64", "i128", "i16", "i32", "i64", "i8", "isize", "u128", "u16", "u32", "u64", "u8", "usize", "String",
+        "Vec", "Option",
+    ];
+    match ty {
+        Type::Tuple(_) | Type::Array(_) | Type::Slice(_) | Type::Ptr(_) => true,
+        Type::Path(path) => path.path.segments.len() == 1 && last_segment(ty).is_some_and(|s| NAMES.iter().any(|name| s.ident == name)),
+        _ => false,
     }
 }
 

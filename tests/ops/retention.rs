@@ -202,7 +202,7 @@ async fn an_effect_is_not_made_again_under_a_key_whose_fiber_was_deleted() {
     assert_eq!((second.accepted(), second.id()), (false, id.as_str()));
     let said = gone(&second).await;
     let beginning = format!("there is no fiber with id `{id}` any more: it ended on ");
-    assert!(said.starts_with(&beginning) && said.ends_with(" UTC as completed, and its result is no longer kept"), "{said}");
+    assert!(said.starts_with(&beginning) && said.ends_with(" GMT as completed, and its result is no longer kept"), "{said}");
     let by_key = forever.fiber_by_key::<charging>("order-1").await.unwrap();
     assert_eq!(gone(&by_key).await, said);
     assert_eq!(bank.calls(), 1);

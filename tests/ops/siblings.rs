@@ -42,12 +42,18 @@ impl Bank {
         1
     }
 
+    /// Whether it has charged, told once the gate is open.
+    async fn find(&self) -> anyhow::Result<Option<u64>> {
+        self.charge().await;
+        Ok(Some(1))
+    }
+
     async fn ask(&self) -> anyhow::Result<u64> {
-        tokio::task::yield_now().await;
         if self.0.works.load(Relaxed) {
             return Ok(1);
         }
         self.0.resting.fetch_add(1, Relaxed);
+        tokio::task::yield_now().await;
         anyhow::bail!("not yet")
     }
 
@@ -175,6 +181,7 @@ async fn close_lets_the_charge_end<F: Fiber<Output = u64>>(call: F, resting: u32
     state.gate.add_permits(1);
     soon(name, closing).await.unwrap().unwrap();
     assert_eq!((state.begun.load(Relaxed), state.done.load(Relaxed)), (1, 1), "{name}");
+    assert_eq!(state.resting.load(Relaxed), resting, "{name}: no attempt and no branch has begun since");
     drop(forever);
 
     state.works.store(true, Relaxed);
@@ -198,6 +205,47 @@ async fn close_lets_a_charge_end_whose_sibling_is_cut_off() {
     close_lets_the_charge_end(ends_first(), 1).await;
     close_lets_the_charge_end(ends_first_of_each(), 1).await;
     close_lets_the_charge_end(has_room_for_one(), 0).await;
+}
+
+#[fiber]
+async fn checks(bank: Res<Bank>) -> anyhow::Result<u64> {
+    let (charged, noted) = steps!(
+        step!("charge", effect, on_unknown = OnUnknown::check(async |_| bank.find().await), bank.charge().await),
+        step!("note", bank.note().await)
+    );
+    Ok(charged + noted)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_branch_begins_at_a_close_that_waits_for_a_check_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let bank = Bank::new();
+    let builder = || Forever::builder().sqlite(folder.path().join("fibers.db")).resource(bank.clone()).fiber::<checks>();
+    let state = &bank.0;
+    let forever = builder().open().await.unwrap();
+    forever.spawn(checks()).id("f").await.unwrap();
+    eventually("both", async || state.begun.load(Relaxed) == 1 && state.resting.load(Relaxed) == 1).await;
+    drop(forever);
+
+    let forever = builder().open().await.unwrap();
+    eventually("the check", async || state.begun.load(Relaxed) == 2).await;
+    let closing = tokio::spawn({
+        let forever = forever.clone();
+        async move { forever.close().await }
+    });
+    forever.closing().await;
+    settled().await;
+    state.gate.add_permits(1);
+    soon("the close", closing).await.unwrap().unwrap();
+    assert_eq!((state.begun.load(Relaxed), state.resting.load(Relaxed)), (2, 1), "nothing has begun since");
+    drop(forever);
+
+    let forever = builder().open().await.unwrap();
+    eventually("the other branch", async || state.resting.load(Relaxed) == 2).await;
+    state.closes.notify_waiters();
+    assert_eq!(soon("the end", forever.fiber::<checks>("f").wait()).await.unwrap(), 2);
+    assert_eq!((state.begun.load(Relaxed), state.done.load(Relaxed)), (2, 1), "it is neither charged nor asked for again");
+    forever.close().await.unwrap();
 }
 
 #[fiber]

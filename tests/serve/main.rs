@@ -1,6 +1,6 @@
 //! Agents as they are served: over real sockets, to clients that behave, to slow ones, and to hostile ones.
 //!
-//! Every wait is for something that has to happen, and fails after `support::PATIENCE`; none is for time to pass.
+//! Every wait is for something that has to happen, and fails after the deadline of `waiting`; none is for time to pass.
 #![allow(clippy::string_slice, reason = "their texts are known")]
 mod answered;
 mod auth;

@@ -454,6 +454,10 @@ impl ClusterStore for PostgresStore {
         Some(&*self.own)
     }
 
+    fn has_others(&self) -> bool {
+        self.shared.notices.has_others.load(Ordering::Relaxed)
+    }
+
     fn now_ms(&self) -> BoxFuture<'_, Result<Option<i64>>> {
         Box::pin(async {
             let work: Work<(), i64> = |tx, ()| {

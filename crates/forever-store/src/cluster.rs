@@ -310,6 +310,12 @@ pub trait ClusterStore: Send + Sync {
         None
     }
 
+    /// Whether other workers were alive when this one last looked. Defaults to `true`: then nobody is
+    /// told that it has become the only one.
+    fn has_others(&self) -> bool {
+        true
+    }
+
     /// Waits until another worker says that it has changed something.
     ///
     /// A hint that saves the time until the next poll. Notifications may be lost, come together,

@@ -1,6 +1,7 @@
 //! What the tests, benchmarks and demonstrations of this workspace share. It is not published.
 //!
 //! - [`args`]: command lines of programs.
+//! - [`folder`]: a folder for one run of an example.
 //! - [`notes`]: what was seen of a program under test.
 //! - [`prng`]: random numbers that a seed repeats.
 //! - [`process`]: this program started again as another process, to be killed.
@@ -19,6 +20,7 @@
 pub mod args;
 #[cfg(feature = "database")]
 pub mod database;
+pub mod folder;
 #[cfg(feature = "tokio")]
 pub mod gates;
 #[cfg(feature = "postgres")]

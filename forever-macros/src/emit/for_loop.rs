@@ -150,12 +150,14 @@ impl Emit<'_> {
         tokens
     }
 
-    /// Names the kept locals that each turn of a loop declares: those that its head does not need.
+    /// Names the kept locals that each turn of a loop declares: those that its head does not need,
+    /// but for values that a cut point gives.
     fn made_anew(&self, id: JumpId, body: &Block) -> TokenStream {
         let Some(cuts) = body.cuts() else { return TokenStream::new() };
         let needed = self.cx.plan.needed.at_continue.get(&id);
         let kept = cuts.flat_map(|cut| &self.cx.plan.kept[cut]);
-        let declared = kept.filter(|kept| kept.role == Role::Value && !needed.is_some_and(|needed| needed.contains(&kept.var)));
+        let declared =
+            kept.filter(|kept| kept.role == Role::Value && !kept.result && !needed.is_some_and(|needed| needed.contains(&kept.var)));
         let names: BTreeSet<&str> = declared.map(|kept| &*kept.key).collect();
         let (fiber, names) = (&self.fiber, names.into_iter());
         if names.len() == 0 { TokenStream::new() } else { emit!(#fiber.anew(&[#(#names),*]);) }

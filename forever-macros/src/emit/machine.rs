@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{GenericParam, Ident};
+use syn::{Expr, GenericParam, Ident};
 
 use super::savable;
-use crate::kept::Role;
-
-use crate::cut::{Awaited, AwaitedEvent, Branch, CutBody, Steps, Topics};
+use crate::cut::{Awaited, AwaitedEvent, Branch, CutBody, Effect, Steps, Topics};
 use crate::hir::Body;
+use crate::kept::Role;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::signature::Signature;
@@ -312,7 +311,7 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
         CutBody::Close(_) | CutBody::WaitAll { .. } => "Vec",
         _ => "",
     };
-    let (effect, decides) = (effect_of.is_some(), effect_of.is_some_and(|effect| effect.on_unknown.is_some()));
+    let (effect, decides) = (effect_of.is_some(), effect_of.is_some_and(decides));
     let branches = branches(&source.body, name, private);
     let topics = topics(topics_of(&source.body));
     let locals = plan.kept[cut].iter().map(|kept| {
@@ -335,6 +334,12 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
     }
 }
 
+/// Whether an effect has a policy for a doubt about its outcome, other than to park.
+fn decides(effect: &Effect) -> bool {
+    let parks = |policy: &Expr| matches!(policy, Expr::Path(path) if path.path.segments.last().is_some_and(|s| s.ident == "Park"));
+    effect.on_unknown.as_ref().is_some_and(|policy| !parks(policy))
+}
+
 /// The branches of a `steps!(a, b, ..)`, or the arms of a `select!`.
 fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStream> {
     if let CutBody::Select(arms) = body {
@@ -350,7 +355,7 @@ fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStr
         let body = fingerprint(&crate::text::whole(&branch.step.body));
         let was = optional(branch.step.was.as_ref());
         let effect = branch.step.effect.is_some();
-        let decides = branch.step.effect.as_ref().is_some_and(|effect| effect.on_unknown.is_some());
+        let decides = branch.step.effect.as_ref().is_some_and(decides);
         emit! {
             #private::BranchSpec {
                 name: #name, stored: #stored, explicit: #explicit, of: #of, body: #body, was: #was, effect: #effect, decides: #decides,

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
+use syn::Expr;
 
 use super::{Emit, Start};
 use crate::flow::Live;
+use crate::held;
 use crate::hir::{Control, Stmt, StmtKind};
 use crate::ids::{PointId, VarId};
 use crate::names::{ReborrowId, VarKind};
@@ -179,6 +181,7 @@ impl Emit<'_> {
                 syn::Stmt::Expr(_, None) if !once_set.is_empty() => emit!({ let value = #code; #once_set value }),
                 _ => emit!(#code #once_set),
             });
+            tokens.extend(self.moved(stmt, syntax));
             tokens.extend(self.alias_declared(&stmt.declares));
             tokens.extend(self.touch(&stmt.declares));
             tokens.extend(self.may_be_dropped(&stmt.declares));
@@ -188,6 +191,32 @@ impl Emit<'_> {
             }
         }
         tokens
+    }
+
+    /// Says that one kept variable gets the value of another: `let b = a;`, `b = a;`.
+    fn moved(&self, stmt: &Stmt, syntax: &syn::Stmt) -> TokenStream {
+        let value = match syntax {
+            syn::Stmt::Local(local) => local.init.as_ref().map(|init| &init.expr),
+            syn::Stmt::Expr(Expr::Assign(assign), Some(_)) if matches!(&*assign.left, Expr::Path(_)) => Some(&assign.right),
+            _ => None,
+        };
+        let (mut from, mut to) = (BTreeSet::new(), stmt.declares.iter().copied().collect());
+        stmt.flow.used(&mut from);
+        stmt.flow.assigned(&mut to);
+        let (Some(Expr::Path(_)), Some(&from), Some(&to), 1) =
+            (value.map(|value| &**value), from.first(), to.first(), from.len() * to.len())
+        else {
+            return TokenStream::new();
+        };
+        let (fiber, plan) = (&self.fiber, self.cx.plan);
+        // An argument was stored under its name, also where no cut point keeps it.
+        let is_argument =
+            |stmt: &Stmt| stmt.declares.contains(&from) && matches!(&stmt.kind, StmtKind::Plain(syntax) if held::is_arguments(syntax));
+        let argument = self.cx.body.block.stmts.first().filter(|first| is_argument(first)).map(|_| self.ident(from).to_string());
+        match (plan.key_of(from).map(str::to_owned).or(argument), plan.key_of(to)) {
+            (Some(from), Some(to)) => emit!(#fiber.moved(#from, #to);),
+            _ => TokenStream::new(),
+        }
     }
 
     /// A `let` of a `move` closure that a cut point needs, as it is made again after it: otherwise

@@ -605,7 +605,7 @@ pub(super) const RICH: &str = r#"
 #[allow(dead_code)]
 pub(crate) async fn research<T, const N: usize>(ctx: &FiberContext, io: Res<Io>, plan: Plan, (a, mut b): (u32, Vec<T>)) -> anyhow::Result<Report<T>>
 where
-    T: Clone + Serialize + DeserializeOwned,
+    T: Clone + Serialize + DeserializeOwned + Send + 'static,
 {
     const LIMIT: usize = 3;
     let Plan { title, questions, mode } = plan;

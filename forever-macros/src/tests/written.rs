@@ -73,8 +73,8 @@ impl<'d, 'b> Author<'d, 'b> {
         let attributes = self.list(1, " ", |a| a.dice.one_of(&["#[doc = \"x\"]", "#[allow(unused)]", "#[cfg(a)]", "#[inline]"]).to_owned());
         let head = if self.chance(30) { "fn" } else { "async fn" };
         let before = self.dice.one_of(&["", "pub", "pub(crate)", "", "", "unsafe"]);
-        let generics = self.dice.one_of(&["", "", "", "<T: Clone>", "<'a, T>", "<T, const N: usize>", "<T = u32>"]);
-        let bounds = if generics.contains('T') && self.chance(2) { "where T: Default + Send," } else { "" };
+        let generics = self.dice.one_of(&["", "", "", "<T: Task>", "<'a, T>", "<T, const N: usize>", "<T = u32>"]);
+        let bounds = if generics.contains('T') && self.chance(2) { "where T: Task + Send," } else { "" };
         let parameters = [
             "x: u32",
             "mut v: Vec<u32>",

@@ -547,7 +547,7 @@ impl Builder {
         let parts = Parts { store, database, worker: 0, clock: self.clock, listeners: self.listeners, settings: self.settings };
         let runtime = Arc::new(Runtime::new(parts, tokio::runtime::Handle::current()));
         let exec = Arc::new(Executor::new(Arc::clone(&runtime), registry, resources, agents, Compatibility::default()));
-        let compared = compatibility::compare(&*runtime.store, &exec.registry, Some(&exec)).await;
+        let compared = compatibility::compare(&*runtime.store, &exec.registry, None, Some(&exec)).await;
         if copy.is_some() {
             runtime.store.abandon();
         }
@@ -582,7 +582,7 @@ impl Builder {
         agents.attach(&exec);
         if runtime.cluster().is_some() {
             // Other workers run what this one waits for.
-            runtime.start(cluster::run(Arc::clone(&runtime), || std::future::ready(())))?;
+            runtime.start(cluster::run(Arc::clone(&runtime), || std::future::ready(()), || std::future::ready(()), false))?;
         }
         Ok(Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) })
     }
@@ -674,7 +674,7 @@ impl Builder {
         registry.check_needs(&resources)?;
         let now_ms = clock::ms(self.clock.now());
         let (store, database) = open_store(self.place, self.durability, self.wait_for_lock, self.seen_by, self.migrations, now_ms).await?;
-        let Compared { compatibility, to_wake } = compatibility::compare(&*store, &registry, None).await?;
+        let Compared { compatibility, to_wake, is_alone } = compatibility::compare(&*store, &registry, None, None).await?;
         if self.on_incompatible == OnIncompatible::Refuse && !compatibility.is_ok() {
             store.abandon();
             return Err(compatibility::refused(&compatibility));
@@ -704,7 +704,7 @@ impl Builder {
         executor::report_exits(exec);
         messages::report_unread(runtime);
         dispatch::listen(exec)?;
-        recovery::recover(exec).await?;
+        recovery::recover(exec, !is_alone).await?;
         compatibility::report(exec, to_wake).await?;
         for layer in layers {
             layer.recover(engine.clone()).await?;

@@ -18,7 +18,8 @@ use crate::exec::executor::Executor;
 use crate::exec::registry::{Known, Registry};
 use crate::frame::snapshot::Snapshot;
 use crate::layout::rows::LeftUnder;
-use crate::store::{LoadedFiber, Seq, Store, UnfinishedGroup};
+use crate::runtime::state::Runtime;
+use crate::store::{LoadedFiber, Seq, Store, UnfinishedGroup, WorkerId};
 
 /// Comparison of a database's unfinished fibers with the code of this program.
 ///
@@ -173,13 +174,21 @@ pub(crate) struct Compared {
     pub(crate) compatibility: Compatibility,
     /// Waiting fibers that have to be entered: they are to be parked, or wait for something else.
     pub(crate) to_wake: Vec<Seq>,
+    /// Whether no other worker was alive.
+    pub(crate) is_alone: bool,
 }
 
-/// Compares every unfinished fiber with the code; by a dry run also every stored value.
-pub(crate) async fn compare(store: &dyn Store, registry: &Registry, dry: Option<&Arc<Executor>>) -> Result<Compared> {
+/// Compares every unfinished fiber with the code; by a dry run also every stored value. `own` is the
+/// worker that compares, once it has joined.
+pub(crate) async fn compare(
+    store: &dyn Store,
+    registry: &Registry,
+    own: Option<WorkerId>,
+    dry: Option<&Arc<Executor>>,
+) -> Result<Compared> {
     // Another worker may have the code that a waiting fiber needs, once it is ready.
     let is_alone = match store.cluster() {
-        Some(cluster) => cluster.workers().await?.is_empty(),
+        Some(cluster) => !cluster.workers().await?.iter().any(|worker| Some(worker.id) != own),
         None => true,
     };
     let mut counts: BTreeMap<(String, Option<String>, Verdict), u64> = BTreeMap::new();
@@ -189,8 +198,14 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry, dry: Option<
             *counts.entry((group.name.clone(), group.at.clone(), verdict)).or_default() += fibers;
         };
         let Some(known) = registry.get(&group.name) else {
-            // One that waits is left to wait: the program that has the function may be the next
-            // one.
+            let mut after = Seq::MIN;
+            // Later another program may have it, which is away for a moment.
+            while group.waiting && is_alone && own.is_none() {
+                let page = store.unfinished_of(group.clone(), after, PAGE).await?;
+                let Some(&last) = page.last() else { break };
+                after = last;
+                to_wake.extend(page);
+            }
             let reason = format!("fiber `{}` is not registered", group.name);
             count(Verdict::Parks { reason }, group.fibers);
             continue;
@@ -226,7 +241,7 @@ pub(crate) async fn compare(store: &dyn Store, registry: &Registry, dry: Option<
         }
     }
     let entry = |((function, at, verdict), fibers)| CompatibilityEntry { function, at, fibers, verdict };
-    Ok(Compared { compatibility: Compatibility { entries: counts.into_iter().map(entry).collect() }, to_wake })
+    Ok(Compared { compatibility: Compatibility { entries: counts.into_iter().map(entry).collect() }, to_wake, is_alone })
 }
 
 /// Whether a group was left by code of the same layouts, so that nothing has to be compared.
@@ -314,10 +329,30 @@ pub(crate) async fn report(exec: &Executor, to_wake: Vec<Seq>) -> Result<()> {
     } else if !found.entries.is_empty() {
         info!("{found}");
     }
+    wake(runtime, &to_wake).await
+}
+
+async fn wake(runtime: &Runtime, to_wake: &[Seq]) -> Result<()> {
     for page in to_wake.chunks(PAGE as usize) {
         runtime.store.wake(page.to_vec(), runtime.now_ms()).await?;
     }
     Ok(())
+}
+
+/// Lets those waiting fibers be entered that no worker can resume any more, since all others have
+/// left.
+pub(crate) async fn compare_again(exec: Arc<Executor>) {
+    let compared = compare(&*exec.runtime.store, &exec.registry, Some(exec.runtime.worker), None).await;
+    let woken = async {
+        let Compared { compatibility, to_wake, .. } = compared?;
+        if !to_wake.is_empty() {
+            warn!("the other workers have left: {compatibility}");
+        }
+        wake(&exec.runtime, &to_wake).await
+    };
+    if let Err(error) = woken.await {
+        warn!(error = %chain(&error), "waiting fibers could not be compared with the code after the other workers had left");
+    }
 }
 
 /// The error of a runtime that is not to open over fibers that it would park.

@@ -14,7 +14,7 @@ use crate::clock::later;
 use crate::error::{Result, chain};
 use crate::exec::activation::{FiberTask, Turn};
 use crate::exec::executor::Executor;
-use crate::exec::recovery;
+use crate::exec::{compatibility, recovery};
 use crate::future::BoxFuture;
 use crate::runtime::cluster;
 use crate::runtime::events::EventKind;
@@ -118,11 +118,13 @@ pub(crate) async fn set_alarm(runtime: &Runtime) -> Result<()> {
 }
 
 /// Sets the alarm for what already waits, and begins to sweep; when a runtime opens.
-pub(crate) async fn begin(exec: &Arc<Executor>) -> Result<()> {
+pub(crate) async fn begin(exec: &Arc<Executor>, had_others: bool) -> Result<()> {
     set_alarm(&exec.runtime).await?;
     if exec.runtime.cluster().is_some() {
-        let of_task = Arc::clone(exec);
-        exec.runtime.start(cluster::run(Arc::clone(&exec.runtime), move || sweep_after_notification(Arc::clone(&of_task))))?;
+        let (ready, alone) = (Arc::clone(exec), Arc::clone(exec));
+        let on_ready = move || sweep_after_notification(Arc::clone(&ready));
+        let on_alone = move || compatibility::compare_again(Arc::clone(&alone));
+        exec.runtime.start(cluster::run(Arc::clone(&exec.runtime), on_ready, on_alone, had_others))?;
     }
     exec.runtime.start(sweep(Arc::clone(exec)))
 }

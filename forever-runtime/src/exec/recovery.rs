@@ -44,7 +44,7 @@ const PAGE: u32 = 512;
 
 /// Starts a task for every fiber that has not ended and does not wait, and then lets those be woken
 /// that do.
-pub(crate) async fn recover(exec: &Arc<Executor>) -> Result<()> {
+pub(crate) async fn recover(exec: &Arc<Executor>, had_others: bool) -> Result<()> {
     let left = left_behind(exec).await?;
     if !left.is_empty() {
         let count = |state| left.iter().filter(|fiber| fiber.state == state).count();
@@ -79,7 +79,7 @@ pub(crate) async fn recover(exec: &Arc<Executor>) -> Result<()> {
         let undecided = fibers.iter().map(|fiber| (fiber.seq, exec.runtime.active.decide(&fiber.id, &fiber.name))).collect();
         exec.runtime.start(hand_over(Arc::clone(exec), agent, fibers, undecided))?;
     }
-    dispatch::begin(exec).await
+    dispatch::begin(exec, had_others).await
 }
 
 /// Starts activations, as many as may be started at a time.

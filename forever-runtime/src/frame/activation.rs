@@ -159,6 +159,17 @@ impl Frame {
         self.forget_unread(locals.iter().copied());
     }
 
+    /// One local gets the value of another, with what was stored of it and not read.
+    pub fn moved(&self, from: &str, to: &str) {
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if !unread.is_empty() {
+            match unread.get(from).cloned() {
+                Some(of_value) => unread.insert(to.to_owned(), of_value),
+                None => unread.remove(to),
+            };
+        }
+    }
+
     pub(super) fn forget_unread<'n>(&self, locals: impl Iterator<Item = &'n str>) {
         let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
         if !unread.is_empty() {

@@ -21,8 +21,8 @@ macro_rules! __forever_keep {
                 message = $message,
                 label = "needed later, but cannot be saved",
                 $(note = $way,)*
-                note = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`)",
-                note = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead"
+                note = "derive `serde::Serialize` and `serde::Deserialize` for the type, make the value anew after a resume with `#[fresh] let`, or take it as a resource (`Res<T>`); keep an array of more than 32 items as a `Vec`",
+                note = "a value that holds a reference cannot be kept: clone it, or keep the index or key instead; nor one that is not `Send`: `Arc` for `Rc`"
             }
         }
     };
@@ -68,7 +68,7 @@ macro_rules! __forever_savable {
                 fn codec() -> $crate::__private::Codec<Self>;
             }
             #[diagnostic::do_not_recommend]
-            impl<T: $needed> $savable for T {
+            impl<T: $needed + ::core::marker::Send> $savable for T {
                 fn codec() -> $crate::__private::Codec<Self> {
                     $crate::__private::Codec::new()
                 }

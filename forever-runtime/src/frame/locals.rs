@@ -14,7 +14,7 @@ use crate::frame::tracker::{SnapshotRefs, SnapshotTracker};
 pub(super) type Restore<T> = fn(&str, Option<&StoredLogs>) -> Result<(T, Option<Unread>), String>;
 
 /// What the stored values have that their types do not read, by the name of the local.
-pub(crate) type UnreadKeys = BTreeMap<String, Unread>;
+pub(crate) type UnreadKeys = BTreeMap<String, Arc<Unread>>;
 
 /// The values of a snapshot that are still to be restored.
 #[doc(hidden)]
@@ -92,7 +92,7 @@ impl Locals {
                 (Some(why), OnRenamedField::Warn) => warn!("{what}: {why}: a field that was renamed has lost its value"),
                 (None, _) => {}
             }
-            self.unread.insert(name.to_owned(), unread);
+            self.unread.insert(name.to_owned(), Arc::new(unread));
         }
         Ok(Some(value))
     }

@@ -118,8 +118,14 @@ fn is_busy(runtime: &Runtime) -> bool {
 }
 
 /// Looks for changes of other workers until the runtime closes. `on_ready` is called when fibers
-/// may be ready that this worker was not told of.
-pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready: impl Fn() -> F) {
+/// may be ready that this worker was not told of, and `on_alone` when all other workers have left, of
+/// which it knows by `had_others` that there were some.
+pub(crate) async fn run<R: Future<Output = ()>, A: Future<Output = ()>>(
+    runtime: Arc<Runtime>,
+    on_ready: impl Fn() -> R,
+    on_alone: impl Fn() -> A,
+    mut had_others: bool,
+) {
     let mut failed = false;
     if runtime.claims_as().is_some() {
         // A runtime that closes publishes nothing.
@@ -144,6 +150,10 @@ pub(crate) async fn run<F: Future<Output = ()>>(runtime: Arc<Runtime>, on_ready:
         let Some(notification) = waited else { return };
         if let Some(Notification { ready: true, .. }) = notification {
             on_ready().await;
+        }
+        let has_others = cluster.has_others();
+        if std::mem::replace(&mut had_others, has_others) && !has_others {
+            on_alone().await;
         }
         match look(&runtime, cluster).await {
             Ok(()) => failed = false,

@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use chrono::DateTime;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -395,7 +394,8 @@ impl<T> fmt::Debug for FiberHandle<T> {
 
 /// What the tombstone of a deleted fiber tells.
 fn gone(past: &FiberTombstone) -> String {
-    let ended = DateTime::from_timestamp(past.finished_ms.div_euclid(1000), 0).unwrap_or_default();
+    // The year 9999 is the last that this form of a date has.
+    let ended = httpdate::fmt_http_date(from_ms(past.finished_ms.clamp(0, 253_402_300_799_000)));
     format!("it ended on {ended} as {}, and its result is no longer kept", past.state)
 }
 

@@ -179,7 +179,7 @@ fn messages_beside_activations(sweeps: bool) {
     let database = Database::new();
     let worker = Worker::join(&database);
     if sweeps {
-        now(dispatch::begin(&worker.exec)).unwrap();
+        now(dispatch::begin(&worker.exec, false)).unwrap();
     }
     let fibers = vec![now(worker.accept("a")), now(worker.spawn("b"))];
     let senders = [worker.sends(fibers.clone()), worker.sends(fibers.iter().rev().copied().collect())];
@@ -218,7 +218,7 @@ fn closes_beside_notifications(deadline: Duration, sweeps: bool) {
     let database = Database::new();
     let first = Worker::join(&database);
     if sweeps {
-        now(dispatch::begin(&first.exec)).unwrap();
+        now(dispatch::begin(&first.exec, false)).unwrap();
     }
     let fibers = vec![now(first.accept("a")), now(first.spawn("b")), now(first.accept("c"))];
     let senders = [first.sends(fibers.clone()), first.sends(fibers.iter().rev().copied().collect())];

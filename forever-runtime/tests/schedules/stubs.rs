@@ -88,7 +88,7 @@ pub(crate) mod runtime {
             }
         }
 
-        pub(crate) fn run<L: Future>(_: Arc<Runtime>, _: impl Fn() -> L) -> std::future::Ready<()> {
+        pub(crate) fn run<R: Future, A: Future>(_: Arc<Runtime>, _: impl Fn() -> R, _: impl Fn() -> A, _: bool) -> std::future::Ready<()> {
             std::future::ready(())
         }
     }
@@ -416,8 +416,14 @@ pub(crate) mod exec {
     }
 
     pub(crate) mod compatibility {
+        use std::sync::Arc;
+
+        use crate::exec::executor::Executor;
+
         #[derive(Debug, Default)]
         pub(crate) struct Compatibility;
+
+        pub(crate) async fn compare_again(_: Arc<Executor>) {}
     }
 
     pub(crate) mod registry {

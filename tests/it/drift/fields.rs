@@ -141,6 +141,34 @@ async fn a_field_of_an_argument_is_kept_from_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_field_goes_with_its_value_into_another_local() {
+    versions! {
+        before(io, start: Before) -> u32 {
+            let mut plan = start;
+            step!("a", io.did("a", ()).await?);
+            let last;
+            plan.n += 1;
+            last = plan;
+            step!("b", io.did("b", ()).await?);
+            Ok(last.n)
+        }
+        after(io, start: After) -> u32 {
+            let mut plan = start;
+            step!("a", io.did("a", ()).await?);
+            let last;
+            plan.n += 1;
+            last = plan;
+            step!("b", io.did("b", ()).await?);
+            Ok(last.n + last.budget)
+        }
+    }
+    let fiber = stopped(after::work(After { n: 1, budget: 700 }), "a").await;
+    fiber.resumes_until::<before::work>("b", &["a"]).await;
+    fiber.resumes_until::<before::work>("b", &[]).await;
+    fiber.resumes::<after::work>(702, &["b"]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_local_of_one_turn_had_is_not_given_to_that_of_the_next() {
     versions! {
         before(io) -> u32 {
@@ -196,17 +224,20 @@ async fn what_the_value_of_a_step_had_is_not_given_to_its_next_one() {
     fiber.resumes_until::<before::work>("next 1", &["use 1"]).await;
     assert!(fiber.snapshot().contains(r#""plan":{"n":1,"budget":700}"#), "{}", fiber.snapshot());
     fiber.resumes_until::<before::work>("use 2", &["next 1"]).await;
+    assert!(fiber.snapshot().contains(r#"{"n":2}"#), "{}", fiber.snapshot());
+    fiber.resumes_until::<before::work>("next 2", &["use 2"]).await;
     assert!(fiber.snapshot().contains(r#""plan":{"n":2}"#), "{}", fiber.snapshot());
+}
+
+#[forever::fiber]
+async fn inner(io: forever::fiber::Res<World>, n: u32) -> anyhow::Result<u32> {
+    let plan = Before { n };
+    step!("inner", io.did(format!("inner {n}"), ()).await?);
+    Ok(plan.n)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_called_function_has_its_own() {
-    #[forever::fiber]
-    async fn inner(io: forever::fiber::Res<World>, n: u32) -> anyhow::Result<u32> {
-        let plan = Before { n };
-        step!("inner", io.did(format!("inner {n}"), ()).await?);
-        Ok(plan.n)
-    }
     versions! {
         before(io) -> u32 {
             let plan = Before { n: 0 };

@@ -114,6 +114,11 @@ async fn a_check_reads_values_and_knows_of_operations_in_doubt() {
             step!("pay", effect, on_unknown = forever::ops::OnUnknown::Retry, io.did("pay", ()).await?);
             Ok(v)
         }
+        written_out(io, n: u32) -> u32 {
+            let v = step!("v", io.did("v", n).await?);
+            step!("pay", effect, on_unknown = forever::ops::OnUnknown::Park, io.did("pay", ()).await?);
+            Ok(v)
+        }
         typed(io, n: u32) -> usize {
             let v = step!("v", io.did("v", String::new()).await?);
             step!("pay", effect, on_unknown = forever::ops::OnUnknown::Retry, io.did("pay", ()).await?);
@@ -134,10 +139,11 @@ async fn a_check_reads_values_and_knows_of_operations_in_doubt() {
     let fiber = stopped(old::work(3), "pay").await;
     let parked = [
         fiber.parked_by_a_check::<old::work, super::waits::child>().await,
+        fiber.parked_by_a_check::<written_out::work, super::waits::child>().await,
         fiber.parked_by_a_check::<typed::work, super::waits::child>().await,
         fiber.parked_by_a_check::<plain::work, super::waits::child>().await,
         fiber.parked_by_a_check::<before::work, super::waits::child>().await,
         fiber.parked_by_a_check::<retried::work, super::waits::child>().await,
     ];
-    assert_eq!(parked, [1, 1, 1, 1, 0]);
+    assert_eq!(parked, [1, 1, 1, 1, 1, 0]);
 }

@@ -248,6 +248,20 @@ impl Waiting {
         forever.close().await.unwrap();
     }
 
+    /// A program with other functions parks it when it opens the file, and takes this message for it; code `F` comes to this result.
+    pub(super) async fn parks_unknown<F: Fiber<Output: Debug + PartialEq>, Other: Fiber>(&self, message: (&str, u32), result: F::Output) {
+        let (_folder, path) = self.copied().await;
+        let forever = self.open::<Other>(&path).await;
+        let error = ended::<F>(&forever).await.unwrap_err();
+        assert!(error.is_parked(), "{error}");
+        assert_eq!(error.reason(), format!("fiber `{}` is not registered", forever::layout::of::<F>().fiber()));
+        forever.send(ID, message.0, &message.1).await.unwrap();
+        forever.close().await.unwrap();
+        let forever = self.open::<F>(&path).await;
+        assert_eq!(ended::<F>(&forever).await, Ok(result));
+        forever.close().await.unwrap();
+    }
+
     /// Code `F` is given a message and parks for this reason.
     pub(super) async fn parks<F: Fiber<Output: Debug>>(&self, message: (&str, u32), why: &str) {
         let (_folder, path) = self.copied().await;

@@ -278,3 +278,24 @@ async fn two_sleeps_of_a_select_that_change_places_park() {
     fiber.time_is_over();
     fiber.resumes::<edited::work>(&[], 3).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_is_gone_while_it_waits_parks_at_open_and_goes_on_where_it_is() {
+    versions! {
+        old(io, n: u32) -> u32 {
+            let answer: u32 = recv!("answer");
+            Ok(answer + n)
+        }
+        other[name = "renamed"](io, n: u32) -> u32 {
+            let answer: u32 = recv!("answer");
+            Ok(answer + n)
+        }
+        named[name = "work"](io, n: u32) -> u32 {
+            let answer: u32 = recv!("answer");
+            Ok(answer + n)
+        }
+    }
+    let fiber = Waiting::at_its_first_wait(old::work(3)).await;
+    fiber.parks_unknown::<old::work, other::work>(("answer", 4), 7).await;
+    fiber.parks_unknown::<named::work, other::work>(("answer", 4), 7).await;
+}

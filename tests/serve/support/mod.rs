@@ -9,4 +9,4 @@ pub(crate) mod raw;
 pub(crate) mod request;
 pub(crate) mod scripted;
 
-pub(crate) use forever_testkit::waiting::{DEADLINE as PATIENCE, eventually as until, soon};
+pub(crate) use forever_testkit::waiting::{eventually as until, soon};

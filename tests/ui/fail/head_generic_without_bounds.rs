@@ -6,6 +6,13 @@ async fn keep<T>(value: T) -> anyhow::Result<T> {
     Ok(value)
 }
 
+#[fiber]
+async fn show<T: std::fmt::Debug + Send>(value: T) -> anyhow::Result<()> {
+    let _done = step!(pause().await?);
+    println!("{value:?}");
+    Ok(())
+}
+
 async fn pause() -> anyhow::Result<()> {
     Ok(())
 }

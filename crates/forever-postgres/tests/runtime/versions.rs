@@ -130,6 +130,22 @@ async fn message_on_a_topic_of_other_code_is_accepted_for_its_fiber() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fiber_that_waits_is_parked_when_the_last_worker_leaves_that_could_run_it() {
+    let Some(url) = cluster::url() else { return };
+    let (schema, steps) = (cluster::schema(), Steps::default());
+    let old = old_worker(&url, &schema, &steps).await;
+    let id = old.spawn(old::report()).await.unwrap().id().to_owned();
+    waits(&old, &id).await;
+    let new = decided_worker(&url, &schema, &steps).await;
+    eventually("both know of each other", async || new.workers().await.unwrap().len() == 2).await;
+    assert_eq!(new.fiber::<decided::report>(&id).status().await.unwrap().state, FiberState::Waiting);
+    old.close().await.unwrap();
+    let why = soon("it is parked", new.fiber::<decided::report>(&id).wait()).await.unwrap_err();
+    assert!(why.is_parked() && why.reason().contains("`word` waits for a message on `word`, and receives on `decision` now"), "{why}");
+    new.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fiber_that_waits_for_what_the_only_worker_does_not_receive_is_parked_at_open() {
     let Some(url) = cluster::url() else { return };
     let (schema, steps) = (cluster::schema(), Steps::default());
