@@ -310,8 +310,8 @@ pub trait ClusterStore: Send + Sync {
         None
     }
 
-    /// Whether other workers were alive when this one last looked. Defaults to `true`: then nobody is
-    /// told that it has become the only one.
+    /// Whether other workers were alive at the last look. With the default, `true`, a worker does
+    /// not learn that it has become the only one.
     fn has_others(&self) -> bool {
         true
     }

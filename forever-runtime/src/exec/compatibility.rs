@@ -178,8 +178,8 @@ pub(crate) struct Compared {
     pub(crate) is_alone: bool,
 }
 
-/// Compares every unfinished fiber with the code; by a dry run also every stored value. `own` is the
-/// worker that compares, once it has joined.
+/// Compares every unfinished fiber with the code; by a dry run also every stored value. The worker
+/// that compares is `own`, once it has joined.
 pub(crate) async fn compare(
     store: &dyn Store,
     registry: &Registry,

@@ -118,8 +118,8 @@ fn is_busy(runtime: &Runtime) -> bool {
 }
 
 /// Looks for changes of other workers until the runtime closes. `on_ready` is called when fibers
-/// may be ready that this worker was not told of, and `on_alone` when all other workers have left, of
-/// which it knows by `had_others` that there were some.
+/// may be ready that this worker was not told of, and `on_alone` when all others have left, if
+/// there were some.
 pub(crate) async fn run<R: Future<Output = ()>, A: Future<Output = ()>>(
     runtime: Arc<Runtime>,
     on_ready: impl Fn() -> R,
