@@ -2,7 +2,7 @@
 //!
 //! A [`Model`] changes in two ways: by what somebody asks for ([`asked`](super::asked)), and by what its fibers do ([`Model::next`]). Each such change is one
 //! write to the database, so that all the places at which a process may die are among the models in between.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forever::fiber::FiberState;
 use forever::ops::OpState;
@@ -20,6 +20,8 @@ pub(crate) struct Model {
     pub(crate) fibers: BTreeMap<String, Fiber>,
     /// Those with an id or key of the program's that were deleted, and whether they were of the other function.
     pub(crate) past: BTreeMap<String, bool>,
+    /// Those that waited when the process opened, which does not know their function.
+    pub(crate) unknown: BTreeSet<String>,
 }
 
 /// What is in memory and not of one fiber.
@@ -245,7 +247,7 @@ impl Model {
             let mut next = self.clone();
             next.step(name).then_some(next)
         });
-        fibers.chain(self.wake_due()).collect()
+        fibers.chain(self.wake_due()).chain(self.wake_unknown()).collect()
     }
 
     /// All that its fibers do until each waits for somebody.
@@ -262,6 +264,15 @@ impl Model {
         let mut next = self.clone();
         let due = |fiber: &&mut Fiber| fiber.state == FiberState::Waiting && fiber.is_due(self.now);
         next.fibers.values_mut().filter(due).for_each(Fiber::pending);
+        (next != *self).then_some(next)
+    }
+
+    /// Those that wait and that the process does not know are woken together, once after it has opened.
+    fn wake_unknown(&self) -> Option<Model> {
+        let mut next = self.clone();
+        for name in std::mem::take(&mut next.unknown) {
+            next.fibers.get_mut(&name).filter(|fiber| fiber.state == FiberState::Waiting).into_iter().for_each(Fiber::pending);
+        }
         (next != *self).then_some(next)
     }
 

@@ -195,11 +195,14 @@ impl Model {
                 _ => Task::None,
             };
         }
+        let waits = |fiber: &&Fiber| fiber.state == FiberState::Waiting && !self.knows(fiber);
+        self.unknown = self.fibers.iter().filter(|(_, fiber)| waits(fiber)).map(|(name, _)| name.clone()).collect();
     }
 
     /// What is not stored is gone.
     pub(crate) fn dies(&mut self) {
         self.process = None;
+        self.unknown.clear();
         self.fibers.values_mut().for_each(|fiber| fiber.task = Task::None);
     }
 

@@ -78,18 +78,19 @@ impl Locals {
 
     pub(super) fn read_maybe<T>(&mut self, name: &str, restore: Restore<T>) -> Result<Option<T>, Unreadable> {
         let Some(text) = self.values.remove(name) else { return Ok(None) };
-        let what = match self.step {
+        let step = self.step;
+        let what = || match step {
             "" => format!("argument `{name}`"),
             step => format!("local `{name}` saved at step `{step}`"),
         };
         let (value, unread) = restore(text.get(), Some(&self.logs)).map_err(|why| {
-            let migrate = if self.step.is_empty() { "" } else { ", or change it in the snapshot with `migrate`" };
-            Unreadable(format!("{what} {}; let the type read it{migrate}", unreadable::<T>(why)))
+            let migrate = if step.is_empty() { "" } else { ", or change it in the snapshot with `migrate`" };
+            Unreadable(format!("{} {}; let the type read it{migrate}", what(), unreadable::<T>(why)))
         })?;
         if let Some(unread) = unread {
             match (unread.renamed(), self.on_renamed_field) {
-                (Some(why), OnRenamedField::Park) => return Err(Unreadable(renamed(&what, why))),
-                (Some(why), OnRenamedField::Warn) => warn!("{what}: {why}: a field that was renamed has lost its value"),
+                (Some(why), OnRenamedField::Park) => return Err(Unreadable(renamed(&what(), why))),
+                (Some(why), OnRenamedField::Warn) => warn!("{}: {why}: if a field was renamed, it has lost its value", what()),
                 (None, _) => {}
             }
             self.unread.insert(name.to_owned(), Arc::new(unread));
