@@ -356,7 +356,7 @@ async fn waiting_fiber_moves_with_its_log_and_its_messages() {
     stands(&handle, FiberState::Waiting).await;
     here.close().await.unwrap();
     // The code is not needed to take it out.
-    let here = Forever::builder().sqlite(folder.path().join("a.db")).open().await.unwrap();
+    let here = Forever::builder().sqlite(folder.path().join("a.db")).open_idle().await.unwrap();
     let text = serde_json::to_string(&here.export("t").await.unwrap()).unwrap();
     here.close().await.unwrap();
 

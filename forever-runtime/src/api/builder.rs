@@ -582,7 +582,7 @@ impl Builder {
         agents.attach(&exec);
         if runtime.cluster().is_some() {
             // Other workers run what this one waits for.
-            runtime.start(cluster::run(Arc::clone(&runtime), || std::future::ready(()), || std::future::ready(()), false))?;
+            runtime.start(cluster::run(Arc::clone(&runtime), || std::future::ready(()), || std::future::ready(true), false))?;
         }
         Ok(Forever { agents, exec, guard: Arc::new(RuntimeGuard(runtime)) })
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::dry_run;
@@ -187,10 +187,7 @@ pub(crate) async fn compare(
     dry: Option<&Arc<Executor>>,
 ) -> Result<Compared> {
     // Another worker may have the code that a waiting fiber needs, once it is ready.
-    let is_alone = match store.cluster() {
-        Some(cluster) => !cluster.workers().await?.iter().any(|worker| Some(worker.id) != own),
-        None => true,
-    };
+    let is_alone = is_alone(store, own).await?;
     let mut counts: BTreeMap<(String, Option<String>, Verdict), u64> = BTreeMap::new();
     let mut to_wake = Vec::new();
     for group in store.unfinished_groups().await? {
@@ -339,20 +336,30 @@ async fn wake(runtime: &Runtime, to_wake: &[Seq]) -> Result<()> {
     Ok(())
 }
 
-/// Lets those waiting fibers be entered that no worker can resume any more, since all others have
-/// left.
-pub(crate) async fn compare_again(exec: Arc<Executor>) {
-    let compared = compare(&*exec.runtime.store, &exec.registry, Some(exec.runtime.worker), None).await;
+async fn is_alone(store: &dyn Store, own: Option<WorkerId>) -> Result<bool> {
+    let Some(cluster) = store.cluster() else { return Ok(true) };
+    Ok(!cluster.workers().await?.iter().any(|worker| Some(worker.id) != own))
+}
+
+/// Once all other workers have left, lets those waiting fibers be entered that no worker can resume
+/// any more. `false` if some have not left.
+pub(crate) async fn compare_again(exec: Arc<Executor>) -> bool {
+    let (store, own) = (&*exec.runtime.store, Some(exec.runtime.worker));
     let woken = async {
-        let Compared { compatibility, to_wake, .. } = compared?;
+        if !is_alone(store, own).await? {
+            return Ok(false);
+        }
+        let Compared { compatibility, to_wake, is_alone } = compare(store, &exec.registry, own, None).await?;
         if !to_wake.is_empty() {
             warn!("the other workers have left: {compatibility}");
         }
-        wake(&exec.runtime, &to_wake).await
+        wake(&exec.runtime, &to_wake).await?;
+        Ok(is_alone)
     };
-    if let Err(error) = woken.await {
-        warn!(error = %chain(&error), "waiting fibers could not be compared with the code after the other workers had left");
-    }
+    woken.await.unwrap_or_else(|error: Error| {
+        debug!(error = %chain(&error), "waiting fibers could not be compared with the code after the other workers had left");
+        false
+    })
 }
 
 /// The error of a runtime that is not to open over fibers that it would park.

@@ -118,9 +118,9 @@ fn is_busy(runtime: &Runtime) -> bool {
 }
 
 /// Looks for changes of other workers until the runtime closes. `on_ready` is called when fibers
-/// may be ready that this worker was not told of, and `on_alone` when all others have left, if
-/// there were some.
-pub(crate) async fn run<R: Future<Output = ()>, A: Future<Output = ()>>(
+/// may be ready that this worker was not told of, and `on_alone` when all others seem to have left,
+/// if there were some; it says whether they have.
+pub(crate) async fn run<R: Future<Output = ()>, A: Future<Output = bool>>(
     runtime: Arc<Runtime>,
     on_ready: impl Fn() -> R,
     on_alone: impl Fn() -> A,
@@ -151,10 +151,7 @@ pub(crate) async fn run<R: Future<Output = ()>, A: Future<Output = ()>>(
         if let Some(Notification { ready: true, .. }) = notification {
             on_ready().await;
         }
-        let has_others = cluster.has_others();
-        if std::mem::replace(&mut had_others, has_others) && !has_others {
-            on_alone().await;
-        }
+        had_others = cluster.has_others() || had_others && !on_alone().await;
         match look(&runtime, cluster).await {
             Ok(()) => failed = false,
             Err(error) if runtime.is_closing() || error.is_closed() => return,

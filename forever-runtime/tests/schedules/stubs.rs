@@ -423,7 +423,9 @@ pub(crate) mod exec {
         #[derive(Debug, Default)]
         pub(crate) struct Compatibility;
 
-        pub(crate) async fn compare_again(_: Arc<Executor>) {}
+        pub(crate) async fn compare_again(_: Arc<Executor>) -> bool {
+            true
+        }
     }
 
     pub(crate) mod registry {
