@@ -423,8 +423,8 @@ pub(crate) mod exec {
         #[derive(Debug, Default)]
         pub(crate) struct Compatibility;
 
-        pub(crate) async fn compare_again(_: Arc<Executor>) -> bool {
-            true
+        pub(crate) fn compare_again(_: Arc<Executor>) -> std::future::Ready<bool> {
+            std::future::ready(true)
         }
     }
 

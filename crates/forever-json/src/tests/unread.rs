@@ -59,11 +59,6 @@ fn another_variant_gets_nothing_of_the_one_before() {
         Shut { n: u32, m: u32 },
         Done(u32),
     }
-    let text = r#"{"Open":{"n":1,"x":2}}"#;
-    is_whole(text, |state: &mut State| *state = State::Open { n: 3 }, r#"{"Open":{"n":3,"x":2}}"#);
-    is_whole(text, |state: &mut State| *state = State::Shut { n: 1, m: 2 }, r#"{"Shut":{"n":1,"m":2}}"#);
-    is_whole(text, |state: &mut State| *state = State::Done(1), r#"{"Done":1}"#);
-    // Without a tag: by their keys.
     #[derive(Debug, Serialize, Deserialize)]
     struct Each {
         of: Either,
@@ -79,6 +74,11 @@ fn another_variant_gets_nothing_of_the_one_before() {
             Plan::deserialize(deserializer).map(Either::One)
         }
     }
+    let text = r#"{"Open":{"n":1,"x":2}}"#;
+    is_whole(text, |state: &mut State| *state = State::Open { n: 3 }, r#"{"Open":{"n":3,"x":2}}"#);
+    is_whole(text, |state: &mut State| *state = State::Shut { n: 1, m: 2 }, r#"{"Shut":{"n":1,"m":2}}"#);
+    is_whole(text, |state: &mut State| *state = State::Done(1), r#"{"Done":1}"#);
+    // Without a tag: by their keys.
     is_whole(r#"{"of":{"n":1,"x":2}}"#, |each: &mut Each| each.of = Either::Other { m: 1 }, r#"{"of":{"m":1}}"#);
 }
 

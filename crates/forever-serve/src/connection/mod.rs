@@ -331,10 +331,7 @@ fn origins(status: &TurnStatus) -> &[String] {
 
 /// Fails if the client has not received a message in time.
 fn taken(sent: Option<std::result::Result<(), axum::Error>>) -> std::result::Result<(), Over> {
-    match sent {
-        Some(Ok(())) => Ok(()),
-        Some(Err(_)) => Err(Over::Gone),
-        // The client requests the rest when it reconnects.
-        None => Err(Over::Close(close::TRY_AGAIN, "too slow")),
-    }
+    // The client requests the rest when it reconnects.
+    let slow = Err(Over::Close(close::TRY_AGAIN, "too slow"));
+    sent.map_or(slow, |sent| sent.map_err(|_| Over::Gone))
 }
