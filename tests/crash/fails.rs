@@ -108,7 +108,8 @@ async fn a_program_that_begins_anew_repeats_finished_steps() {
     let setup = |_: &World| Forever::builder().in_memory().fiber::<adds>();
     let account = account(setup, async |forever: Forever| {
         let handle = forever.spawn(adds(vec![1, 2])).id("sum").await.unwrap();
-        if !handle.accepted() && handle.status().await.unwrap().state.is_final() {
+        if !handle.accepted() {
+            handle.wait().await.unwrap();
             forever.delete(FiberFilter::new().state(FiberState::Completed).forget_keys()).await.unwrap();
             return forever.spawn(adds(vec![1, 2])).id("sum").await.unwrap().wait().await.unwrap();
         }

@@ -214,7 +214,7 @@ impl Emit<'_> {
             |stmt: &Stmt| stmt.declares.contains(&from) && matches!(&stmt.kind, StmtKind::Plain(syntax) if held::is_arguments(syntax));
         let argument = self.cx.body.block.stmts.first().filter(|first| is_argument(first)).map(|_| self.ident(from).to_string());
         match (plan.key_of(from).map(str::to_owned).or(argument), plan.key_of(to)) {
-            (Some(from), Some(to)) => emit!(#fiber.moved(#from, #to);),
+            (Some(from), Some(to)) if from != to => emit!(#fiber.moved(#from, #to);),
             _ => TokenStream::new(),
         }
     }
