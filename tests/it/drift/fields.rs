@@ -111,7 +111,7 @@ async fn a_field_that_looks_renamed_takes_its_default_where_that_is_allowed_and_
     world.reached().await;
     drop(forever);
     assert!(fiber.snapshot().contains(r#""plan":{"n":2,"limit":null,"budget":700}"#), "{}", fiber.snapshot());
-    // By then both are stored, and nobody has to allow it.
+    // By then both are stored, and it need not be allowed.
     fiber.resumes::<renamed::work>(4, &["round 2"]).await;
 }
 

@@ -18,6 +18,9 @@ use crate::cluster;
 /// Short enough for four renewals a second.
 const LEASE: Duration = Duration::from_secs(1);
 
+/// After the end of a lease, until a check may ask.
+const MARGIN: Duration = Duration::from_secs(1);
+
 /// What is charged outside of the database.
 #[derive(Clone)]
 struct Bank {
@@ -154,7 +157,6 @@ async fn worker_that_was_paused_in_a_body_does_not_go_on_with_it_after_a_take_ov
 async fn check_is_not_asked_before_the_lease_of_the_worker_before_is_over() {
     // Not the hour after which a worker looks for what it need not retain.
     const LONG: Duration = Duration::from_secs(1800);
-    const MARGIN: Duration = Duration::from_secs(1);
     let Some(world) = World::new().await else { return };
     let bank = &world.bank;
     let store = async || PostgresStore::builder(&world.url).schema(&world.schema).lease(LONG).connect().await.unwrap();
@@ -181,7 +183,6 @@ async fn check_is_not_asked_before_the_lease_of_the_worker_before_is_over() {
 /// was stopped before it looks at the clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn check_is_not_asked_within_a_second_of_the_end_of_a_lease() {
-    const MARGIN: Duration = Duration::from_secs(1);
     // That second passes meanwhile where the machine is slow. Then nothing is seen, and it is done
     // once more.
     let seen = async || {
