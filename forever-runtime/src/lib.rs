@@ -82,8 +82,9 @@ pub mod bounds {
 /// difference: for a test, so that a change that concerns running fibers is seen in review.
 ///
 /// The panic says of each function that has changed whether its fibers resume, and if not, where
-/// they would be parked and what to write. `FOREVER_LAYOUTS=accept cargo test` writes the file. A
-/// second argument is another path, from the crate's folder.
+/// they would be parked and what to write. A layout has no types: whether a value can be read, only
+/// `Builder::check` says. `FOREVER_LAYOUTS=accept cargo test` writes the file. A second argument is
+/// another path, from the crate's folder.
 ///
 /// ```no_run
 /// # use forever_runtime as forever;

@@ -115,7 +115,7 @@ async fn book(ctx: &FiberContext, n: u32, value: u64) -> anyhow::Result<()> {
         tx.execute("INSERT INTO bookings VALUES (?1, ?2, ?3)", (&row.0, row.1, row.2))?;
         Ok(())
     };
-    ctx.transaction(insert).await
+    ctx.transaction("book", insert).await
 }
 
 /// The operator: queries the bank about the operations that a fiber began, and resolves them.

@@ -19,7 +19,7 @@ pub(crate) fn create(url: &str, schema: &str) -> anyhow::Result<()> {
 /// Books the order of a fiber. Nothing in the table stops a second row.
 pub(crate) async fn book(ctx: &FiberContext, schema: &str) -> Result<(), BoxError> {
     let insert = format!("INSERT INTO {} (order_id) VALUES ($1)", table(schema));
-    ctx.postgres_transaction(async |tx| {
+    ctx.postgres_transaction("book", async |tx| {
         tx.execute(&insert, &[&ctx.id()]).await?;
         Ok(())
     })

@@ -241,7 +241,7 @@ async fn books(ctx: &FiberContext, names: Vec<String>) -> anyhow::Result<i64> {
 }
 
 async fn book(ctx: &FiberContext, name: String) -> anyhow::Result<i64> {
-    ctx.transaction(move |tx| {
+    ctx.transaction("book", move |tx| {
         tx.execute("INSERT INTO bookings (name) VALUES (?1)", [&name])?;
         Ok::<_, anyhow::Error>(tx.last_insert_rowid())
     })

@@ -22,5 +22,5 @@ mod versions;
 mod waits;
 mod wrapped;
 
-use stopped::{stopped, stopped_side_by_side};
+use stopped::{stopped, stopped_after_a_message, stopped_side_by_side};
 use versions::{World, versions};

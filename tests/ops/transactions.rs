@@ -33,7 +33,7 @@ fn insert(tx: &Tx<'_>, what: &str) -> anyhow::Result<i64> {
 
 async fn note(ctx: &FiberContext, what: impl Into<String>) -> anyhow::Result<i64> {
     let what = what.into();
-    ctx.transaction(move |tx| insert(tx, &what)).await
+    ctx.transaction(what.clone(), move |tx| insert(tx, &what)).await
 }
 
 fn entries(place: &Place) -> Vec<String> {
@@ -103,7 +103,7 @@ async fn side_by_side(ctx: &FiberContext) -> anyhow::Result<i64> {
 #[fiber]
 async fn keyed(ctx: &FiberContext) -> anyhow::Result<i64> {
     let n = step!({
-        let write = |what: &'static str| ctx.transaction(move |tx| insert(tx, what)).key(what);
+        let write = |what: &'static str| ctx.transaction("letter", move |tx| insert(tx, what)).key(what);
         let (b, a) = tokio::join!(write("b").into_future(), write("a").into_future());
         let (a, b): (i64, i64) = (a?, b?);
         assert_eq!(write("a").await?, a, "an equal key is the same transaction");
@@ -281,7 +281,7 @@ impl Gate {
         let (open, opened) = mpsc::channel();
         let _opens = Opens(first.then_some(open));
         let runs = Arc::clone(&self.runs);
-        ctx.transaction(move |tx| {
+        ctx.transaction("book", move |tx| {
             runs.fetch_add(1, SeqCst);
             let _ = opened.recv();
             insert(tx, "in time or not")
@@ -306,18 +306,18 @@ async fn gives_a_number(ctx: &FiberContext) -> anyhow::Result<i64> {
 
 #[fiber(name = "typed")]
 async fn gives_a_number_by_key(ctx: &FiberContext) -> anyhow::Result<i64> {
-    Ok(step!("book", ctx.transaction(|tx| insert(tx, "once")).key("booking").await?))
+    Ok(step!("book", ctx.transaction("once", |tx| insert(tx, "once")).key("booking").await?))
 }
 
 #[fiber(name = "typed")]
 async fn gives_a_text_by_key(ctx: &FiberContext) -> anyhow::Result<String> {
-    Ok(step!("book", ctx.transaction(|tx| insert(tx, "again").map(|n| n.to_string())).key("booking").await?))
+    Ok(step!("book", ctx.transaction("once", |tx| insert(tx, "again").map(|n| n.to_string())).key("booking").await?))
 }
 
 #[fiber(name = "typed")]
 async fn notes_before_it(ctx: &FiberContext) -> anyhow::Result<i64> {
     Ok(step!("book", {
-        ctx.transaction(|tx| insert(tx, "before")).await?;
+        ctx.transaction("before", |tx| insert(tx, "before")).await?;
         note(ctx, "again").await?
     }))
 }
@@ -325,9 +325,14 @@ async fn notes_before_it(ctx: &FiberContext) -> anyhow::Result<i64> {
 #[fiber(name = "typed")]
 async fn notes_before_it_by_key(ctx: &FiberContext) -> anyhow::Result<i64> {
     Ok(step!("book", {
-        ctx.transaction(|tx| insert(tx, "before")).key("note").await?;
-        ctx.transaction(|tx| insert(tx, "again")).key("booking").await?
+        ctx.transaction("before", |tx| insert(tx, "before")).key("note").await?;
+        ctx.transaction("once", |tx| insert(tx, "again")).key("booking").await?
     }))
+}
+
+#[fiber(name = "typed")]
+async fn has_the_key_under_another_name(ctx: &FiberContext) -> anyhow::Result<i64> {
+    Ok(step!("book", ctx.transaction("another", |tx| insert(tx, "again")).key("booking").await?))
 }
 
 #[fiber(name = "typed")]
@@ -343,7 +348,7 @@ async fn has_branches(ctx: &FiberContext) -> anyhow::Result<i64> {
 
 #[fiber(name = "typed")]
 async fn gives_a_text(ctx: &FiberContext) -> anyhow::Result<String> {
-    Ok(step!("book", ctx.transaction(|tx| insert(tx, "again").map(|n| n.to_string())).await?))
+    Ok(step!("book", ctx.transaction("once", |tx| insert(tx, "again").map(|n| n.to_string())).await?))
 }
 
 #[fiber(name = "typed")]
@@ -392,62 +397,69 @@ async fn parks<F: forever::fiber::Fiber<Output: std::fmt::Debug>>(place: &Place,
     }
 }
 
-/// Two transactions of one function, with one closure: only where they stand in the source tells them apart.
-async fn once_or_before(ctx: &FiberContext, once: bool) -> anyhow::Result<i64> {
-    let write = move |tx: &Tx<'_>| insert(tx, if once { "once" } else { "before" });
-    let [before, after] = [ctx.transaction(write), ctx.transaction(write)];
-    if once { after.await } else { before.await }
-}
+/// Two versions of a function that a step calls, with transactions at one place of the source: that of the macro's call.
+macro_rules! version {
+    ($fiber:ident, $called:ident: $($what:literal named $name:literal),*) => {
+        async fn $called(ctx: &FiberContext) -> anyhow::Result<i64> {
+            let mut sum = 0;
+            $(sum += ctx.transaction($name, |tx| insert(tx, $what)).await?;)*
+            Ok(sum)
+        }
 
-#[fiber(name = "typed")]
-async fn books_once(ctx: &FiberContext) -> anyhow::Result<i64> {
-    Ok(step!("book", once_or_before(ctx, true).await?))
-}
-
-#[fiber(name = "typed")]
-async fn books_before_and_once(ctx: &FiberContext) -> anyhow::Result<i64> {
-    Ok(step!("book", once_or_before(ctx, false).await? + once_or_before(ctx, true).await?))
-}
-
-/// Functions with a transaction each, all at one place of the source: that of the macro's call.
-macro_rules! noting {
-    ($($name:ident)*) => {
-        $(async fn $name(ctx: &FiberContext) -> anyhow::Result<i64> {
-            ctx.transaction(|tx| insert(tx, stringify!($name))).await
-        })*
+        #[fiber(name = "typed")]
+        async fn $fiber(ctx: &FiberContext) -> anyhow::Result<i64> {
+            Ok(step!("book", $called(ctx).await?))
+        }
     };
 }
 
-noting!(once before);
+version!(orders, order: "once" named "order");
+version!(audits_instead, audit: "again" named "audit");
+version!(audits_before, audit_and_order: "before" named "audit", "again" named "order");
+version!(orders_otherwise, order_otherwise: "again" named "order");
+version!(orders_twice, order_twice: "twice" named "order", "twice" named "order");
 
-#[fiber(name = "typed")]
-async fn notes_once(ctx: &FiberContext) -> anyhow::Result<i64> {
-    Ok(step!("book", once(ctx).await?))
-}
-
-#[fiber(name = "typed")]
-async fn notes_before_and_once(ctx: &FiberContext) -> anyhow::Result<i64> {
-    Ok(step!("book", before(ctx).await? + once(ctx).await?))
-}
-
-/// The transaction of `once` is committed: code with another one before it parks, and the code that began it finishes.
-async fn is_told_from_one_before_it<Once: Fiber<Output = i64>, Both: Fiber<Output = i64>>(once: Once) {
-    let place = killed_behind_its_commit(once).await;
-    parks::<Both>(&place, "in step `book` is committed, and the code has changed").await;
-    let forever = builder(&place).fiber::<Once>().open().await.unwrap();
-    assert_eq!(soon(forever.fiber::<Once>(ID).wait()).await.unwrap(), 1);
+#[tokio::test(start_paused = true)]
+async fn a_transaction_of_a_called_function_is_told_by_its_name() {
+    let place = killed_behind_its_commit(orders()).await;
+    parks::<audits_instead>(&place, "in step `book` is committed, and the code has changed").await;
+    parks::<audits_before>(&place, "in step `book` is committed, and the code has changed").await;
+    // Its name is there, whatever its closure does now.
+    let forever = builder(&place).fiber::<orders_otherwise>().open().await.unwrap();
+    assert_eq!(soon(forever.fiber::<orders_otherwise>(ID).wait()).await.unwrap(), 1);
     assert_eq!(entries(&place), ["once"]);
     forever.close().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_of_one_function_is_told_by_where_it_stands() {
-    is_told_from_one_before_it::<_, books_before_and_once>(books_once()).await;
+async fn a_key_of_another_name_is_not_taken_for_the_committed_one() {
+    let place = killed_behind_its_commit(gives_a_number_by_key()).await;
+    parks::<has_the_key_under_another_name>(&place, "in step `book` is committed, and the code has changed").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_of_one_place_is_told_by_its_function() {
-    is_told_from_one_before_it::<_, notes_before_and_once>(notes_once()).await;
+async fn two_transactions_of_a_name_in_a_step_need_keys() {
+    let place = Place::new();
+    let forever = builder(&place).fiber::<orders_twice>().open().await.unwrap();
+    let error = soon(forever.run(orders_twice())).await.unwrap_err();
+    assert!(error.reason().contains("two transactions of one step are named `order`: give each a key"), "{error}");
+    assert_eq!(entries(&place), ["twice"]);
+}
+
+/// A transaction that has not been done may be tried again: the first was dropped, and the second has failed.
+#[fiber]
+async fn tries_again(ctx: &FiberContext) -> anyhow::Result<i64> {
+    let n = step!({
+        drop(ctx.transaction("book", |tx| insert(tx, "dropped")).into_future());
+        ctx.transaction("book", |tx| insert(tx, "bad")).await.unwrap_err();
+        ctx.transaction("book", |tx| insert(tx, "good")).await?
+    });
+    Ok(n)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_failed_is_tried_again_under_its_name() {
+    once_wherever_it_dies(tries_again, &["good"]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -462,12 +474,12 @@ async fn a_step_renamed_behind_a_commit_parks_and_with_was_finds_it() {
 
 #[fiber]
 async fn panics(ctx: &FiberContext) -> anyhow::Result<i64> {
-    Ok(step!(ctx.transaction(|tx| insert(tx, "before the panic").map(|n| if n > 0 { panic!("at the disco") } else { n })).await?))
+    Ok(step!(ctx.transaction("note", |tx| insert(tx, "before the panic").map(|n| if n > 0 { panic!("at the disco") } else { n })).await?))
 }
 
 #[fiber]
 async fn errs(ctx: &FiberContext, n: u32) -> anyhow::Result<i64> {
-    let failed = ctx.transaction(move |tx| insert(tx, "before the error").and_then(|_| anyhow::bail!("error {n}"))).await;
+    let failed = ctx.transaction("note", move |tx| insert(tx, "before the error").and_then(|_| anyhow::bail!("error {n}"))).await;
     let why: String = step!(failed.map(|n: i64| n.to_string()).unwrap_or_else(|error| error.to_string()));
     anyhow::ensure!(why == "error 7", "it was {why}");
     Ok(step!(note(ctx, "after the error").await?))
@@ -675,14 +687,14 @@ async fn in_a_closure_fiber_each_call_is_a_new_one_unless_it_has_a_key() {
         for _ in 0..2 {
             note(&ctx, "each time").await?;
         }
-        let first = ctx.transaction(|tx| insert(tx, "with a key")).key(("order", 1)).await?;
-        let again = ctx.transaction(|tx| insert(tx, "with a key")).key(("order", 1)).await?;
-        let other = ctx.transaction(|tx| insert(tx, "with a key")).key(("order", 2)).await?;
+        let first = ctx.transaction("order", |tx| insert(tx, "with a key")).key(("order", 1)).await?;
+        let again = ctx.transaction("order", |tx| insert(tx, "with a key")).key(("order", 1)).await?;
+        let other = ctx.transaction("order", |tx| insert(tx, "with a key")).key(("order", 2)).await?;
         assert!(first == again && again != other, "{first} {again} {other}");
-        let text = ctx.transaction(|tx| insert(tx, "with a key").map(|n| n.to_string())).key(("order", 1)).await;
+        let text = ctx.transaction("order", |tx| insert(tx, "with a key").map(|n| n.to_string())).key(("order", 1)).await;
         let error = text.unwrap_err();
         assert!(error.to_string().contains("the stored result of a transaction cannot be read as"), "{error}");
-        ctx.transaction(|tx| Ok::<i64, anyhow::Error>(tx.query_row("SELECT count(*) FROM ops", (), |r| r.get(0))?)).await
+        ctx.transaction("count", |tx| Ok::<i64, anyhow::Error>(tx.query_row("SELECT count(*) FROM ops", (), |r| r.get(0))?)).await
     }))
     .await
     .unwrap();

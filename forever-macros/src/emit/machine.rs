@@ -309,6 +309,10 @@ fn cut_entry(body: &Body, plan: &Plan, cut: usize, private: &syn::Path) -> Token
         CutBody::Call { question: None, .. } | CutBody::Wait { question: None, .. } => "Result",
         CutBody::Recv { until: Some(_), .. } | CutBody::TryRecv(_) => "Option",
         CutBody::Close(_) | CutBody::WaitAll { .. } => "Vec",
+        CutBody::Steps(steps) => match &**steps {
+            Steps::Each(each) if each.step.catch => "Vec<Result>",
+            _ => "",
+        },
         _ => "",
     };
     let (effect, decides) = (effect_of.is_some(), effect_of.is_some_and(decides));
@@ -356,9 +360,11 @@ fn branches(body: &CutBody, of_steps: &str, private: &syn::Path) -> Vec<TokenStr
         let was = optional(branch.step.was.as_ref());
         let effect = branch.step.effect.is_some();
         let decides = branch.step.effect.as_ref().is_some_and(decides);
+        let wraps = if branch.step.catch { "Result" } else { "" };
         emit! {
             #private::BranchSpec {
                 name: #name, stored: #stored, explicit: #explicit, of: #of, body: #body, was: #was, effect: #effect, decides: #decides,
+                wraps: #wraps,
             }
         }
     };
@@ -371,7 +377,9 @@ fn arm_entry(arms: &[Awaited], place: usize, arm: &Awaited, private: &syn::Path)
     let name = if number == 1 { arm.base.clone() } else { format!("{}#{number}", arm.base) };
     let (body, was) = (fingerprint(&arm.text), optional(None::<syn::LitStr>));
     emit! {
-        #private::BranchSpec { name: #name, stored: "", explicit: false, of: #of, body: #body, was: #was, effect: false, decides: false }
+        #private::BranchSpec {
+            name: #name, stored: "", explicit: false, of: #of, body: #body, was: #was, effect: false, decides: false, wraps: "",
+        }
     }
 }
 

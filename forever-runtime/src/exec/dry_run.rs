@@ -2,7 +2,8 @@
 //!
 //! The code runs from its beginning to the cut point that the snapshot names, as it does when a
 //! fiber is resumed, and no further. On this way it only restores values and makes those of
-//! `#[fresh]` again. Nothing is stored.
+//! `#[fresh]` again. Stored results of a `steps!` are read too, for which a `for` goes over its
+//! items. Nothing is stored.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -160,9 +161,12 @@ impl RunBackend for DryRun {
         self.on_renamed_field
     }
 
-    fn arrived(&self) -> bool {
-        self.has_arrived.store(true, Ordering::Relaxed);
+    fn is_dry_run(&self) -> bool {
         true
+    }
+
+    fn arrived(&self) {
+        self.has_arrived.store(true, Ordering::Relaxed);
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -59,7 +59,6 @@ impl std::fmt::Debug for Frame {
 impl Frame {
     /// A frame that starts from the beginning.
     pub(crate) fn start(machine: &'static Machine, run: Arc<Run>) -> Self {
-        run.tx_position.enter(machine);
         Frame {
             run,
             machine,
@@ -227,7 +226,10 @@ impl Frame {
     pub fn arrive(&mut self, cut: u32) -> Restore<()> {
         if let Some(target) = self.target.take_if(|t| t.cut == cut) {
             debug_assert!(target.locals.values.is_empty(), "not restored at `{}`: {:?}", target.locals.step, target.locals.values);
-            if self.run.backend.arrived() {
+            // A `steps!` has results to be read.
+            let is_behind = self.machine.cuts[cut as usize].kind == CutKind::Pending && self.run.left().has_results();
+            if self.run.backend.is_dry_run() && !is_behind {
+                self.run.backend.arrived();
                 self.run.stop(Exit::Closed);
                 return Restore(None);
             }

@@ -161,10 +161,13 @@ pub(crate) trait RunBackend: Send + Sync {
     /// Asks the fiber to stop at the next opportunity.
     fn tell_to_stop(&self) {}
 
-    /// Called when a resumed run comes to its cut point; returns whether it ends there.
-    fn arrived(&self) -> bool {
+    /// Whether the run only reads what is stored, and ends before any code of a step.
+    fn is_dry_run(&self) -> bool {
         false
     }
+
+    /// Called when a dry run has read everything.
+    fn arrived(&self) {}
 
     /// Whether the code runs again from its last checkpoint after an interruption.
     fn resumes(&self) -> bool {

@@ -141,19 +141,34 @@ impl Side {
         .await
     }
 
+    /// Reads the stored result of a branch.
+    async fn read<T>(&self, branch: &StoredBranch, text: &str, codec: Codec<T>) -> T {
+        match codec.restore(text) {
+            Ok(value) => value,
+            Err(why) => self.run.halt(Exit::parked(format!("the result of `{}` {}", branch.name, unreadable::<T>(why)))).await,
+        }
+    }
+
+    /// Reads the stored result of a branch in a dry run.
+    async fn try_to_read<T>(&self, begun: &Begun, codec: Codec<T>) {
+        if let Some(text) = &begun.result {
+            self.read(&begun.branch, text, codec).await;
+        }
+    }
+
+    /// Ends a dry run, which has read all results.
+    async fn arrive(&self) {
+        self.run.backend.arrived();
+        self.run.halt(Exit::Closed).await
+    }
+
     /// Returns the stored result of a branch, or runs its body and stores that result.
     async fn carry_out<T, E>(&self, begun: Begun, body: impl Future<Output = Result<T, E>>, codec: Codec<T>) -> Result<T, E> {
         let Begun { branch, result } = begun;
         let is_of = |op: &OpRecord| branch.is_of(self.machine.name, op);
         if let Some(text) = result {
             self.run.ops.come_to(is_of);
-            return match codec.restore(&text) {
-                Ok(value) => Ok(value),
-                Err(why) => {
-                    let why = format!("the result of `{}` {}", branch.name, unreadable::<T>(why));
-                    self.run.halt(Exit::parked(why)).await
-                }
-            };
+            return Ok(self.read(&branch, &text, codec).await);
         }
         if !self.run.ops.is_in_doubt(is_of) {
             // Operations of an earlier run are resolved before anything else begins.
@@ -201,7 +216,13 @@ macro_rules! all {
                 $($future: ($future, Codec<$value>),)+
             ) -> Result<($($value,)+), E> {
                 let branches = self.named_branches();
-                let mut begun = self.begun(branches).await.into_iter();
+                let begun = self.begun(branches).await;
+                if self.run.backend.is_dry_run() {
+                    let mut begun = begun.iter();
+                    $(self.try_to_read(begun.next().expect("as many as futures"), $future.1).await;)+
+                    self.arrive().await;
+                }
+                let mut begun = begun.into_iter();
                 $(
                     let (future, codec) = $future;
                     let (mut $future, mut $value) = (pin!(self.branch(begun.next().expect("as many as futures"), future, codec)), None);
@@ -264,6 +285,12 @@ impl<T: Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> {
         let Each { mut side, limit, branches } = self;
         let (items, bodies): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
         let begun = side.begun(items.iter().map(|item| StoredBranch::of_item(side.cut, item)).collect()).await;
+        if side.run.backend.is_dry_run() {
+            for begun in &begun {
+                side.try_to_read(begun, codec).await;
+            }
+            side.arrive().await;
+        }
         let mut values: Vec<Option<T>> = items.iter().map(|_| None).collect();
         // Branches with an operation in doubt come first, since the others wait for them and
         // `limit` may leave no room later.

@@ -41,7 +41,7 @@ impl Frame {
             let (returned, missed) = run_callee(start, ctx.of_callee(), callee).await;
             // A step of the callee that ended in an error is over.
             self.run.step.end();
-            self.run.tx_position.returned(self.machine);
+            self.run.tx_position.returned();
             if returned.is_err() {
                 self.run.error_counts().await;
             }
@@ -75,7 +75,7 @@ impl Frame {
         let (_, callee) = self.callee::<F>(open, nested)?;
         let returned = drive::<F>(start, ctx, callee, &self.run).await;
         self.run.step.end();
-        self.run.tx_position.returned(self.machine);
+        self.run.tx_position.returned();
         returned
     }
 

@@ -83,6 +83,7 @@ pub struct Cut {
     /// Whether that effect has `on_unknown`; without it one in doubt parks the fiber.
     pub decides: bool,
     /// The type that the macro puts around its value: `Result` by `catch`, `Option` by a `timeout`.
+    /// For a `steps!`, that of an item.
     pub wraps: &'static str,
     /// The kept locals, by name.
     pub locals: &'static [Local],
@@ -115,6 +116,8 @@ pub struct BranchSpec {
     pub effect: bool,
     /// Whether that effect has `on_unknown`.
     pub decides: bool,
+    /// The type that the macro puts around its value: `Result` by `catch`.
+    pub wraps: &'static str,
 }
 
 /// Which macro made a cut point.

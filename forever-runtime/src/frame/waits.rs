@@ -173,10 +173,11 @@ impl Frame {
         }
     }
 
-    /// Creates a child, which is stored and started with the next checkpoint.
-    pub fn spawn<F: Fiber>(&self, call: F) -> impl Future<Output = FiberHandle<F::Output>> + Send + use<F> {
+    /// Creates a child, which is stored and started with the next checkpoint. It is in a box, since
+    /// of an opaque future the compiler would say twice that `call` is no fiber.
+    pub fn spawn<F: Fiber>(&self, call: F) -> BoxFuture<'static, FiberHandle<F::Output>> {
         let (run, parent) = (Arc::clone(&self.run), self.machine.name);
-        async move {
+        Box::pin(async move {
             let name = F::MACHINE.name;
             let child = save_arguments(&call).map_err(|why| Error::new(ErrorKind::Value, why));
             match child.and_then(|args| run.backend.child(name, TypeId::of::<F>(), args)) {
@@ -187,7 +188,7 @@ impl Frame {
                 }
                 Err(error) => run.halt(Exit::failed(format!("`{parent}` cannot spawn `{name}`: {}", chain(&error)))).await,
             }
-        }
+        })
     }
 
     /// The handle that a `wait!` waits for.

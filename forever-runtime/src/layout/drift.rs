@@ -212,6 +212,8 @@ impl Layout {
         {
             if now.branches.is_empty() != was.branches.is_empty() {
                 found.add(Problem::BranchesChanged { step: now.name.clone() });
+            } else if now.wraps != was.wraps {
+                found.add(Problem::BranchWrapped { step: now.name.clone(), branch: was.name.clone() });
             } else if let Some(branch) = was.branches.iter().find(|there| there.name == branch) {
                 now.compare_branch(was, branch, &mut found);
             }
@@ -388,15 +390,14 @@ impl Layout {
     fn compare_wrapped(&self, step: &Step, old: &Layout, was: &Step, is_null: impl Fn(&str) -> bool, found: &mut Found) {
         for before in &old.steps {
             let Some(now) = self.steps.iter().find(|now| old_name(now, Some(old)) == before.name) else { continue };
-            let Some(local) = before.keeps.iter().find(|kept| kept.result && kept.is_let()) else { continue };
-            let is_kept = was.kept(&local.name).is_some();
-            let is_needed = step.keeps.iter().any(|kept| kept.name == local.name || kept.was.as_ref() == Some(&local.name));
-            let by_limit = [&now.wraps, &before.wraps].into_iter().any(|wraps| wraps == "Option");
-            // Layouts that older code has stored say nothing of it. A plain value that is read as a
-            // wrapped one is unreadable.
-            let has_changed = !before.wraps.is_empty() && now.wraps != before.wraps;
-            if has_changed && is_kept && is_needed && (!by_limit || is_null(&local.name)) {
-                let (now_is, before_was) = (now.wraps.clone(), before.wraps.clone());
+            let others = || before.branches.iter().filter_map(|branch| Some((&now.branch_of(before, branch)?.wraps, &branch.wraps)));
+            let mut changes = std::iter::once((&now.wraps, &before.wraps)).chain(others()).filter(|(now, before)| now != before);
+            let Some((now_is, before_was)) = changes.next() else { continue };
+            let by_limit = [now_is, before_was].into_iter().any(|wraps| wraps == "Option");
+            let is_needed = |local: &&Kept| step.keeps.iter().any(|kept| kept.name == local.name || kept.was.as_ref() == Some(&local.name));
+            let is_kept = |local: &&Kept| was.kept(&local.name).is_some() && (!by_limit || is_null(&local.name));
+            for local in before.keeps.iter().filter(|kept| kept.result && kept.is_let()).filter(is_kept).filter(is_needed) {
+                let (now_is, before_was) = (now_is.clone(), before_was.clone());
                 found.add(Problem::ValueWrapped { local: local.name.clone(), step: now.name.clone(), now: now_is, before: before_was });
             }
         }
@@ -429,6 +430,9 @@ impl Layout {
         }
         if now.branches.is_empty() != before.branches.is_empty() && stored.is_none_or(|stored| !stored.is_empty()) {
             return found.add(Problem::BranchesChanged { step: now.name.clone() });
+        }
+        if now.kind == CutKind::Steps && now.wraps != before.wraps && stored.is_none_or(|stored| !stored.is_empty()) {
+            found.add(Problem::BranchWrapped { step: now.name.clone(), branch: before.name.clone() });
         }
         let is_stored = |branch: &Branch| {
             stored.is_none_or(|stored| stored.iter().flat_map(|name| parts_of_branch(name)).any(|(_, name)| name == branch.name))
@@ -479,13 +483,21 @@ impl Step {
         }
     }
 
-    /// Checks that the result of a branch of the old code belongs to a branch of this one.
-    fn compare_branch(&self, before: &Step, branch: &Branch, found: &mut Found) {
+    /// The branch that one of the old code is now.
+    fn branch_of(&self, before: &Step, branch: &Branch) -> Option<&Branch> {
         let knew = |name: &str| before.branches.iter().any(|there| there.name == name);
         let claims = |now: &&Branch| now.name == branch.name || now.was.as_deref() == Some(&branch.name) && !knew(&now.name);
-        let Some(now) = self.branches.iter().find(claims) else {
+        self.branches.iter().find(claims)
+    }
+
+    /// Checks that the result of a branch of the old code belongs to a branch of this one.
+    fn compare_branch(&self, before: &Step, branch: &Branch, found: &mut Found) {
+        let Some(now) = self.branch_of(before, branch) else {
             return found.add(Problem::BranchGone { step: self.name.clone(), branch: branch.name.clone() });
         };
+        if now.wraps != branch.wraps {
+            found.add(Problem::BranchWrapped { step: self.name.clone(), branch: branch.name.clone() });
+        }
         if branch.explicit || now.explicit || now.name != branch.name {
             return;
         }

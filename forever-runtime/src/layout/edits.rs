@@ -122,6 +122,7 @@ fn branch(word: &str, all: impl Iterator<Item = Named>) -> BranchSpec {
         was,
         effect: false,
         decides: false,
+        wraps: "",
     }
 }
 

@@ -69,7 +69,7 @@ fn difference(name: &str, before: Option<&Layout>, now: Option<&Layout>) -> Stri
         return String::new();
     }
     let verdict = match now.can_resume(before) {
-        Ok(()) => "safe: its fibers resume".to_owned(),
+        Ok(()) => "safe, if the types of its values are as before: `Builder::check` reads those that are stored".to_owned(),
         Err(drift) if now.version != before.version => format!("its fibers need `migrate`: {}", sentences(&drift)),
         Err(drift) => format!("fibers that stand there will be parked: {}", sentences(&drift)),
     };

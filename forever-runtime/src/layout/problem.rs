@@ -203,6 +203,13 @@ pub enum Problem {
         /// What was around it before.
         before: String,
     },
+    /// The stored value of a branch, or of an item, is or was a `Result` by its macro.
+    BranchWrapped {
+        /// The `steps!`.
+        step: String,
+        /// The branch; the `steps!` itself where it is a `for`.
+        branch: String,
+    },
     /// Several arms of a `select!` that share a name are others than before.
     ArmAmbiguous {
         /// The `select!`.
@@ -282,6 +289,11 @@ impl fmt::Display for Problem {
                 f,
                 "`{branch}` stands for other branches of `{step}` than before: which one was meant cannot be told; give them names, \
                  `step!(\"..\", ..)`"
+            ),
+            Problem::BranchWrapped { step, branch } => write!(
+                f,
+                "`catch` was added to or taken from `{branch}` of `{step}`, which may have a result stored: leave it as it was until no fiber is \
+                 there, or give the `steps!` another name, and keep the old one until its fibers have passed it"
             ),
             Problem::ArmAmbiguous { step, arm } => write!(
                 f,

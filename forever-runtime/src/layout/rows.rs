@@ -152,6 +152,11 @@ impl LeftUnder {
         std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Whether results of branches are stored.
+    pub(crate) fn has_results(&self) -> bool {
+        !self.results.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Checks that a function can identify everything that began under another layout than its own
     /// and that of its snapshot, which has this hash.
     ///

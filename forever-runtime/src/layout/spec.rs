@@ -79,6 +79,8 @@ pub(super) struct Branch {
     pub(super) was: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) effect: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) wraps: String,
 }
 
 /// One local kept at a cut point.
@@ -210,6 +212,7 @@ impl Layout {
                 text(&mut hash, &branch.body);
                 hash.update(branch.of.to_be_bytes());
                 text(&mut hash, branch.was.as_deref().unwrap_or_default());
+                text(&mut hash, &branch.wraps);
             }
             number(&mut hash, step.topics.len());
             for topic in &step.topics {
@@ -280,9 +283,9 @@ pub(super) fn kept(local: &Local) -> Kept {
 }
 
 pub(super) fn branch(branch: &BranchSpec) -> Branch {
-    let BranchSpec { name, stored: _, explicit, of, body, was, effect, decides: _ } = *branch;
+    let BranchSpec { name, stored: _, explicit, of, body, was, effect, decides: _, wraps } = *branch;
     let body = if explicit { String::new() } else { body.to_owned() };
-    Branch { name: name.to_owned(), explicit, body, of, was: was.map(str::to_owned), effect }
+    Branch { name: name.to_owned(), explicit, body, of, was: was.map(str::to_owned), effect, wraps: wraps.to_owned() }
 }
 
 impl CutKind {

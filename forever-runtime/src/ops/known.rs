@@ -283,7 +283,7 @@ impl Ops {
         }
         let is_here = |op: &OpRecord| op.function == function && (op.step == step || was.contains(&op.step));
         // A transaction with a key is a different one from those with other keys.
-        let may_be = |op: &&OpRecord| is_here(op) && (key.is_none() || op.key.is_none());
+        let may_be = |op: &&OpRecord| is_here(op) && (key.is_none() || op.key.is_none() || op.key == key);
         if let Some(committed) = known.unmet.iter().filter_map(|id| known.open.get(id)).find(may_be) {
             let place = if step.is_empty() { "between two steps".to_owned() } else { format!("in step `{step}`") };
             return Err(format!(

@@ -1,12 +1,11 @@
-//! Transactions in the program's own tables on Postgres: `ctx.postgres_transaction(async |tx| ..)`.
+//! Transactions in the program's own tables on Postgres:
+//! `ctx.postgres_transaction("name", async |tx| ..)`.
 //!
 //! Position, record and outcome are those of [`transaction`](super::transaction). What differs is
 //! the closure, which is async and runs in the task of its caller, so it may borrow.
-use std::any::type_name;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
-use std::panic::Location;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +19,6 @@ use crate::frame::run::Run;
 use crate::future::BoxFuture;
 use crate::ops::effect::key;
 use crate::ops::transaction::{Came, begin, carry_out, locked, returned, text_of, without_record};
-use crate::ops::tx_position::CallSite;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
 use crate::store::TransactionResult;
@@ -36,8 +34,8 @@ use crate::store::TransactionResult;
 /// // step!(book(ctx, &rooms).await?)
 /// async fn book(ctx: &FiberContext, rooms: &[String]) -> Result<(), BoxError> {
 ///     for room in rooms {
-///         // One call site, so the key tells the transactions apart.
-///         ctx.postgres_transaction(async |tx| {
+///         // Several of one name in a step: the key tells them apart.
+///         ctx.postgres_transaction("book", async |tx| {
 ///             tx.execute("INSERT INTO bookings (room) VALUES ($1)", &[room]).await?;
 ///             Ok::<_, BoxError>(())
 ///         })
@@ -51,11 +49,10 @@ use crate::store::TransactionResult;
 pub struct PostgresTransactionCall<'a, F, T, E> {
     run: Arc<Run>,
     /// The stored name of the fiber's function.
-    name: &'a str,
+    function: &'a str,
+    name: String,
     work: F,
     key: Option<Result<String, String>>,
-    /// Call site and types, which identify a transaction without a key.
-    stands: CallSite,
     gives: PhantomData<fn() -> (T, E)>,
 }
 
@@ -79,7 +76,7 @@ impl FiberContext {
     ///
     /// // step!(book(ctx, &order, 4200).await?)
     /// async fn book(ctx: &FiberContext, order: &str, cents: i64) -> Result<i64, BoxError> {
-    ///     ctx.postgres_transaction(async |tx| {
+    ///     ctx.postgres_transaction("book", async |tx| {
     ///         let insert = "INSERT INTO bookings (id, cents) VALUES ($1, $2) RETURNING n";
     ///         Ok(tx.query_one(insert, &[&order, &cents]).await?.get("n"))
     ///     })
@@ -88,8 +85,8 @@ impl FiberContext {
     /// # let _ = book;
     /// ```
     ///
-    /// A transaction is identified as on SQLite: by its step, its order in the step and the text
-    /// of the step, or by a [`key`](PostgresTransactionCall::key).
+    /// A transaction is identified as on SQLite: by its step and `name`, and where a step makes
+    /// several of one name, by a [`key`](PostgresTransactionCall::key) as well.
     ///
     /// The closure runs in the task of the fiber, on a connection of its own
     /// (`PostgresBuilder::transactions`). It may run more than once until one of its runs is
@@ -108,12 +105,13 @@ impl FiberContext {
     /// # Errors
     /// The closure's, unchanged. Errors of Postgres are returned to the closure, which has to pass
     /// them on. Those of the library, converted to an `E`: of kind
-    /// [`Setup`](crate::ErrorKind::Setup) when the closure ended the transaction, or the runtime
-    /// was not opened with Postgres; of kind [`Value`](crate::ErrorKind::Value) when the key or the
-    /// result cannot be saved, a deferred constraint is violated at the end, or the closure
-    /// returned `Ok` although a statement had failed. When the store fails, a `#[fiber]` function
-    /// is interrupted, and a closure fiber gets the error, of kind
-    /// [`Store`](crate::ErrorKind::Store), [`Closed`](crate::ErrorKind::Closed), or
+    /// [`Setup`](crate::ErrorKind::Setup) when the closure ended the transaction, the step has
+    /// done one of that name without a key, or the runtime was not opened with Postgres; of kind
+    /// [`Value`](crate::ErrorKind::Value) when the key or the result cannot be saved, a deferred
+    /// constraint is violated at the end, or the closure returned `Ok` although a statement had
+    /// failed. When the store fails, a `#[fiber]` function is interrupted, and a closure fiber
+    /// gets the error, of kind [`Store`](crate::ErrorKind::Store),
+    /// [`Closed`](crate::ErrorKind::Closed), or
     /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) where it may be committed: with a
     /// [`key`](PostgresTransactionCall::key) it is safe to repeat.
     ///
@@ -126,22 +124,19 @@ impl FiberContext {
     /// # Panics
     /// When the closure does.
     #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
-    #[track_caller]
-    pub fn postgres_transaction<F, T, E>(&self, work: F) -> PostgresTransactionCall<'_, F, T, E>
+    pub fn postgres_transaction<F, T, E>(&self, name: impl Into<String>, work: F) -> PostgresTransactionCall<'_, F, T, E>
     where
         F: for<'t> PostgresTxFn<'t, T, E>,
         T: Value,
         E: From<Error> + Send + 'static,
     {
-        let at = Location::caller();
-        let stands = CallSite::new(at, type_name::<F>(), type_name::<T>());
-        PostgresTransactionCall { run: Arc::clone(&self.run), name: &self.name, work, key: None, stands, gives: PhantomData }
+        PostgresTransactionCall { run: Arc::clone(&self.run), function: &self.name, name: name.into(), work, key: None, gives: PhantomData }
     }
 }
 
 impl<F, T, E> PostgresTransactionCall<'_, F, T, E> {
-    /// Sets the key, which identifies the transaction in place of its order: an equal key in the
-    /// same step, or in the same branch of a `steps!`, is the same transaction.
+    /// Sets the key, which tells transactions of one name apart: one with an equal name and key in
+    /// the same step, or in the same branch of a `steps!`, is the same transaction.
     pub fn key(mut self, by: impl Serialize) -> Self {
         self.key = Some(key(&by));
         self
@@ -158,9 +153,9 @@ where
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let PostgresTransactionCall { run, name, work, key, stands, gives: _ } = self;
+        let PostgresTransactionCall { run, function, name, work, key, gives: _ } = self;
         // Before the future is polled, while the current branch is known.
-        let begun = begin(&run, name, key, &stands);
+        let begun = begin(&run, function, &name, key);
         Box::pin(async move {
             let came = Came::default();
             let mut work = Prepared { work, text: text_of, came: Arc::clone(&came), runtime: run.backend.link() };
@@ -172,7 +167,7 @@ where
 
 impl<F, T, E> fmt::Debug for PostgresTransactionCall<'_, F, T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresTransactionCall").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("PostgresTransactionCall").field("name", &self.name).field("key", &self.key).finish_non_exhaustive()
     }
 }
 

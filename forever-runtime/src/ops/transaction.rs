@@ -2,14 +2,12 @@
 //!
 //! A transaction of a `#[fiber]` function is committed together with a record of its result. The
 //! next checkpoint deletes the record. When the code between two checkpoints runs again, because
-//! the process died or the step is retried, it comes to the same transactions in the same order,
-//! finds their records, and gets their results without running them. So the id of a transaction
-//! contains its position between two checkpoints: [`TxPosition`].
-use std::any::type_name;
+//! the process died or the step is retried, it comes to the same transactions, finds their records
+//! by step and name, and gets their results without running them.
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
-use std::panic::{Location, resume_unwind};
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +24,7 @@ use crate::guard::guarded;
 use crate::ops::effect::key;
 use crate::ops::ledger::Ledger;
 use crate::ops::op::interrupt;
-use crate::ops::tx_position::CallSite;
+use crate::ops::tx_position::Name;
 use crate::runtime::exit::Exit;
 use crate::runtime::state::Runtime;
 use crate::store::sqlite::user::TransactionFn;
@@ -44,11 +42,11 @@ use crate::store::{OpRecord, OpState, TransactionResult, Tx};
 /// async fn book(ctx: &FiberContext, rooms: Vec<String>) -> Result<(), BoxError> {
 ///     for room in rooms {
 ///         let of = room.clone();
-///         let insert = ctx.transaction(move |tx| {
+///         let insert = ctx.transaction("book", move |tx| {
 ///             tx.execute("INSERT INTO bookings (room) VALUES (?1)", [&room])?;
 ///             Ok::<_, BoxError>(())
 ///         });
-///         // One call site, so the key tells the transactions apart.
+///         // Several of one name in a step: the key tells them apart.
 ///         insert.key(of).await?;
 ///     }
 ///     Ok(())
@@ -58,11 +56,10 @@ use crate::store::{OpRecord, OpState, TransactionResult, Tx};
 pub struct TransactionCall<F, T, E> {
     run: Arc<Run>,
     /// The stored name of the fiber's function.
-    name: Arc<str>,
+    function: Arc<str>,
+    name: String,
     work: F,
     key: Option<Result<String, String>>,
-    /// Call site and types, which identify a transaction without a key.
-    stands: CallSite,
     gives: PhantomData<fn() -> (T, E)>,
 }
 
@@ -86,7 +83,7 @@ impl FiberContext {
     /// // step!(book(ctx, &order).await?)
     /// async fn book(ctx: &FiberContext, order: &str) -> Result<i64, BoxError> {
     ///     let order = order.to_owned();
-    ///     ctx.transaction(move |tx| insert(tx, &order)).await
+    ///     ctx.transaction("book", move |tx| insert(tx, &order)).await
     /// }
     ///
     /// fn insert(tx: &Tx<'_>, order: &str) -> Result<i64, BoxError> {
@@ -96,20 +93,15 @@ impl FiberContext {
     /// # let _ = book;
     /// ```
     ///
-    /// A transaction is identified by its step and its order in the step; in each branch of a
-    /// `steps!` separately. Give each a [`key`](TransactionCall::key) where the order may vary, as
-    /// in a `join!` of futures that wait for something else first. Give keys as well to
-    /// transactions in a loop inside one step, and to those of one function that the step calls
-    /// several times: if new code loops over other items, the result of the first old one would be
-    /// taken for that of the first new one. A key also identifies the transaction across a change
-    /// of the code.
+    /// A transaction is identified by its step, or its branch of a `steps!`, and by its `name`
+    /// there; one between two steps by its name. A change of the closure changes nothing about
+    /// that. Where a step makes several of one name, each needs a [`key`](TransactionCall::key),
+    /// so that the result of one is never taken for that of another.
     ///
     /// When a process died between a commit and the next checkpoint, and new code comes to a
-    /// transaction without a key, the text of its step has to be the same, or that of the whole
-    /// function for one between two steps. Otherwise the fiber is parked, because the transaction
-    /// may or may not be the committed one. The text of a function that the step calls is not
-    /// known: a transaction there must be at the same line and column, and needs a key where
-    /// another one may take its place.
+    /// transaction of another name in that step, the fiber is parked, because that may or may not
+    /// be the committed one. So give keys as well where the order may vary, as in a `join!` of
+    /// futures that wait for something else first.
     ///
     /// The closure runs on the thread that writes the database, and all other writes wait for it.
     /// Slow work, and work outside the database, belongs before it. The closure may run more than
@@ -125,35 +117,34 @@ impl FiberContext {
     /// # Errors
     /// The closure's, unchanged. Errors of SQLite, a full disk too, are returned to the closure,
     /// which has to pass them on. Those of the library, converted to an `E`: of kind
-    /// [`Setup`](ErrorKind::Setup) when the closure did what it must not, or there is no database
-    /// (on a `testing::Stage`); of kind [`Value`](ErrorKind::Value) when the key or the result
-    /// cannot be saved, or a deferred constraint is violated at the end. When the store fails, a
-    /// `#[fiber]` function is interrupted, and a closure fiber gets the error, of kind
-    /// [`Store`](ErrorKind::Store), [`Closed`](ErrorKind::Closed), or
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where the next open may find the commit
-    /// stored: with a [`key`](TransactionCall::key) it is safe to repeat.
+    /// [`Setup`](ErrorKind::Setup) when the closure did what it must not, the step has done a
+    /// transaction of that name without a key, or there is no database (on a `testing::Stage`); of
+    /// kind [`Value`](ErrorKind::Value) when the key or the result cannot be saved, or a deferred
+    /// constraint is violated at the end. When the store fails, a `#[fiber]` function is
+    /// interrupted, and a closure fiber gets the error, of kind [`Store`](ErrorKind::Store),
+    /// [`Closed`](ErrorKind::Closed), or [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) where the
+    /// next open may find the commit stored: with a [`key`](TransactionCall::key) it is safe to
+    /// repeat.
     ///
     /// A `#[fiber]` function is parked when its code has changed so that the stored result has
     /// another type now.
     ///
     /// # Panics
     /// When the closure does.
-    #[track_caller]
-    pub fn transaction<F, T, E>(&self, work: F) -> TransactionCall<F, T, E>
+    pub fn transaction<F, T, E>(&self, name: impl Into<String>, work: F) -> TransactionCall<F, T, E>
     where
         F: FnMut(&Tx<'_>) -> Result<T, E> + Send + 'static,
         T: Value,
         E: From<Error> + Send + 'static,
     {
-        let at = Location::caller();
-        let stands = CallSite::new(at, type_name::<F>(), type_name::<T>());
-        TransactionCall { run: Arc::clone(&self.run), name: Arc::clone(&self.name), work, key: None, stands, gives: PhantomData }
+        let (run, function) = (Arc::clone(&self.run), Arc::clone(&self.name));
+        TransactionCall { run, function, name: name.into(), work, key: None, gives: PhantomData }
     }
 }
 
 impl<F, T, E> TransactionCall<F, T, E> {
-    /// Sets the key, which identifies the transaction in place of its order: an equal key in the
-    /// same step, or in the same branch of a `steps!`, is the same transaction.
+    /// Sets the key, which tells transactions of one name apart: one with an equal name and key in
+    /// the same step, or in the same branch of a `steps!`, is the same transaction.
     pub fn key(mut self, by: impl Serialize) -> Self {
         self.key = Some(key(&by));
         self
@@ -170,9 +161,9 @@ where
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let TransactionCall { run, name, work, key, stands, gives: _ } = self;
+        let TransactionCall { run, function, name, work, key, gives: _ } = self;
         // Before the future is polled, while the current branch is known.
-        let begun = begin(&run, &name, key, &stands);
+        let begun = begin(&run, &function, &name, key);
         let (work, came) = prepared(work, text_of);
         Box::pin(async move { carry_out(&run, begun?, |ledger, record| ledger.transact(record, work), &came).await })
     }
@@ -180,25 +171,58 @@ where
 
 impl<F, T, E> fmt::Debug for TransactionCall<F, T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TransactionCall").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("TransactionCall").field("name", &self.name).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// The mark of a transaction without a key. It is taken away if it is dropped before the
+/// transaction is done.
+pub(super) struct Met {
+    run: Arc<Run>,
+    name: Option<Name>,
+}
+
+impl Met {
+    fn new(run: &Arc<Run>, name: &str) -> Result<Self> {
+        if let Some(name) = run.tx_position.meets(name) {
+            return Ok(Met { run: Arc::clone(run), name: Some(name) });
+        }
+        let why = format!("two transactions of one step are named `{name}`: give each a key, `.key(..)`, or another name");
+        Err(Error::new(ErrorKind::Setup, why))
+    }
+
+    fn done(mut self) {
+        self.name = None;
+    }
+}
+
+impl Drop for Met {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            self.run.tx_position.may_meet_again(name);
+        }
     }
 }
 
 pub(super) enum Begun {
-    /// The record to store with the transaction; `None` if it has none.
-    Record(Option<OpRecord>),
+    /// The record to store with the transaction, or none; and its mark if it has no key.
+    Record(Option<OpRecord>, Option<Met>),
     /// A committed transaction may or may not be this one.
     Unclear(String),
 }
 
-pub(super) fn begin(run: &Run, name: &str, key: Option<Result<String, String>>, stands: &CallSite) -> Result<Begun> {
+pub(super) fn begin(run: &Arc<Run>, function: &str, name: &str, key: Option<Result<String, String>>) -> Result<Begun> {
     let key = key.transpose().map_err(|why| Error::new(ErrorKind::Value, format!("key of a transaction cannot be saved: {why}")))?;
     let wanted = key.is_some() || run.backend.resumes();
     if !wanted {
-        return Ok(Begun::Record(None));
+        return Ok(Begun::Record(None, None));
     }
-    let record = run.ops.of_transaction(run.tx_position.place(name, key, stands), run.checkpoints.load(Ordering::Relaxed));
-    Ok(record.map_or_else(Begun::Unclear, |record| Begun::Record(Some(record))))
+    let met = match &key {
+        Some(_) => None,
+        None => Some(Met::new(run, name)?),
+    };
+    let record = run.ops.of_transaction(run.tx_position.place(function, name, key), run.checkpoints.load(Ordering::Relaxed));
+    Ok(record.map_or_else(Begun::Unclear, |record| Begun::Record(Some(record), met)))
 }
 
 /// Carries out a transaction. The program's closure leaves its results in `came`.
@@ -212,11 +236,13 @@ where
     T: Value,
     E: From<Error> + Send + 'static,
 {
-    let record = match begun {
-        Begun::Record(record) => record,
+    let (record, met) = match begun {
+        Begun::Record(record, met) => (record, met),
         Begun::Unclear(why) => return run.halt(Exit::parked(why)).await,
     };
+    let done = || met.map_or((), Met::done);
     if let Some(text) = record.as_ref().filter(|record| record.state == OpState::Completed).and_then(|record| record.outcome.as_deref()) {
+        done();
         return read(run, text).await;
     }
     if let Some(record) = &record {
@@ -228,9 +254,13 @@ where
     match outcome(transacted, came) {
         Outcome::Value(value) => {
             run.backend.progressed();
+            done();
             Ok(value)
         }
-        Outcome::Before(text) => read(run, &text).await,
+        Outcome::Before(text) => {
+            done();
+            read(run, &text).await
+        }
         Outcome::Error(error) => {
             if let Some(record) = &record {
                 run.ops.forget(&record.id);

@@ -159,3 +159,37 @@ async fn equal_items_and_long_ones_and_those_without_json_have_names_of_their_ow
     fiber.parks_naming::<plain_and_longer::work>("the result of `all[1 of 3]` is stored").await;
     fiber.resumes::<plain::work>(vec![1, 2, 3], &["3"]).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_check_reads_the_stored_results() {
+    versions! {
+        old(io, n: u32) -> (u32, u32) {
+            let both = steps!("both", step!("one", io.did("one", n).await?), step!("two", io.did("two", n).await?));
+            Ok(both)
+        }
+        a_text(io, n: u32) -> (String, u32) {
+            let both = steps!("both", step!("one", io.did("one", n.to_string()).await?), step!("two", io.did("two", n).await?));
+            Ok(both)
+        }
+        items(io, n: u32) -> Vec<u32> {
+            let all = steps!("all", for word in ["a", "b"], io.did(word, n).await?);
+            Ok(all)
+        }
+        texts(io, n: u32) -> Vec<String> {
+            let all = steps!("all", for word in ["a", "b"], io.did(word, n.to_string()).await?);
+            Ok(all)
+        }
+        others(io, n: u32) -> Vec<u32> {
+            let all = steps!("all", for word in ["c", "b"], io.did(word, n).await?);
+            Ok(all)
+        }
+    }
+    // Each of these asks a check first.
+    let fiber = stopped_side_by_side(old::work(3), "two", 1).await;
+    fiber.parks_saying::<a_text::work>("the result of `both[one]` cannot be read as `String`").await;
+    fiber.resumes::<old::work>((3, 3), &["two"]).await;
+    let fiber = stopped_side_by_side(items::work(3), "b", 1).await;
+    fiber.parks_saying::<texts::work>("the result of `all[\"a\"]` cannot be read as `String`").await;
+    fiber.parks_saying::<others::work>("the result of `all[\"a\"]` is stored, and what `all` goes over has no such item now").await;
+    fiber.resumes::<items::work>(vec![3, 3], &["b"]).await;
+}

@@ -60,6 +60,18 @@ pub(super) async fn stopped_side_by_side<F: Fiber>(call: F, before: &str, result
     stopped
 }
 
+/// Sends a message to a fiber on topic `m`, runs it until the step `before` has begun, and drops the runtime there.
+pub(super) async fn stopped_after_a_message<F: Fiber>(call: F, message: &impl serde::Serialize, before: &str) -> Stopped {
+    let stopped = Stopped { folder: tempfile::tempdir().unwrap() };
+    let world = World::without(Some(before));
+    let forever = stopped.builder(&world).fiber::<F>().open().await.unwrap();
+    forever.spawn(call).id(ID).await.unwrap();
+    forever.send(ID, "m", message).await.unwrap();
+    world.reached().await;
+    drop(forever);
+    stopped
+}
+
 impl Stopped {
     /// Code `F` resumes the fiber up to the branch `before` of a `steps!`, where the process dies once more when so many results are stored.
     pub(super) async fn resumes_side_by_side<F: Fiber<Output: Debug>>(&self, before: &str, results: i64) {
@@ -100,12 +112,19 @@ impl Stopped {
 
     /// Code `F` brings the fiber to its end: this result, and only these steps.
     pub(super) async fn resumes<F: Fiber<Output: Debug + PartialEq>>(&self, result: F::Output, steps: &[&str]) {
+        self.says::<F>(0).await;
         let world = World::without(None);
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
         let ended = forever.fiber::<F>(ID).wait().await;
         assert_eq!((ended, world.log().as_slice()), (Ok(result), steps.iter().map(|&s| s.to_owned()).collect::<Vec<_>>().as_slice()));
         assert_eq!(forever.fiber::<F>(ID).status().await.unwrap().state, FiberState::Completed);
         forever.close().await.unwrap();
+    }
+
+    /// A check of code `F` says of so many fibers that it would park them.
+    async fn says<F: Fiber>(&self, parked: u64) {
+        let compatibility = self.builder(&World::without(None)).fiber::<F>().check().await.unwrap();
+        assert_eq!(compatibility.parked(), parked, "{compatibility}");
     }
 
     /// How many fibers a check of code `F`, which calls `Callee`, says that it would park.
@@ -115,6 +134,7 @@ impl Stopped {
 
     /// Code `F` resumes the fiber and comes to the step `before`, where the process dies once more.
     pub(super) async fn resumes_until<F: Fiber<Output: Debug>>(&self, before: &str, steps: &[&str]) {
+        self.says::<F>(0).await;
         let world = World::without(Some(before));
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
         let handle = forever.fiber::<F>(ID);
@@ -151,6 +171,7 @@ impl Stopped {
     }
 
     async fn parked<F: Fiber<Output: Debug>>(&self) -> String {
+        self.says::<F>(1).await;
         let before = self.row();
         let world = World::without(None);
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();

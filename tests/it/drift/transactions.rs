@@ -12,7 +12,7 @@ mod old {
     #[forever::fiber]
     pub(super) async fn work(ctx: &forever::fiber::FiberContext, io: forever::fiber::Res<World>) -> anyhow::Result<u32> {
         let n = step!("book", {
-            let n = ctx.transaction(|_| anyhow::Ok(RUNS[0].fetch_add(1, SeqCst))).await?;
+            let n = ctx.transaction("count", |_| anyhow::Ok(RUNS[0].fetch_add(1, SeqCst))).await?;
             io.did("mail", n).await?
         });
         Ok(n)
@@ -24,9 +24,10 @@ mod shifted {
 
     #[forever::fiber]
     pub(super) async fn work(ctx: &forever::fiber::FiberContext, io: forever::fiber::Res<World>) -> anyhow::Result<u32> {
-        // The same step, at other lines and with another option.
+        // The same transaction, at another line, with another option and another text around it.
         let n = step!("book", timeout = std::time::Duration::from_secs(60), {
-            let n = ctx.transaction(|_| anyhow::Ok(RUNS[0].fetch_add(1, SeqCst))).await?;
+            let n = ctx.transaction("count", |_| anyhow::Ok(RUNS[0].fetch_add(1, SeqCst))).await?;
+            anyhow::ensure!(n < 10);
             io.did("mail", n).await?
         });
         Ok(n + 10)
@@ -39,7 +40,7 @@ mod with_another {
     #[forever::fiber]
     pub(super) async fn work(ctx: &forever::fiber::FiberContext, io: forever::fiber::Res<World>) -> anyhow::Result<u32> {
         let n = step!("book", {
-            let n = ctx.transaction(|_| anyhow::Ok(RUNS[1].fetch_add(1, SeqCst))).await?;
+            let n = ctx.transaction("another", |_| anyhow::Ok(RUNS[1].fetch_add(1, SeqCst))).await?;
             io.did("mail", n).await?
         });
         Ok(n)
@@ -47,7 +48,7 @@ mod with_another {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_is_told_by_the_text_of_its_step_and_not_by_its_line() {
+async fn a_transaction_is_told_by_its_name_and_not_by_its_line() {
     let fiber = stopped(old::work(), "mail").await;
     fiber.parks_naming::<with_another::work>("in step `book` is committed, and the code has changed").await;
     fiber.resumes::<shifted::work>(10, &["mail"]).await;

@@ -117,7 +117,7 @@ async fn own_store_resumes_a_fiber() {
 
 #[fiber]
 async fn booking(ctx: &FiberContext) -> Result<(), Error> {
-    ctx.transaction(|_| Ok::<_, Error>(())).await
+    ctx.transaction("nothing", |_| Ok::<_, Error>(())).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,7 +64,7 @@ impl World {
     }
 
     async fn note(&self, ctx: &FiberContext, what: &str) -> anyhow::Result<i64> {
-        ctx.postgres_transaction(async |tx| {
+        ctx.postgres_transaction(what, async |tx| {
             self.runs.fetch_add(1, SeqCst);
             Ok(tx.query_one("INSERT INTO entries (what) VALUES ($1) RETURNING n", &[&what]).await?.get(0))
         })
@@ -112,7 +112,7 @@ async fn gated(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<i64> {
 }
 
 async fn keyed(world: &World, ctx: &FiberContext, what: &str) -> anyhow::Result<i64> {
-    ctx.postgres_transaction(async |tx| {
+    ctx.postgres_transaction("book", async |tx| {
         world.runs.fetch_add(1, SeqCst);
         Ok(tx.query_one("INSERT INTO entries (what) VALUES ($1) RETURNING n", &[&what]).await?.get(0))
     })
@@ -165,7 +165,7 @@ async fn later_attempt_of_a_step_gets_the_stored_result() {
 async fn slow(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<u32> {
     let run = step!({
         let booked: anyhow::Result<u32> = ctx
-            .postgres_transaction(async |tx| {
+            .postgres_transaction("book", async |tx| {
                 let run = world.runs.fetch_add(1, SeqCst);
                 tx.execute("INSERT INTO entries (what) VALUES ($1)", &[&format!("run {run}")]).await?;
                 if run == 0 {
@@ -224,14 +224,14 @@ impl From<tokio_postgres::Error> for Refusal {
 async fn failing(ctx: &FiberContext, _world: Res<World>) -> anyhow::Result<()> {
     step!({
         let sold_out: Result<(), Refusal> = ctx
-            .postgres_transaction(async |tx| {
+            .postgres_transaction("book", async |tx| {
                 tx.execute("INSERT INTO entries (what) VALUES ('taken back')", &[]).await?;
                 Err(Refusal::SoldOut(7))
             })
             .await;
         assert!(matches!(sold_out, Err(Refusal::SoldOut(7))), "{sold_out:?}");
         let bad: Result<(), Refusal> = ctx
-            .postgres_transaction(async |tx| {
+            .postgres_transaction("book", async |tx| {
                 tx.execute("INSERT INTO entries (what) VALUES ('taken back')", &[]).await?;
                 tx.execute("INSERT INTO entries (what) VALUES ('bad')", &[]).await?;
                 Ok(())
@@ -239,29 +239,29 @@ async fn failing(ctx: &FiberContext, _world: Res<World>) -> anyhow::Result<()> {
             .await;
         assert!(matches!(&bad, Err(Refusal::Postgres(why)) if why.code().is_some()), "{bad:?}");
         let dangling: Result<(), Refusal> = ctx
-            .postgres_transaction(async |tx| {
+            .postgres_transaction("book", async |tx| {
                 tx.execute("INSERT INTO notes VALUES (-1)", &[]).await?;
                 Ok(())
             })
             .await;
         assert!(matches!(&dangling, Err(Refusal::Forever(why)) if why.kind() == ErrorKind::Value), "{dangling:?}");
-        let ended: Result<(), Refusal> = ctx.postgres_transaction(async |tx| Ok(tx.batch_execute("ROLLBACK").await?)).await;
+        let ended: Result<(), Refusal> = ctx.postgres_transaction("book", async |tx| Ok(tx.batch_execute("ROLLBACK").await?)).await;
         assert!(matches!(&ended, Err(Refusal::Forever(why)) if why.kind() == ErrorKind::Setup), "{ended:?}");
-        let of_sqlite: Result<(), Error> = ctx.transaction(|_| Ok(())).await;
+        let of_sqlite: Result<(), Error> = ctx.transaction("of SQLite", |_| Ok(())).await;
         let why = of_sqlite.unwrap_err();
         assert_eq!(why.kind(), ErrorKind::Setup);
         assert!(why.to_string().contains("`postgres_transaction`"), "{why}");
         // It is rolled back where it is.
         let late = tokio::time::timeout(
             Duration::from_millis(100),
-            ctx.postgres_transaction(async |tx| {
+            ctx.postgres_transaction("book", async |tx| {
                 tx.execute("INSERT INTO entries (what) VALUES ('taken back')", &[]).await?;
                 std::future::pending::<anyhow::Result<()>>().await
             })
             .into_future(),
         );
         assert!(late.await.is_err());
-        let stored: Result<(), Error> = ctx.postgres_transaction(async |_| Ok(())).await;
+        let stored: Result<(), Error> = ctx.postgres_transaction("book", async |_| Ok(())).await;
         stored?;
     });
     Ok(())
@@ -281,7 +281,7 @@ async fn transaction_that_fails_is_rolled_back_and_its_error_is_the_callers() {
 async fn panicking(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<()> {
     step!({
         let booked: anyhow::Result<()> = ctx
-            .postgres_transaction(async |tx| {
+            .postgres_transaction("book", async |tx| {
                 tx.execute("INSERT INTO entries (what) VALUES ('taken back')", &[]).await?;
                 assert!(world.runs.fetch_add(1, SeqCst) > 0, "at the disco");
                 Ok(())
@@ -309,7 +309,7 @@ async fn counting(ctx: &FiberContext, _world: Res<World>) -> anyhow::Result<()> 
     for _ in 0..5 {
         step!({
             let counted: anyhow::Result<()> = ctx
-                .postgres_transaction(async |tx| {
+                .postgres_transaction("book", async |tx| {
                     tx.batch_execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE").await?;
                     let n: i64 = tx.query_one("SELECT sum(of)::bigint FROM notes", &[]).await?.get(0);
                     tokio::task::yield_now().await;
@@ -344,7 +344,7 @@ async fn fibers_that_conflict_all_get_through() {
 async fn changing(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<()> {
     step!({
         let changed: anyhow::Result<()> = ctx
-            .postgres_transaction(async |tx| {
+            .postgres_transaction("book", async |tx| {
                 world.runs.fetch_add(1, SeqCst);
                 tx.execute("UPDATE entries SET what = what || '!'", &[]).await?;
                 Ok(())
@@ -437,7 +437,7 @@ async fn transaction_outside_of_fibers_is_committed_or_rolled_back() {
 async fn nesting(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<(String, bool)> {
     let why = step!("passed on", {
         let outer: anyhow::Result<i64> = ctx
-            .postgres_transaction(async |tx| {
+            .postgres_transaction("book", async |tx| {
                 tx.execute("INSERT INTO entries (what) VALUES ('taken back')", &[]).await?;
                 world.note(ctx, "taken back").await
             })
@@ -446,7 +446,7 @@ async fn nesting(ctx: &FiberContext, world: Res<World>) -> anyhow::Result<(Strin
     });
     let refused = step!("ignored", {
         let outer: anyhow::Result<bool> = ctx
-            .postgres_transaction(async |tx| {
+            .postgres_transaction("book", async |tx| {
                 tx.execute("INSERT INTO entries (what) VALUES ('outer')", &[]).await?;
                 Ok(keyed(&world, ctx, "inner").await.is_err())
             })
