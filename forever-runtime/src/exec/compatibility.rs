@@ -79,7 +79,7 @@ pub struct CompatibilityEntry {
 ///     match verdict {
 ///         Verdict::Resumes => "resumes",
 ///         Verdict::Migrates => "resumes if `migrate` agrees",
-///         Verdict::Parks { reason } => reason,
+///         Verdict::Parks { reason } | Verdict::MayPark { reason } => reason,
 ///         _ => "unknown",
 ///     }
 /// }
@@ -93,6 +93,11 @@ pub enum Verdict {
     Resumes,
     /// A `migrate` function is asked.
     Migrates,
+    /// It is resumed if its code does what the reason says; a check does not run it.
+    MayPark {
+        /// What the code has to do.
+        reason: String,
+    },
     /// It is parked.
     Parks {
         /// Why, and what to write so that it is resumed.
@@ -106,12 +111,12 @@ impl Compatibility {
         self.entries.iter().filter(|entry| entry.verdict.is_resumable()).map(|entry| entry.fibers).sum()
     }
 
-    /// How many fibers are parked.
+    /// How many fibers are parked, or may be.
     pub fn parked(&self) -> u64 {
         self.entries.iter().filter(|entry| !entry.verdict.is_resumable()).map(|entry| entry.fibers).sum()
     }
 
-    /// Whether no fiber is parked.
+    /// Whether no fiber is parked, or may be.
     pub fn is_ok(&self) -> bool {
         self.parked() == 0
     }
@@ -120,7 +125,7 @@ impl Compatibility {
 impl Verdict {
     /// Whether the fiber is resumed, or a `migrate` function is asked.
     pub fn is_resumable(&self) -> bool {
-        !matches!(self, Verdict::Parks { .. })
+        !matches!(self, Verdict::Parks { .. } | Verdict::MayPark { .. })
     }
 }
 
@@ -129,6 +134,7 @@ impl fmt::Display for Verdict {
         match self {
             Verdict::Resumes => f.write_str("resumes"),
             Verdict::Migrates => f.write_str("`migrate` is asked"),
+            Verdict::MayPark { reason } => write!(f, "it may be parked: {reason}"),
             Verdict::Parks { reason } => f.write_str(reason),
         }
     }

@@ -23,7 +23,7 @@ use crate::frame::run::Run;
 use crate::frame::snapshot::Snapshot;
 use crate::future::BoxFuture;
 use crate::layout::rows::LeftUnder;
-use crate::ops::known::{Left, is_branch_of, may_have_executed, must_come_first, passed_over};
+use crate::ops::known::{Left, has_to_be_met, is_branch_of, may_have_executed, must_come_first, passed_over};
 use crate::ops::ledger::Ledger;
 use crate::runtime::exit::Exit;
 use crate::runtime::link::Link;
@@ -36,7 +36,7 @@ pub(crate) async fn check(exec: &Arc<Executor>, id: &str, known: &Arc<dyn Known>
         LeftUnder::of(&stored).check_begun(known.machine(), None)?;
         return match known.compare_arguments(&stored.args, exec.registry.on_renamed_field).verdict {
             Verdict::Parks { reason } => Err(reason),
-            Verdict::Resumes | Verdict::Migrates => Ok(()),
+            Verdict::Resumes | Verdict::Migrates | Verdict::MayPark { .. } => Ok(()),
         };
     }
     // The functions whose values could not be read, and whose `migrate` function is asked.
@@ -83,7 +83,14 @@ pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut st
         });
         parks_in_doubt(op, machine, next)
     });
-    why.next().map_or(Verdict::Resumes, parks)
+    if let Some(why) = why.next() {
+        return parks(why);
+    }
+    let may_park = |op: &OpRecord| match exec.registry.get(&op.function) {
+        None => Some(format!("function `{}`, which began operation `{}`, is not registered and was not compared", op.function, op.id)),
+        Some(_) => (op.kind == OpKind::Transaction && op.state == OpState::Completed).then(|| has_to_be_met(op)),
+    };
+    in_doubt.iter().find_map(may_park).map_or(Verdict::Resumes, |reason| Verdict::MayPark { reason })
 }
 
 /// The innermost function of a fiber, and its cut point.

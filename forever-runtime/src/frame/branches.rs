@@ -149,17 +149,20 @@ impl Side {
         }
     }
 
-    /// Reads the stored result of a branch in a dry run.
+    /// Reads the stored result of a branch. One that cannot be read parks the fiber before any body
+    /// begins.
     async fn try_to_read<T>(&self, begun: &Begun, codec: Codec<T>) {
         if let Some(text) = &begun.result {
             self.read(&begun.branch, text, codec).await;
         }
     }
 
-    /// Ends a dry run, which has read all results.
+    /// All results are read. A dry run ends here.
     async fn arrive(&self) {
-        self.run.backend.arrived();
-        self.run.halt(Exit::Closed).await
+        if self.run.backend.is_dry_run() {
+            self.run.backend.arrived();
+            self.run.halt(Exit::Closed).await
+        }
     }
 
     /// Returns the stored result of a branch, or runs its body and stores that result.
@@ -217,11 +220,9 @@ macro_rules! all {
             ) -> Result<($($value,)+), E> {
                 let branches = self.named_branches();
                 let begun = self.begun(branches).await;
-                if self.run.backend.is_dry_run() {
-                    let mut begun = begun.iter();
-                    $(self.try_to_read(begun.next().expect("as many as futures"), $future.1).await;)+
-                    self.arrive().await;
-                }
+                let mut results = begun.iter();
+                $(self.try_to_read(results.next().expect("as many as futures"), $future.1).await;)+
+                self.arrive().await;
                 let mut begun = begun.into_iter();
                 $(
                     let (future, codec) = $future;
@@ -285,12 +286,10 @@ impl<T: Send, E: Send, F: Future<Output = Result<T, E>> + Send> Each<F> {
         let Each { mut side, limit, branches } = self;
         let (items, bodies): (Vec<_>, Vec<_>) = branches.into_iter().unzip();
         let begun = side.begun(items.iter().map(|item| StoredBranch::of_item(side.cut, item)).collect()).await;
-        if side.run.backend.is_dry_run() {
-            for begun in &begun {
-                side.try_to_read(begun, codec).await;
-            }
-            side.arrive().await;
+        for begun in &begun {
+            side.try_to_read(begun, codec).await;
         }
+        side.arrive().await;
         let mut values: Vec<Option<T>> = items.iter().map(|_| None).collect();
         // Branches with an operation in doubt come first, since the others wait for them and
         // `limit` may leave no room later.

@@ -428,6 +428,12 @@ pub(crate) fn passed_over(op: &OpRecord) -> String {
     format!("operation `{id}` {}: the code continues without its step `{step}`, and could begin it anew elsewhere", what_is_known(op))
 }
 
+/// What the code has to do about a committed transaction, which a checkpoint has not confirmed.
+pub(crate) fn has_to_be_met(op: &OpRecord) -> String {
+    let place = if op.step.is_empty() { "before its next step".to_owned() } else { format!("in step `{}`", op.step) };
+    format!("transaction `{}` is committed, and the code has to come to it {place} under its name and key", op.id)
+}
+
 fn what_is_known(op: &OpRecord) -> &'static str {
     if op.state == OpState::Started { "may have executed; verify before retrying" } else { "has executed" }
 }

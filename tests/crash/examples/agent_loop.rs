@@ -28,6 +28,7 @@ async fn an_evening_is_booked_once_or_the_person_is_told() {
         },
     )
     .crash_randomly(1, sizes::crashes(60))
+    .at_most(sizes::at_most(12))
     .may_go_other_ways()
     .await
     .unwrap();

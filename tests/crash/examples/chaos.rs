@@ -43,7 +43,7 @@ async fn comes_through<F: Fiber<Output = String>>(call: impl Fn() -> F, same_way
         },
     );
     let test = if same_way { test } else { test.may_go_other_ways() };
-    test.crash_randomly(1, sizes::crashes(20)).await.unwrap();
+    test.crash_randomly(1, sizes::crashes(20)).at_most(sizes::at_most(12)).await.unwrap();
 }
 
 #[tokio::test]

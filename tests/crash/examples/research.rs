@@ -3,6 +3,7 @@ use std::sync::{Arc, OnceLock};
 
 use forever::Forever;
 use forever::testing::crash_everywhere;
+use forever_testkit::sizes;
 use futures_util::FutureExt;
 
 use super::openai::{Endpoint, Model};
@@ -21,6 +22,7 @@ async fn a_question_is_answered() {
         },
         async |forever: Forever| forever.spawn(research(QUESTION.into())).key("question").await.unwrap().wait().await.unwrap(),
     )
+    .at_most(sizes::at_most(12))
     .await
     .unwrap();
     assert!(survived.outcome.contains("higher"), "{survived:?}");

@@ -3,6 +3,7 @@ use std::sync::{Arc, OnceLock};
 
 use forever::Forever;
 use forever::testing::crash_everywhere;
+use forever_testkit::sizes;
 use futures_util::FutureExt;
 
 use super::streaming_model::{Client, Model, chunks};
@@ -23,6 +24,7 @@ async fn an_answer_is_whole() {
         },
         async |forever: Forever| forever.spawn(ask(QUESTION.into())).key(QUESTION).await.unwrap().wait().await.unwrap(),
     )
+    .at_most(sizes::at_most(12))
     .await
     .unwrap();
     assert_eq!(survived.outcome, chunks().concat());

@@ -103,7 +103,7 @@ async fn a_step_moved_to_an_arm_that_the_value_does_not_match_parks() {
         }
     }
     let fiber = stopped(old::work(Mode::Slow(3), Mode::Fast), "more").await;
-    fiber.parks_saying::<new::work>("").await;
+    fiber.parks_unseen::<new::work>("does not match").await;
     fiber.resumes::<old::work>(8, &["more", "end Fast"]).await;
 }
 
@@ -128,6 +128,6 @@ async fn an_if_let_over_another_option_that_is_none_parks() {
         }
     }
     let fiber = stopped(old::work(Some(3), None), "b").await;
-    fiber.parks_saying::<new::work>("").await;
+    fiber.parks_unseen::<new::work>("does not match").await;
     fiber.resumes::<old::work>(104, &["b"]).await;
 }

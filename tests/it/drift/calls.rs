@@ -3,60 +3,60 @@ use super::{stopped, versions};
 
 // The callees; `child` is the one that most tests begin with.
 versions! {
-    child(io, n: u32) -> u32 {
+    child[name = "callee"](io, n: u32) -> u32 {
         let a = step!(io.did("child a", n).await?);
         let b = step!(io.did("child b", a + 1).await?);
         Ok(a + b)
     }
-    with_steps_added(io, n: u32) -> u32 {
+    with_steps_added[name = "callee"](io, n: u32) -> u32 {
         step!("child zero", io.did("child zero", ()).await?);
         let a = step!(io.did("child a", n).await?);
         let between = step!(io.did("child between", a * 10).await?);
         let b = step!(io.did("child b", a + 1).await?);
         Ok(a + b + between)
     }
-    with_its_step_removed(io, n: u32) -> u32 {
+    with_its_step_removed[name = "callee"](io, n: u32) -> u32 {
         let b = step!(io.did("child b", n + 1).await?);
         Ok(n + b)
     }
-    with_its_step_renamed(io, n: u32) -> u32 {
+    with_its_step_renamed[name = "callee"](io, n: u32) -> u32 {
         let a = step!("first", io.did("child a", n).await?);
         let b = step!(io.did("child b", a + 1).await?);
         Ok(a + b)
     }
-    with_its_step_renamed_by_was(io, n: u32) -> u32 {
+    with_its_step_renamed_by_was[name = "callee"](io, n: u32) -> u32 {
         let a = step!("first", was = "a", io.did("child a", n).await?);
         let b = step!(io.did("child b", a + 1).await?);
         Ok(a + b)
     }
-    with_its_local_renamed(io, n: u32) -> u32 {
+    with_its_local_renamed[name = "callee"](io, n: u32) -> u32 {
         let first = step!("a", io.did("child a", n).await?);
         let b = step!(io.did("child b", first + 1).await?);
         Ok(first + b)
     }
-    with_its_local_retyped(io, n: u32) -> u32 {
+    with_its_local_retyped[name = "callee"](io, n: u32) -> u32 {
         let a = step!(io.did("child a", n.to_string()).await?);
         let b = step!(io.did("child b", a.len()).await?);
         Ok(u32::try_from(b + a.len())?)
     }
-    with_one_did(io, n: u32) -> u32 {
+    with_one_did[name = "callee"](io, n: u32) -> u32 {
         step!(io.did("first", ()).await?);
         let b = step!(io.did("b", n + 1).await?);
         Ok(b)
     }
-    with_another_did(io, n: u32) -> u32 {
+    with_another_did[name = "callee"](io, n: u32) -> u32 {
         step!(io.did("zeroth", ()).await?);
         step!(io.did("first", ()).await?);
         let b = step!(io.did("b", n + 1).await?);
         Ok(b)
     }
-    with_one_x(io, n: u32) -> u32 {
+    with_one_x[name = "callee"](io, n: u32) -> u32 {
         let x = n;
         let a = step!(io.did("a", x).await?);
         let b = step!(io.did("b", a).await?);
         Ok(x + b)
     }
-    with_another_x(io, n: u32) -> u32 {
+    with_another_x[name = "callee"](io, n: u32) -> u32 {
         let x = n * 1000;
         step!("zero", io.did("zero", ()).await?);
         let rest = x;
@@ -79,7 +79,7 @@ versions! {
         let a = step!(io.did("other a", n).await?);
         Ok(a * 100)
     }
-    that_migrates[migrate = super::mend_child](io, n: u32) -> u32 {
+    that_migrates[name = "callee", migrate = super::mend_child](io, n: u32) -> u32 {
         let first = step!("a", io.did("child a", n).await?);
         let b = step!(io.did("child b", first + 1).await?);
         Ok(first + b)
@@ -183,7 +183,7 @@ async fn a_shadowing_local_added_to_the_callee_parks() {
 async fn the_version_of_the_callee_raised_while_it_is_under_way_parks() {
     callers! { old calls child::work; new calls of_version_2::work; }
     let fiber = stopped(old::work(3), "child b").await;
-    fiber.parks_naming::<new::work>("`work` cannot resume: it has version 2 now and had 0 before").await;
+    fiber.parks_naming::<new::work>("`callee` cannot resume: it has version 2 now and had 0 before").await;
     fiber.resumes::<old::work>(10, &["child b", "end"]).await;
 }
 
@@ -255,30 +255,30 @@ async fn what_is_needed_only_since_the_call_came_under_way_parks() {
 }
 
 versions! {
-    charging(io, n: u32) -> u32 {
+    charging[name = "callee"](io, n: u32) -> u32 {
         step!(io.did("charge", ()).await?);
         step!(io.did("mail", ()).await?);
         let b = step!(io.did("child b", n).await?);
         Ok(b)
     }
-    mailing_first(io, n: u32) -> u32 {
+    mailing_first[name = "callee"](io, n: u32) -> u32 {
         step!(io.did("mail", ()).await?);
         step!(io.did("charge", ()).await?);
         let b = step!(io.did("child b", n).await?);
         Ok(b)
     }
-    both_rewritten(io, n: u32) -> u32 {
+    both_rewritten[name = "callee"](io, n: u32) -> u32 {
         step!(io.did("mail", n).await?);
         step!(io.did("charge", n).await?);
         let b = step!(io.did("child b", n).await?);
         Ok(b)
     }
-    replaced(io, n: u32) -> u32 {
+    replaced[name = "callee"](io, n: u32) -> u32 {
         let b = step!(io.did("child b", n).await?);
         step!(io.did("other", ()).await?);
         Ok(b)
     }
-    charging_once(io, n: u32) -> u32 {
+    charging_once[name = "callee"](io, n: u32) -> u32 {
         step!(io.did("charge", ()).await?);
         let b = step!(io.did("child b", n).await?);
         Ok(b)

@@ -150,10 +150,10 @@ versions! {
         let b = step!("b", io.did("b", hits.len() as u32).await?);
         Ok(hits.len() as u32 + b)
     }
-    calls_a_number(io, n: u32) -> u32 {
+    calls_a_number[name = "caller"](io, n: u32) -> u32 {
         Ok(call!(a_number::work(n))?)
     }
-    calls_a_text(io, n: u32) -> u32 {
+    calls_a_text[name = "caller"](io, n: u32) -> u32 {
         Ok(call!(a_text::work(n))?)
     }
 }

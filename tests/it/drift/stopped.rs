@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forever::Forever;
 use forever::fiber::{Fiber, FiberState};
-use forever::layout::Layout;
+use forever::layout::{Layout, Verdict};
 use forever::testing::VirtualClock;
 use forever_testkit::database::{self, Database};
 use forever_testkit::waiting::{eventually, soon};
@@ -112,7 +112,7 @@ impl Stopped {
 
     /// Code `F` brings the fiber to its end: this result, and only these steps.
     pub(super) async fn resumes<F: Fiber<Output: Debug + PartialEq>>(&self, result: F::Output, steps: &[&str]) {
-        self.says::<F>(0).await;
+        self.says::<F>(false).await;
         let world = World::without(None);
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
         let ended = forever.fiber::<F>(ID).wait().await;
@@ -121,10 +121,15 @@ impl Stopped {
         forever.close().await.unwrap();
     }
 
-    /// A check of code `F` says of so many fibers that it would park them.
-    async fn says<F: Fiber>(&self, parked: u64) {
+    /// A check of code `F` says of the fiber what will be; that it may be parked, and that `migrate` is asked, it may say of both.
+    async fn says<F: Fiber>(&self, parks: bool) {
         let compatibility = self.builder(&World::without(None)).fiber::<F>().check().await.unwrap();
-        assert_eq!(compatibility.parked(), parked, "{compatibility}");
+        let is_so = match &compatibility.entries[0].verdict {
+            Verdict::Resumes => !parks,
+            Verdict::Parks { .. } => parks,
+            _ => true,
+        };
+        assert!(is_so, "{compatibility}");
     }
 
     /// How many fibers a check of code `F`, which calls `Callee`, says that it would park.
@@ -134,7 +139,7 @@ impl Stopped {
 
     /// Code `F` resumes the fiber and comes to the step `before`, where the process dies once more.
     pub(super) async fn resumes_until<F: Fiber<Output: Debug>>(&self, before: &str, steps: &[&str]) {
-        self.says::<F>(0).await;
+        self.says::<F>(false).await;
         let world = World::without(Some(before));
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();
         let handle = forever.fiber::<F>(ID);
@@ -171,7 +176,18 @@ impl Stopped {
     }
 
     async fn parked<F: Fiber<Output: Debug>>(&self) -> String {
-        self.says::<F>(1).await;
+        self.says::<F>(true).await;
+        self.parked_unseen::<F>().await
+    }
+
+    /// As `parks_naming`, of what a check does not see: it does not run the code.
+    pub(super) async fn parks_unseen<F: Fiber<Output: Debug>>(&self, what: &str) {
+        self.says::<F>(false).await;
+        let reason = self.parked_unseen::<F>().await;
+        assert!(reason.contains(what), "{reason}");
+    }
+
+    async fn parked_unseen<F: Fiber<Output: Debug>>(&self) -> String {
         let before = self.row();
         let world = World::without(None);
         let forever = self.builder(&world).fiber::<F>().open().await.unwrap();

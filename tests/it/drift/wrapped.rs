@@ -111,15 +111,15 @@ async fn a_branch_is_not_taken_for_a_caught_one() {
         }
     }
     let fiber = stopped_side_by_side(old::work(3), "two", 1).await;
-    fiber.parks_saying::<caught::work>("`catch` was added to or taken from `one` of `both`, which may have a result stored").await;
+    fiber.parks_naming::<caught::work>("`catch` was added to or taken from `one` of `both`, which may have a result stored").await;
     fiber.resumes::<old::work>((3, 30), &["two", "last"]).await;
     // The other one has its result, and the caught one has none.
     let fiber = stopped_side_by_side(old::work(3), "one", 1).await;
     fiber.resumes::<caught::work>((3, 30), &["one", "last"]).await;
     let fiber = stopped(old::work(3), "last").await;
-    fiber.parks_saying::<caught::work>("`one` was kept as the plain value of `both`, and is its `Result` now").await;
+    fiber.parks_naming::<caught::work>("`one` was kept as the plain value of `both`, and is its `Result` now").await;
     let fiber = stopped_side_by_side(caught::work(3), "two", 1).await;
-    fiber.parks_saying::<old::work>("`catch` was added to or taken from `one` of `both`, which may have a result stored").await;
+    fiber.parks_naming::<old::work>("`catch` was added to or taken from `one` of `both`, which may have a result stored").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,10 +137,10 @@ async fn an_item_is_not_taken_for_a_caught_one() {
         }
     }
     let fiber = stopped_side_by_side(old::work(3), "b", 1).await;
-    fiber.parks_saying::<caught::work>("`catch` was added to or taken from `all` of `all`, which may have a result stored").await;
+    fiber.parks_naming::<caught::work>("`catch` was added to or taken from `all` of `all`, which may have a result stored").await;
     fiber.resumes::<old::work>(6, &["b", "last"]).await;
     let fiber = stopped(old::work(3), "last").await;
-    fiber.parks_saying::<caught::work>("`all` was kept as the plain value of `all`, and is its `Vec<Result>` now").await;
+    fiber.parks_naming::<caught::work>("`all` was kept as the plain value of `all`, and is its `Vec<Result>` now").await;
 }
 
 #[tokio::test(start_paused = true)]
