@@ -269,11 +269,12 @@ impl Ops {
     /// The record of a transaction; that of an earlier run, if it was committed then. `Err` when
     /// the step has a committed one that may or may not be this one.
     pub(super) fn of_transaction(&self, place: TransactionPlace, number: u64) -> Result<OpRecord, String> {
-        let TransactionPlace { function, layout, step, was, key, which } = place;
+        let TransactionPlace { function, layout, step, was, key, which, text } = place;
         let id = |step: &str| {
             let mut hash = parts(&[OpKind::Transaction.as_str(), &self.fiber, &function, step, &which]);
             hash.update(number.to_be_bytes());
-            hex(&hash.finalize()[..16])
+            let hash = hash.finalize();
+            text.map_or_else(|| hex(&hash[..16]), |text| hex(&hash[..12]) + &text_part(text))
         };
         let mut known = self.known();
         let there = was.iter().chain([&step]).map(|step| id(step)).find(|id| known.open.contains_key(id));
@@ -285,12 +286,7 @@ impl Ops {
         // A transaction with a key is a different one from those with other keys.
         let may_be = |op: &&OpRecord| is_here(op) && (key.is_none() || op.key.is_none());
         if let Some(committed) = known.unmet.iter().filter_map(|id| known.open.get(id)).find(may_be) {
-            let place = if step.is_empty() { "between two steps".to_owned() } else { format!("in step `{step}`") };
-            return Err(format!(
-                "transaction `{}` {place} is committed, and the code has changed: whether it is the one that the code comes to now cannot be \
-                 told; give transactions keys, `.key(..)`, and let the old code finish this step",
-                committed.id
-            ));
+            return Err(cannot_be_told(committed, &step));
         }
         Ok(OpRecord { layout, ..OpRecord::begun(id(&step), OpKind::Transaction, &function, &step, key, Some(number)) })
     }
@@ -430,6 +426,26 @@ pub(crate) fn passed_over(op: &OpRecord) -> String {
 
 fn what_is_known(op: &OpRecord) -> &'static str {
     if op.state == OpState::Started { "may have executed; verify before retrying" } else { "has executed" }
+}
+
+/// The end of the id of a transaction without a key: a hash of the text around it.
+fn text_part(text: &str) -> String {
+    hex(&parts(&[text]).finalize()[..4])
+}
+
+/// Whether a committed transaction without a key stood in this text.
+pub(crate) fn stood_in(op: &OpRecord, text: &str) -> bool {
+    op.id.ends_with(&text_part(text))
+}
+
+/// Why it is not known whether a committed transaction is one of this step, which has changed.
+pub(crate) fn cannot_be_told(op: &OpRecord, step: &str) -> String {
+    let place = if step.is_empty() { "between two steps".to_owned() } else { format!("in step `{step}`") };
+    format!(
+        "transaction `{}` {place} is committed, and the code has changed: whether it is the one that the code comes to now cannot be told; \
+         give transactions keys, `.key(..)`, and let the old code finish this step",
+        op.id
+    )
 }
 
 /// Why a step must not begin before an operation is decided.

@@ -95,6 +95,8 @@ pub(crate) struct TransactionPlace {
     pub(crate) key: Option<String>,
     /// Text that identifies the transaction among those of the step.
     pub(crate) which: String,
+    /// Text around a transaction without a key.
+    pub(crate) text: Option<&'static str>,
 }
 
 impl TxPosition {
@@ -152,14 +154,15 @@ impl TxPosition {
         let mut stand = self.stand();
         let (entered, branch) = (stand.entered, stand.branch.clone());
         let cut = stand.step.map(|(_, cut)| cut);
-        let which = if let Some(key) = &key {
+        let (which, text) = if let Some(key) = &key {
             // The key alone identifies the transaction, also when the step is entered again.
-            format!("key {key}")
+            (format!("key {key}"), None)
         } else {
             let made = stand.made.entry(branch.as_ref().map(|branch| branch.name.clone())).or_default();
             *made += 1;
             let made = *made;
-            format!("number {entered} {made} at {}", stands.identity(stand.text()))
+            let text = stand.text();
+            (format!("number {entered} {made} at {}", stands.identity(text)), Some(text))
         };
         let (step, was) = match (&branch, cut) {
             (Some(branch), _) => (branch.name.clone(), branch.was.clone()),
@@ -168,7 +171,7 @@ impl TxPosition {
         };
         let machine = stand.step.map(|(machine, _)| machine);
         let (function, layout) = (machine.map_or(name, |machine| machine.name).to_owned(), machine.map(row_of));
-        TransactionPlace { function, layout, step, was, key, which }
+        TransactionPlace { function, layout, step, was, key, which, text }
     }
 
     /// Locks the position. No panic under this lock leaves it inconsistent, so poison is ignored.

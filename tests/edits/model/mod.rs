@@ -1,6 +1,9 @@
 //! Random fibers and edits of them, as data and as Rust source.
+mod arms;
 pub(crate) mod edit;
+mod forms;
 mod generate;
+mod moves;
 mod places;
 pub(crate) mod program;
 mod render;

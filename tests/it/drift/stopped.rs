@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forever::Forever;
 use forever::fiber::{Fiber, FiberState};
-use forever::layout::Layout;
+use forever::layout::{Layout, Verdict};
 use forever::testing::VirtualClock;
 use forever_testkit::database::{self, Database};
 use forever_testkit::waiting::{eventually, soon};
@@ -111,6 +111,12 @@ impl Stopped {
     /// How many fibers a check of code `F`, which calls `Callee`, says that it would park.
     pub(super) async fn parked_by_a_check<F: Fiber, Callee: Fiber>(&self) -> u64 {
         self.builder(&World::without(None)).fiber::<F>().fiber::<Callee>().check().await.unwrap().parked()
+    }
+
+    /// What a check of code `F` says of the fiber.
+    pub(super) async fn verdict<F: Fiber>(&self) -> Verdict {
+        let mut found = self.builder(&World::without(None)).fiber::<F>().check().await.unwrap();
+        found.entries.remove(0).verdict
     }
 
     /// Code `F` resumes the fiber and comes to the step `before`, where the process dies once more.

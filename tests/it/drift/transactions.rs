@@ -1,6 +1,8 @@
 //! Transactions without a key that were committed before the process died, and no checkpoint after.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use forever::layout::Verdict;
+
 use super::{World, stopped};
 
 /// How often each transaction has run.
@@ -52,4 +54,38 @@ async fn a_transaction_is_told_by_the_text_of_its_step_and_not_by_its_line() {
     fiber.parks_naming::<with_another::work>("in step `book` is committed, and the code has changed").await;
     fiber.resumes::<shifted::work>(10, &["mail"]).await;
     assert_eq!([RUNS[0].load(SeqCst), RUNS[1].load(SeqCst)], [1, 0]);
+}
+
+/// A version whose step has this name and this transaction.
+macro_rules! booking {
+    ($version:ident, $step:literal, $given:literal) => {
+        mod $version {
+            use super::*;
+
+            #[forever::fiber]
+            pub(super) async fn work(ctx: &forever::fiber::FiberContext, io: forever::fiber::Res<World>) -> anyhow::Result<u32> {
+                let n = step!($step, {
+                    let n = ctx.transaction(|_| anyhow::Ok($given)).await?;
+                    io.did("mail", n).await?
+                });
+                Ok(n)
+            }
+        }
+    };
+}
+
+booking!(books, "book", 7);
+booking!(books_others, "book", 8);
+booking!(buys, "buy", 7);
+
+#[tokio::test(start_paused = true)]
+async fn a_check_knows_of_a_committed_transaction() {
+    let fiber = stopped(books::work(), "mail").await;
+    let found = [fiber.verdict::<books::work>().await, fiber.verdict::<books_others::work>().await, fiber.verdict::<buys::work>().await];
+    assert_eq!(found[0], Verdict::Resumes);
+    assert!(found[1].to_string().contains("in step `book` is committed, and the code has changed"), "{}", found[1]);
+    assert!(found[2].to_string().contains("the code comes to step `buy` before step `book`"), "{}", found[2]);
+    fiber.parks_saying::<books_others::work>(&found[1].to_string()).await;
+    fiber.parks_saying::<buys::work>(&found[2].to_string()).await;
+    fiber.resumes::<books::work>(7, &["mail"]).await;
 }

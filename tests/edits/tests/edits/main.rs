@@ -16,11 +16,15 @@
 #[path = "../../model/mod.rs"]
 mod model;
 
+mod counts;
 mod deploy;
+mod fleet;
 mod io;
 mod judge;
 mod known;
 mod oracle;
+mod planted;
 mod state;
+mod value;
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod versions;
