@@ -166,7 +166,9 @@ impl Layout {
             if let (Some(old), Some(was)) = (old, was) {
                 self.compare_waits(step, old, was, Some(branches), &mut found);
                 if step.kind == CutKind::Select {
-                    step.compare_arms(was, |arm| snapshot.locals.values().any(|text| is_choice_of(text.get(), arm)), &mut found);
+                    let is_chosen =
+                        |arm: &str| snapshot.locals.iter().any(|(name, text)| name.contains(" chosen") && is_choice_of(text.get(), arm));
+                    step.compare_arms(was, is_chosen, &mut found);
                 }
                 step.compare_order(was, &mut found);
                 for kept in step.loops_gone(was) {

@@ -421,11 +421,15 @@ impl Ops {
 /// Why a checkpoint, or the end of the fiber, must not come before an operation is decided.
 pub(crate) fn passed_over(op: &OpRecord) -> String {
     let OpRecord { id, step, .. } = op;
-    format!("operation `{id}` {}: the code continues without its step `{step}`, and could begin it anew elsewhere", what_is_known(op))
+    format!(
+        "operation `{id}` {}: the code continues without its step `{step}`, and could begin it anew elsewhere; give the step back, or write \
+         `was = \"{step}\"` at the step that it is now",
+        what_is_known(op)
+    )
 }
 
 fn what_is_known(op: &OpRecord) -> &'static str {
-    if op.state == OpState::Started { "may have executed; verify before retrying" } else { "has executed" }
+    if op.state == OpState::Started { "may have executed; verify, then resolve it" } else { "has executed" }
 }
 
 /// The end of the id of a transaction without a key: a hash of the text around it.
@@ -472,7 +476,7 @@ pub(super) fn unknown(op: &OpRecord, why: &str) -> Error {
 
 /// Why a fiber is parked, or a step has failed, for an operation whose outcome is unknown.
 pub(crate) fn may_have_executed(op: &OpRecord, why: &str) -> String {
-    format!("operation `{}` may have executed; verify before retrying: step `{}` {why}", op.id, op.step)
+    format!("operation `{}` may have executed; verify, then resolve it: step `{}` {why}", op.id, op.step)
 }
 
 /// The id of an operation in a function. A hash has one length, and tells the other side nothing of

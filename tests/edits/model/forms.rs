@@ -70,7 +70,7 @@ pub(super) fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Opti
 fn readers(of: Type) -> &'static [Type] {
     match of {
         Type::Int => &[Type::Float, Type::Maybe, Type::Json, Type::Either, Type::Wide],
-        Type::Wide => &[Type::Float, Type::Int, Type::Json, Type::Maybe],
+        Type::Wide => &[Type::Float, Type::Float, Type::Int, Type::Json, Type::Maybe],
         Type::Float => &[Type::Json, Type::Int, Type::Either],
         Type::Maybe => &[Type::Int, Type::Json, Type::Float],
         Type::Pair => &[Type::List, Type::Json],

@@ -410,7 +410,13 @@ impl Make<'_> {
                 nodes
             }
             "form" | "caught" => {
-                let of = if shape == "caught" { self.prng.one_of(&[Type::Json, Type::Int]) } else { self.prng.one_of(&Type::VALUES) };
+                let of = if shape == "caught" {
+                    self.prng.one_of(&[Type::Json, Type::Int])
+                } else if self.prng.chance(25) {
+                    Type::Wide
+                } else {
+                    self.prng.one_of(&Type::VALUES)
+                };
                 let mut nodes = if shape == "caught" || self.prng.chance(60) {
                     self.step(of, true, true, None)
                 } else {
