@@ -389,7 +389,7 @@ impl Make<'_> {
                 let name = Name { literal: self.prng.chance(80).then(|| format!("s{id}")), was: None };
                 let key = (shape == "transaction with a key").then_some(id);
                 let (booked, label) = (format!("b{id}"), format!("l{id}"));
-                self.bound(Type::Int, |make, bind| Kind::Tx { name, bind, key, booked, label, input: make.expr() })
+                self.bound(Type::Int, |make, bind| Kind::Tx { name, bind, tx: id, key, booked, label, input: make.expr() })
             }
             "struct" => {
                 let of = self.program.new_id();

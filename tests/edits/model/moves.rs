@@ -53,9 +53,8 @@ pub(super) fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Opti
         Edit::TransactionReplaced => {
             let id = some(prng, &movable(program, is_transaction))?;
             let new = program.new_id();
-            let node = places::node(&mut program.work, id);
-            node.id = new;
-            let Kind::Tx { key, booked, .. } = &mut node.kind else { return None };
+            let Kind::Tx { tx, key, booked, .. } = &mut places::node(&mut program.work, id).kind else { return None };
+            *tx = new;
             *booked = format!("b{new}");
             *key = key.map(|_| new);
         }
@@ -75,13 +74,12 @@ pub(super) fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Opti
             let (new, added) = (program.new_id(), program.new_id());
             let (block, at) = places::of(&mut program.work.body, id)?;
             let mut other = block[at].clone();
-            let Kind::Tx { name, booked, key, .. } = &mut other.kind else { return None };
+            let Kind::Tx { name, bind, tx, booked, key, .. } = &mut other.kind else { return None };
+            (*bind, *tx) = (added, new);
             *name = Name { literal: Some(format!("s{new}")), was: None };
             *booked = format!("b{new}");
             *key = key.map(|_| new);
             other.id = new;
-            let Kind::Tx { bind, .. } = &mut other.kind else { return None };
-            *bind = added;
             block.insert(at, other);
             let var = Var { name: format!("v{added}"), was: None, of: Type::Int, wrap: Wrap::None };
             program.vars.insert(added, var);

@@ -226,6 +226,8 @@ pub(crate) enum Kind {
     Tx {
         name: Name,
         bind: Id,
+        /// The transaction, which another one may replace in its step.
+        tx: Id,
         key: Option<Id>,
         booked: String,
         label: String,

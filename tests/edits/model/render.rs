@@ -203,7 +203,7 @@ impl Out<'_> {
                 self.bind(*bind, false, &value);
             }
             Kind::Select { name, bind, arms, .. } => self.select(name, *bind, arms),
-            Kind::Tx { name, bind, key, booked, label, input } => {
+            Kind::Tx { name, bind, tx: _, key, booked, label, input } => {
                 let input = self.expr(input);
                 let key = key.map_or_else(String::new, |key| format!(".key({key})"));
                 let booked = format!("there.booked({booked:?}, input)");

@@ -53,7 +53,7 @@ pub(crate) fn about(reason: &str) -> &'static str {
         _ if reason.contains("may have a field that was renamed") => "field",
         _ if reason.contains("cannot be read as") => "value",
         _ if reason.contains("transaction") => "transaction",
-        _ if reason.contains("effect") || reason.contains("may have been carried out") => "operation",
+        _ if reason.contains("effect") || reason.starts_with("operation `") => "operation",
         _ => "other",
     }
 }

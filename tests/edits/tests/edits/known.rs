@@ -72,8 +72,8 @@ fn doubt_is_known(old: &Program, new: &Program, state: &State) -> bool {
 /// Whether the text of the step of each committed transaction is the same.
 fn booked_is_known(old: &Program, new: &Program, state: &State) -> bool {
     let text = |program: &Program, id: &Id| {
-        let function = program.functions().find(|function| node(function, *id).is_some())?;
-        let step = node(function, *id)?;
+        let all = program.functions().flat_map(|function| function.nodes().into_iter().map(move |node| (function, node)));
+        let (function, step) = all.into_iter().find(|(_, node)| matches!(&node.kind, Kind::Tx { tx, .. } if tx == id))?;
         let Kind::Tx { bind, input, .. } = &step.kind else { return None };
         let vars: Vec<_> = input.reads.iter().chain([bind]).map(|var| program.vars[var].clone()).collect();
         Some(format!("{} {step:?} {vars:?} {:?}", function.name, derived(program, function)))
@@ -108,7 +108,7 @@ fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) ->
     let (Some(before), Some(after)) = (function(old, &frame.function), function(new, &frame.function)) else { return false };
     let (Some(then), Some(now)) = (node(before, frame.at), node(after, frame.at)) else { return false };
     let (Some(name_then), Some(name_now)) = (name(&then.kind), name(&now.kind)) else { return false };
-    let (places_then, places_now) = (places(before, frame.at), places(after, frame.at));
+    let (places_then, places_now) = (places_of(before, frame), places_of(after, frame));
     if places_then.iter().any(|(id, place)| places_now.get(id).is_some_and(|now| now != place)) || derived_replaced(before, after) {
         return false;
     }
@@ -193,6 +193,7 @@ enum Side {
 pub(crate) fn moved(old: &Program, new: &Program, state: &State) -> Option<Id> {
     state.frames.iter().find_map(|frame| {
         let (before, after) = (function(old, &frame.function)?, function(new, &frame.function)?);
+        node(after, frame.at)?;
         let (then, now) = (places_of(before, frame), places_of(after, frame));
         then.into_iter().find_map(|(id, then)| {
             let now = now.get(&id)?;
@@ -204,6 +205,7 @@ pub(crate) fn moved(old: &Program, new: &Program, state: &State) -> Option<Id> {
 /// As [`moved`], for a step that was moved into a function that the new code calls, or out of one.
 pub(crate) fn moved_between(old: &Program, new: &Program, state: &State) -> Option<Id> {
     let [frame] = &state.frames[..] else { return None };
+    node(&new.work, frame.at)?;
     let seen = |program: &Program| {
         let mut seen: BTreeMap<Id, (usize, Place, Name)> = BTreeMap::new();
         let work = &program.work;

@@ -292,7 +292,8 @@ impl Run<'_> {
         if !self.state.in_doubt.is_empty() {
             return Err("a checkpoint comes before the effect that is in doubt");
         }
-        let is_there = |id: &Id| self.program.functions().flat_map(Function::nodes).any(|node| node.id == *id);
+        let is_there =
+            |id: &Id| self.program.functions().flat_map(Function::nodes).any(|node| matches!(&node.kind, Kind::Tx { tx, .. } if tx == id));
         if self.state.booked.keys().any(|id| !self.used.contains(id) && is_there(id)) {
             return Err("a checkpoint comes before the transaction that is committed");
         }
@@ -526,20 +527,20 @@ impl Run<'_> {
                 self.checkpoint(node.id, Phase::Pending, None)?;
                 self.choose(node)?;
             }
-            Kind::Tx { bind, booked, label, input, .. } => {
+            Kind::Tx { bind, tx, booked, label, input, .. } => {
                 let input = self.eval(input)?;
                 if !self.state.in_doubt.is_empty() {
                     return Err("a body comes before the effect that is in doubt");
                 }
-                let number = if let Some(number) = self.state.booked.get(&node.id) {
+                let number = if let Some(number) = self.state.booked.get(tx) {
                     *number
                 } else {
                     self.started += 1;
                     self.log.push(format!("{booked}({input})"));
                     answer(booked, input)
                 };
-                self.used.insert(node.id);
-                self.state.booked.insert(node.id, number);
+                self.used.insert(*tx);
+                self.state.booked.insert(*tx, number);
                 let value = self.call(label, number, Some((node.id, None)))?;
                 let value = self.made(*bind, value);
                 self.bound(node.id, *bind, value)?;
