@@ -16,7 +16,10 @@ pub(super) fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Opti
                 (Edit::FormChanged, of) => !readers(of).is_empty(),
                 _ => true,
             };
-            let vars: Vec<Id> = vars.into_iter().filter(fits).collect();
+            let mut vars: Vec<Id> = vars.into_iter().filter(fits).collect();
+            if edit == Edit::FormChanged && vars.iter().any(|var| program.vars[var].of != Type::Int) && prng.chance(80) {
+                vars.retain(|var| program.vars[var].of != Type::Int);
+            }
             let var = program.vars.get_mut(&some(prng, &vars)?)?;
             let others: Vec<Type> = match edit {
                 Edit::FormChanged => readers(var.of).to_vec(),

@@ -412,7 +412,7 @@ impl Make<'_> {
             "form" | "caught" => {
                 let of = if shape == "caught" {
                     self.prng.one_of(&[Type::Json, Type::Int])
-                } else if self.prng.chance(25) {
+                } else if self.prng.chance(40) {
                     Type::Wide
                 } else {
                     self.prng.one_of(&Type::VALUES)

@@ -58,7 +58,7 @@ async fn a_transaction_is_told_by_the_text_of_its_step_and_not_by_its_line() {
 
 /// A version whose step has this name and this transaction.
 macro_rules! booking {
-    ($version:ident, $step:literal, $given:literal) => {
+    ($version:ident, $step:tt, $given:tt) => {
         mod $version {
             use super::*;
 
@@ -74,9 +74,9 @@ macro_rules! booking {
     };
 }
 
-booking!(books, "book", 7);
-booking!(books_others, "book", 8);
-booking!(buys, "buy", 7);
+booking!(books, "book", 7_u32);
+booking!(books_others, "book", 8_u32);
+booking!(buys, "buy", 7_u32);
 
 #[tokio::test(start_paused = true)]
 async fn a_check_knows_of_a_committed_transaction() {

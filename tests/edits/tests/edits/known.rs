@@ -119,7 +119,8 @@ fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) ->
     if frame.phase == Phase::Pending && !wait_is_known(&then.kind, &now.kind, state) {
         return false;
     }
-    if !arms_are_known(&then.kind, &now.kind) {
+    let wraps = |program: &Program, kind: &Kind| kind.binds().iter().map(|var| program.vars[var].wrap).collect::<Vec<_>>();
+    if !arms_are_known(&then.kind, &now.kind) || frame.phase == Phase::Pending && wraps(old, &then.kind) != wraps(new, &now.kind) {
         return false;
     }
     // A change of value and kind: an effect that was a step leaves the same.

@@ -47,10 +47,16 @@ pub(crate) fn run(program: &Program, from: &State) -> Outcome {
     Outcome { end, stops: run.stops }
 }
 
-/// Whether it stands at a sleep, whose time may not have passed.
+/// Whether it stands at a sleep or another wait for a time, which may not have passed.
 fn sleeps(program: &Program, from: &State) -> bool {
-    let at = from.frames.last().map(|frame| frame.at);
-    program.functions().flat_map(Function::nodes).any(|node| Some(node.id) == at && matches!(node.kind, Kind::Sleep { .. }))
+    let Some(frame) = from.frames.last() else { return false };
+    let for_time = |kind: &Kind| match kind {
+        Kind::Sleep { .. } => true,
+        Kind::Recv { hours, .. } => frame.phase == Phase::Pending && *hours == PASSES,
+        Kind::Select { arms, .. } => frame.phase == Phase::Pending && arms.iter().any(|arm| arm.on == On::Hours(PASSES)),
+        _ => false,
+    };
+    program.functions().flat_map(Function::nodes).any(|node| node.id == frame.at && for_time(&node.kind))
 }
 
 /// The body of a branch or an item of a `steps!`.

@@ -44,7 +44,7 @@ const FAULTS: [(&str, Fault); 8] = [
 ];
 
 /// The edits behind which the faults show.
-const EDITS: [Edit; 16] = [
+const EDITS: [Edit; 20] = [
     Edit::MovedIntoLoop,
     Edit::MovedIntoIf,
     Edit::MovedIntoArm,
@@ -56,6 +56,10 @@ const EDITS: [Edit; 16] = [
     Edit::CatchAdded,
     Edit::CatchRemoved,
     Edit::LimitRemoved,
+    Edit::LimitRemoved,
+    Edit::LimitRemoved,
+    Edit::FormChanged,
+    Edit::FormChanged,
     Edit::FormChanged,
     Edit::FormChanged,
     Edit::FieldAddedWithDefault,
