@@ -63,7 +63,7 @@ async fn code_that_runs_again_finds_what_it_has_done_and_parks_at_what_is_unknow
     let error = soon(handle.wait()).await.unwrap_err();
     let op = forever.ops("late").await.unwrap().remove(0);
     assert_eq!(error.kind(), FiberErrorKind::Parked);
-    assert_eq!(error.reason(), format!("operation `{}` may have executed; verify before retrying: step `charge` was interrupted", op.id));
+    assert_eq!(error.reason(), format!("operation `{}` may have executed; verify, then resolve it: step `charge` was interrupted", op.id));
     assert_eq!(bank.calls(), calls + 1);
     forever.resolve_op(&op.id, OpResolution::Completed(json!(5))).await.unwrap();
     assert_eq!(soon(handle.wait()).await.unwrap()[0], 5);

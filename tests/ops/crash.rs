@@ -202,7 +202,7 @@ async fn under_fail_the_fiber_goes_its_own_way() {
             let ops = forever.ops(ID).await.unwrap();
             assert_eq!(
                 error.reason(),
-                format!("operation `{}` may have executed; verify before retrying: step `charge` was interrupted", ops[0].id)
+                format!("operation `{}` may have executed; verify, then resolve it: step `charge` was interrupted", ops[0].id)
             );
             assert_eq!(words(&ops), ["charge started"], "nobody has said what became of it: {death:?}");
             assert_eq!(left.bank.charges().len(), usize::from(death.charged()));
@@ -225,7 +225,7 @@ async fn under_park_nothing_is_called_until_somebody_resolves_it() {
                 let (forever, handle) = left.opened(parking(100)).await;
                 let error = soon(handle.wait()).await.unwrap_err();
                 let ops = forever.ops(ID).await.unwrap();
-                let why = format!("operation `{}` may have executed; verify before retrying: step `charge` was interrupted", ops[0].id);
+                let why = format!("operation `{}` may have executed; verify, then resolve it: step `charge` was interrupted", ops[0].id);
                 assert_eq!((error.kind(), error.reason()), (FiberErrorKind::Parked, why.as_str()), "{death:?}, restart {restart}");
                 assert_eq!((words(&ops), left.bank.calls()), (vec!["charge started".to_owned()], calls), "{death:?}, restart {restart}");
                 forever.close().await.unwrap();

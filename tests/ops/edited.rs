@@ -124,7 +124,7 @@ async fn parks<F: Fiber<Output: Debug>>(place: &Place, bank: &Bank) {
         let error = soon(forever.fiber::<F>(ID).wait()).await.unwrap_err();
         let op = forever.ops(ID).await.unwrap().remove(0);
         assert_eq!(error.kind(), FiberErrorKind::Parked, "{error}");
-        let said = format!("operation `{}` may have executed; verify before retrying", op.id);
+        let said = format!("operation `{}` may have executed; verify, then resolve it", op.id);
         assert!(error.reason().starts_with(&said) || error.reason().contains("met again with key"), "{}", error.reason());
         assert!(error.reason().contains("`receipt`"), "{}", error.reason());
         assert_eq!((bank.calls(), op.step.as_str()), (1, "receipt"), "open {open}");

@@ -105,7 +105,7 @@ async fn nothing_is_called_until_an_operator_says_that_it_was_not_done() {
     let stopped = handle.wait().await.unwrap_err();
     let ops = forever.ops(ID).await.unwrap();
     assert!(stopped.is_parked());
-    let why = format!("operation `{}` may have executed; verify before retrying: step `charge` was interrupted", ops[0].id);
+    let why = format!("operation `{}` may have executed; verify, then resolve it: step `charge` was interrupted", ops[0].id);
     assert_eq!(stopped.reason(), why);
     assert_eq!((ops[0].state, ops[0].key.as_ref().unwrap().to_string()), (OpState::Started, r#"["order-1",100]"#.to_owned()));
     assert_eq!(bank.calls(), 1);
@@ -212,7 +212,7 @@ async fn an_operation_that_edited_code_does_not_come_to_first_parks() {
     let stopped = handle.wait().await.unwrap_err();
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
     let why = format!(
-        "operation `{id}` may have executed; verify before retrying: the code comes to step `greet` before step `charge` of `order`, which \
+        "operation `{id}` may have executed; verify, then resolve it: the code comes to step `greet` before step `charge` of `order`, which \
          began it; let it come to that step first (`was = \"charge\"` if it was renamed), or resolve the operation as not executed"
     );
     assert_eq!(stopped.reason(), why);
@@ -275,7 +275,7 @@ async fn an_operation_between_steps_is_found_by_its_key() {
     let (forever, handle) = opened(&place, &bank, by_hand(100)).await;
     let stopped = handle.wait().await.unwrap_err();
     let id = forever.ops(ID).await.unwrap()[0].id.clone();
-    assert_eq!(stopped.reason(), format!("operation `{id}` may have executed; verify before retrying: step `charge` was interrupted"));
+    assert_eq!(stopped.reason(), format!("operation `{id}` may have executed; verify, then resolve it: step `charge` was interrupted"));
     forever.resolve_op(&id, OpResolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), 1000);
     assert_eq!(bank.calls(), 1);
@@ -320,7 +320,7 @@ async fn a_tool_without_the_code_resolves_for_the_next_process() {
     let tool = place.builder(&bank).open().await.unwrap();
     // Opening looks at each parked fiber again; here it finds that it cannot run it.
     let stopped = tool.find_fiber::<u64>(ID).await.unwrap().wait().await.unwrap_err();
-    assert_eq!(stopped.reason(), "fiber `order` is not registered");
+    assert_eq!(stopped.reason(), "fiber `order` is not registered: register it, or give the function that it is now `name = \"order\"`");
     let id = tool.ops(ID).await.unwrap()[0].id.clone();
     tool.resolve_op(&id, OpResolution::completed(&bank.find(&id).unwrap()).unwrap()).await.unwrap();
     drop(tool);

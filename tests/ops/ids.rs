@@ -388,7 +388,7 @@ async fn a_step_put_before_an_interrupted_operation_parks_the_fiber_until_somebo
     let order = interrupted(versions::first(100), Plan::Lost).await;
     let (forever, why) = order.parks_as::<versions::step_put_before>().await;
     let said = format!(
-        "operation `{}` may have executed; verify before retrying: the code comes to step `reduce` before step `charge` of `order`",
+        "operation `{}` may have executed; verify, then resolve it: the code comes to step `reduce` before step `charge` of `order`",
         order.id
     );
     assert!(why.contains(&said), "{why}");

@@ -87,7 +87,7 @@ async fn a_wrong_value_that_nobody_could_check_parks_again_and_can_be_said_again
     let error = soon(forever.fiber::<order>(ID).wait()).await.unwrap_err();
     assert_eq!(error.kind(), FiberErrorKind::Parked);
     let why = "step `charge` was resolved with a value that cannot be read as `u64`: ";
-    assert!(error.reason().starts_with(&format!("operation `{id}` may have executed; verify before retrying: {why}")), "{error}");
+    assert!(error.reason().starts_with(&format!("operation `{id}` may have executed; verify, then resolve it: {why}")), "{error}");
     assert_eq!(words(&forever.ops(ID).await.unwrap()), ["charge started"]);
     forever.resolve_op(&id, OpResolution::Completed(json!(7))).await.unwrap();
     assert_eq!(soon(forever.fiber::<order>(ID).wait()).await.unwrap(), 7);

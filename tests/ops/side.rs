@@ -110,7 +110,7 @@ async fn a_branch_in_doubt_parks_the_fiber_and_the_others_keep_their_results() {
             let error = soon(forever.fiber::<parking>(ID).wait()).await.unwrap_err();
             let ops = forever.ops(ID).await.unwrap();
             let law = ops.iter().find(|op| op.step == "orders[law]").unwrap();
-            let why = format!("operation `{}` may have executed; verify before retrying: step `orders[law]` was interrupted", law.id);
+            let why = format!("operation `{}` may have executed; verify, then resolve it: step `orders[law]` was interrupted", law.id);
             assert_eq!((error.kind(), error.reason()), (FiberErrorKind::Parked, why.as_str()));
             assert_eq!(bank.calls(), 3, "nothing begins while it is in doubt, not even the step without effect");
             forever.close().await.unwrap();

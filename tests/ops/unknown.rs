@@ -64,7 +64,7 @@ async fn a_check_that_fails_parks_the_fiber_and_is_asked_again_when_it_is_resume
     let id = forever.ops(ID).await.unwrap().remove(0).id;
     let why = "step `charge` was interrupted, and its check failed: the bank cannot be asked: no route";
     assert_eq!(error.kind(), FiberErrorKind::Parked);
-    assert_eq!(error.reason(), format!("operation `{id}` may have executed; verify before retrying: {why}"));
+    assert_eq!(error.reason(), format!("operation `{id}` may have executed; verify, then resolve it: {why}"));
     assert_eq!(bank.calls(), 1);
 
     checks.plan(0);
@@ -223,7 +223,7 @@ async fn an_attempt_that_takes_too_long_is_unknown_and_parks() {
     let (ended, bank, ledger) = late(parks_late(), &[Plan::Silent]).await;
     let (kind, why) = ended.unwrap_err();
     assert_eq!((kind, bank.calls(), ledger), (FiberErrorKind::Parked, 1, vec!["charge started".to_owned()]), "`retry` is for answers");
-    assert!(why.ends_with("may have executed; verify before retrying: step `charge` took longer than 5s"), "{why}");
+    assert!(why.ends_with("may have executed; verify, then resolve it: step `charge` took longer than 5s"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,7 +410,7 @@ async fn unsure<F: forever::fiber::Fiber<Output = u64>>(
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_know_says_so_and_the_policy_decides() {
     let started = vec!["charge started".to_owned()];
-    let why = "verify before retrying: step `charge` does not know what it has done: the connection broke";
+    let why = "verify, then resolve it: step `charge` does not know what it has done: the connection broke";
     let (ended, bank, ledger) = unsure(parks_unsure(), &[Plan::Broken]).await;
     let (kind, text) = ended.unwrap_err();
     assert_eq!((kind, bank.calls(), &ledger), (FiberErrorKind::Parked, 1, &started));
@@ -438,7 +438,7 @@ async fn a_body_that_does_not_know_says_so_and_the_policy_decides() {
 
 #[tokio::test(start_paused = true)]
 async fn so_it_is_in_a_step_of_one_attempt() {
-    let why = "verify before retrying: step `charge` does not know what it has done: the connection broke";
+    let why = "verify, then resolve it: step `charge` does not know what it has done: the connection broke";
     for (ended, bank, ledger) in [unsure(parks_once(), &[Plan::Broken]).await, unsure(fails_once(), &[Plan::Broken]).await] {
         assert!(ended.unwrap_err().1.ends_with(why));
         assert_eq!((bank.calls(), ledger), (1, vec!["charge started".to_owned()]));

@@ -16,6 +16,7 @@ use tracing::{Instrument, debug, info_span, warn};
 
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exec::backend::StoreBackend;
+use crate::exec::compatibility::not_registered;
 use crate::exec::dispatch;
 use crate::exec::entry_order::Standing;
 use crate::exec::executor::Executor;
@@ -412,7 +413,7 @@ impl FiberTask {
         let handed_over = self.handed_over.take();
         let Some(known) = &self.known else {
             warn!(fiber.id = %self.alive.id, fiber.name = %self.name, "fiber is not registered");
-            return Err(format!("fiber `{}` is not registered", self.name));
+            return Err(not_registered(&self.name));
         };
         let interrupted = matches!(&begin, Begin::Stored(stored) if stored.interrupted);
         let (left, resuming, same_layout) = match &mut begin {

@@ -209,8 +209,7 @@ pub(crate) async fn compare(
                 after = last;
                 to_wake.extend(page);
             }
-            let reason = format!("fiber `{}` is not registered", group.name);
-            count(Verdict::Parks { reason }, group.fibers);
+            count(Verdict::Parks { reason: not_registered(&group.name) }, group.fibers);
             continue;
         };
         if dry.is_none() && is_the_same(&group, &*known, registry) {
@@ -245,6 +244,11 @@ pub(crate) async fn compare(
     }
     let entry = |((function, at, verdict), fibers)| CompatibilityEntry { function, at, fibers, verdict };
     Ok(Compared { compatibility: Compatibility { entries: counts.into_iter().map(entry).collect() }, to_wake, is_alone })
+}
+
+/// Why a fiber is parked whose function this program does not have.
+pub(crate) fn not_registered(name: &str) -> String {
+    format!("fiber `{name}` is not registered: register it, or give the function that it is now `name = \"{name}\"`")
 }
 
 /// Whether a group was left by code of the same layouts, so that nothing has to be compared.

@@ -74,14 +74,17 @@ pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut st
         }
     }
     let place = innermost(known.machine().name, stored.snapshot.as_deref());
-    let undecided = in_doubt.iter().filter(|op| op.kind == OpKind::Effect && op.state == OpState::Started);
-    let mut why = undecided.filter_map(|op| {
+    let mut why = in_doubt.iter().filter_map(|op| {
         let machine = exec.registry.get(&op.function)?.machine();
         let next = place.as_ref().filter(|(name, _)| *name == op.function).and_then(|(_, at)| match at {
             Some(at) => machine.cuts.get(machine.find(at)? as usize).map(|cut| cut.next),
             None => Some(machine.first),
         });
-        parks_in_doubt(op, machine, next)
+        match (op.kind, op.state) {
+            (OpKind::Effect, OpState::Started) => parks_in_doubt(op, machine, next),
+            (OpKind::Transaction, OpState::Completed) if !op.step.is_empty() => parks_passed_over(op, machine, next?),
+            _ => None,
+        }
     });
     if let Some(why) = why.next() {
         return parks(why);
@@ -105,20 +108,27 @@ fn innermost(name: &str, snapshot: Option<&str>) -> Option<(String, Option<Strin
     Some((name, Some(snapshot.at)))
 }
 
+fn is_of(cut: &Cut, op: &OpRecord) -> bool {
+    cut.has(&op.step) || is_branch_of(cut, &op.step)
+}
+
+/// Why an operation parks its fiber whose step is not among the cut points that may come `next`.
+fn parks_passed_over(op: &OpRecord, machine: &Machine, next: &[u32]) -> Option<String> {
+    // The step that stores its locals before it waits is part of what it waits for.
+    let waits_for = |cut: &Cut| if cut.kind == CutKind::Pending { cut.next } else { &[] };
+    let cuts = || next.iter().filter_map(|cut| machine.cuts.get(*cut as usize));
+    let behind = |cut: &Cut| waits_for(cut).iter().filter_map(|cut| machine.cuts.get(*cut as usize)).any(|cut| is_of(cut, op));
+    let is_passed_over = !cuts().any(|cut| is_of(cut, op) || behind(cut));
+    is_passed_over.then(|| cuts().next().map_or_else(|| passed_over(op), |cut| must_come_first(op, &cut.name.replacen(PENDING, "", 1))))
+}
+
 /// Why an operation in doubt parks its fiber, if the cut points that may come `next` are known;
 /// `None` where the code has a policy for it.
 fn parks_in_doubt(op: &OpRecord, machine: &Machine, next: Option<&[u32]>) -> Option<String> {
-    let is_of = |cut: &Cut| cut.has(&op.step) || is_branch_of(cut, &op.step);
-    if let Some(next) = next {
-        // The step that stores its locals before it waits is part of what it waits for.
-        let waits_for = |cut: &Cut| if cut.kind == CutKind::Pending { cut.next } else { &[] };
-        let cuts = || next.iter().filter_map(|cut| machine.cuts.get(*cut as usize));
-        let behind = |cut: &Cut| waits_for(cut).iter().filter_map(|cut| machine.cuts.get(*cut as usize)).any(is_of);
-        if !cuts().any(|cut| is_of(cut) || behind(cut)) {
-            return Some(cuts().next().map_or_else(|| passed_over(op), |cut| must_come_first(op, &cut.name.replacen(PENDING, "", 1))));
-        }
+    if let Some(why) = next.and_then(|next| parks_passed_over(op, machine, next)) {
+        return Some(why);
     }
-    let cut = machine.cuts.iter().find(|cut| is_of(cut))?;
+    let cut = machine.cuts.iter().find(|cut| is_of(cut, op))?;
     let branch = cut.branches.iter().find(|branch| StoredBranch::named(cut, branch).has(&op.step));
     let decides = branch.map_or(cut.decides, |branch| branch.decides);
     (!decides).then(|| may_have_executed(op, "was under way when its process ended"))

@@ -212,7 +212,8 @@ impl Frame {
         let target = self.target.as_ref()?;
         let (step, name) = (target.locals.step, self.machine.name);
         Some(format!(
-            "step `{step}` of `{name}` was not reached: what leads to it (a resource, the items of a borrowed loop) is not as it was"
+            "step `{step}` of `{name}` was not reached: what leads to it (a resource, the items of a borrowed loop) is not as it was; \
+             give it back until no fiber is there, or change the snapshot with `migrate`"
         ))
     }
 

@@ -71,8 +71,12 @@ impl Locals {
 
     pub(super) fn read<T>(&mut self, name: &str, restore: Restore<T>) -> Result<T, Unreadable> {
         self.read_maybe(name, restore)?.ok_or_else(|| match self.step {
-            "" => Unreadable(format!("argument `{name}` is not stored")),
-            step => Unreadable(format!("local `{name}` is not in the snapshot taken at step `{step}`")),
+            "" => Unreadable(format!(
+                "argument `{name}` is not stored; put it into a struct argument with `#[serde(default)]`, or give the new function another name"
+            )),
+            step => {
+                Unreadable(format!("local `{name}` is not in the snapshot taken at step `{step}`; put it into the snapshot with `migrate`"))
+            }
         })
     }
 
@@ -123,7 +127,8 @@ impl Locals {
     fn constant<'a>(&self, name: &str, text: &str, texts: &[&'a str]) -> Result<&'a str, Unreadable> {
         texts.iter().copied().find(|constant| *constant == text).ok_or_else(|| {
             Unreadable(format!(
-                "local `{name}` saved at step `{}` is {text:?}, which is none of the constants that the code gives it",
+                "local `{name}` saved at step `{}` is {text:?}, which is none of the constants that the code gives it; give it back, or \
+                 change it in the snapshot with `migrate`",
                 self.step
             ))
         })

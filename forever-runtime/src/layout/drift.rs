@@ -103,6 +103,9 @@ impl Layout {
             let Some(step) = known.or_else(|| self.likely(old, &was.name)) else { continue };
             let so_far = found.0.len();
             self.compare_waits(step, old, was, None, &mut found);
+            if step.kind == CutKind::Select {
+                step.compare_arms(was, |_| true, &mut found);
+            }
             step.compare_order(was, &mut found);
             for kept in step.loops_gone(was) {
                 found.add(Problem::LoopGone { items: kept.name.clone(), step: step.name.clone() });
@@ -162,6 +165,11 @@ impl Layout {
             let so_far = found.0.len();
             if let (Some(old), Some(was)) = (old, was) {
                 self.compare_waits(step, old, was, Some(branches), &mut found);
+                if step.kind == CutKind::Select {
+                    let is_chosen =
+                        |arm: &str| snapshot.locals.iter().any(|(name, text)| name.contains(" chosen") && is_choice_of(text.get(), arm));
+                    step.compare_arms(was, is_chosen, &mut found);
+                }
                 step.compare_order(was, &mut found);
                 for kept in step.loops_gone(was) {
                     let text = snapshot.locals.get(&kept.name);
@@ -426,7 +434,7 @@ impl Layout {
             found.add(Problem::TopicsChanged { step: now.name.clone(), now: now.topics.clone(), before: before.topics.clone() });
         }
         if now.kind == CutKind::Select {
-            return now.compare_arms(before, found);
+            return now.compare_arms(before, |_| true, found);
         }
         if now.branches.is_empty() != before.branches.is_empty() && stored.is_none_or(|stored| !stored.is_empty()) {
             return found.add(Problem::BranchesChanged { step: now.name.clone() });
@@ -441,6 +449,11 @@ impl Layout {
             now.compare_branch(before, branch, found);
         }
     }
+}
+
+/// Whether a kept value may be the choice of one of the arms that share a name: `{"sleep 2":null}`.
+fn is_choice_of(text: &str, arm: &str) -> bool {
+    text.strip_prefix("{\"").and_then(|text| text.strip_prefix(arm)).is_some_and(|text| text.starts_with(['"', ' ']))
 }
 
 /// The name of a step in the old code.
@@ -509,8 +522,8 @@ impl Step {
 
     /// Checks that the arms of a `select!` that share a name are those of the old code. What each
     /// waits for is stored by that name and its number.
-    fn compare_arms(&self, before: &Step, found: &mut Found) {
-        for arm in &before.branches {
+    fn compare_arms(&self, before: &Step, counts: impl Fn(&str) -> bool, found: &mut Found) {
+        for arm in before.branches.iter().filter(|arm| counts(base(&arm.name))) {
             let name = base(&arm.name);
             let is_there = self.branches.iter().any(|now| base(&now.name) == name);
             if is_there && self.branch_moved(before, name) {

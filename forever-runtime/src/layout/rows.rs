@@ -204,8 +204,8 @@ impl Unsettled {
             return format!("step `{step}` has stored a stash or a log, and which step that is now cannot be told, {problem}");
         }
         if let Problem::EffectGone { .. } = problem {
-            return format!("operation `{id}` may have executed; verify before retrying: {problem}");
+            return format!("operation `{id}` may have executed; verify, then resolve it: {problem}");
         }
-        format!("operation `{id}` may have executed; verify before retrying: which step began it cannot be told, {problem}")
+        format!("operation `{id}` may have executed; verify, then resolve it: which step began it cannot be told, {problem}")
     }
 }

@@ -285,12 +285,7 @@ impl Ops {
         // A transaction with a key is a different one from those with other keys.
         let may_be = |op: &&OpRecord| is_here(op) && (key.is_none() || op.key.is_none() || op.key == key);
         if let Some(committed) = known.unmet.iter().filter_map(|id| known.open.get(id)).find(may_be) {
-            let place = if step.is_empty() { "between two steps".to_owned() } else { format!("in step `{step}`") };
-            return Err(format!(
-                "transaction `{}` {place} is committed, and the code has changed: whether it is the one that the code comes to now cannot be \
-                 told; give transactions keys, `.key(..)`, and let the old code finish this step",
-                committed.id
-            ));
+            return Err(cannot_be_told(committed, &step));
         }
         Ok(OpRecord { layout, ..OpRecord::begun(id(&step), OpKind::Transaction, &function, &step, key, Some(number)) })
     }
@@ -425,7 +420,11 @@ impl Ops {
 /// Why a checkpoint, or the end of the fiber, must not come before an operation is decided.
 pub(crate) fn passed_over(op: &OpRecord) -> String {
     let OpRecord { id, step, .. } = op;
-    format!("operation `{id}` {}: the code continues without its step `{step}`, and could begin it anew elsewhere", what_is_known(op))
+    format!(
+        "operation `{id}` {}: the code continues without its step `{step}`, and could begin it anew elsewhere; give the step back, or write \
+         `was = \"{step}\"` at the step that it is now",
+        what_is_known(op)
+    )
 }
 
 /// What the code has to do about a committed transaction, which a checkpoint has not confirmed.
@@ -435,7 +434,17 @@ pub(crate) fn has_to_be_met(op: &OpRecord) -> String {
 }
 
 fn what_is_known(op: &OpRecord) -> &'static str {
-    if op.state == OpState::Started { "may have executed; verify before retrying" } else { "has executed" }
+    if op.state == OpState::Started { "may have executed; verify, then resolve it" } else { "has executed" }
+}
+
+/// Why it is not known whether a committed transaction is one of this step, which has changed.
+fn cannot_be_told(op: &OpRecord, step: &str) -> String {
+    let place = if step.is_empty() { "between two steps".to_owned() } else { format!("in step `{step}`") };
+    format!(
+        "transaction `{}` {place} is committed, and the code has changed: whether it is the one that the code comes to now cannot be told; \
+         give transactions keys, `.key(..)`, and let the old code finish this step",
+        op.id
+    )
 }
 
 /// Why a step must not begin before an operation is decided.
@@ -462,7 +471,7 @@ pub(super) fn unknown(op: &OpRecord, why: &str) -> Error {
 
 /// Why a fiber is parked, or a step has failed, for an operation whose outcome is unknown.
 pub(crate) fn may_have_executed(op: &OpRecord, why: &str) -> String {
-    format!("operation `{}` may have executed; verify before retrying: step `{}` {why}", op.id, op.step)
+    format!("operation `{}` may have executed; verify, then resolve it: step `{}` {why}", op.id, op.step)
 }
 
 /// The id of an operation in a function. A hash has one length, and tells the other side nothing of

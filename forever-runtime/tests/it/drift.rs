@@ -173,7 +173,7 @@ async fn a_fiber_that_is_not_registered_waits_for_the_program_that_knows_it() {
         let forever = Forever::builder().resource(probe.clone()).fiber::<Outer>().sqlite(place.path()).open().await.unwrap();
         let error = forever.fiber_by_key::<Three>("a").await.unwrap().wait().await.unwrap_err();
         assert!(error.is_parked());
-        assert_eq!(error.reason(), "fiber `three` is not registered");
+        assert_eq!(error.reason(), "fiber `three` is not registered: register it, or give the function that it is now `name = \"three\"`");
         forever.close().await.unwrap();
     }
     goes_on(&place, &probe).await;

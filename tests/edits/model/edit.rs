@@ -2,9 +2,9 @@
 use forever_testkit::prng::Prng;
 
 use super::generate::{expr_of, node};
-use super::places;
 use super::program::{Branch, Function, Id, Kind, Name, Node, Options, Over, Policy, Program, Type};
 use super::repair::repair;
+use super::{arms, forms, moves, places};
 
 macro_rules! edits {
     ($($name:ident,)*) => {
@@ -22,8 +22,10 @@ edits! {
     LocalRenamedWithWas, BodyChanged, TypeChanged, WrappedInIf, WrappedInFor, WrappedInWhile, Unwrapped, LoopReversed, ListAppended,
     ListInsertedInFront, ListItemRemoved, ListReordered, BranchesExchanged, BranchRemoved, BranchAdded, BranchRenamed, TopicChanged,
     CalleeEdited, CalleeReplaced, EffectMadePlain, PlainMadeEffect, EffectMoved, StepBeforeEffect, ArgumentAdded, ArgumentRemoved,
-    LoopMadeBorrow, DerivedStepAdded, OptionsChanged, BranchMadePlain, BranchMadeEffect, ItemsMadePlain, ItemsMadeEffect, AnyAdded, Two,
-    TwoAdded,
+    LoopMadeBorrow, DerivedStepAdded, OptionsChanged, BranchMadePlain, BranchMadeEffect, ItemsMadePlain, ItemsMadeEffect, AnyAdded,
+    MovedIntoLoop, MovedIntoIf, MovedIntoArm, MovedIntoSteps, MovedIntoHelper, TransactionMoved, TransactionReplaced, TransactionRewritten,
+    StepBeforeTransaction, FormChanged, CatchAdded, CatchRemoved, LimitAdded, LimitRemoved, FieldAdded, FieldAddedWithDefault, FieldRemoved,
+    FieldRenamed, FieldRenamedWithAlias, ArmsExchanged, ArmAdded, ArmRemoved, ArmRenamed, Two, TwoAdded,
 }
 
 impl Edit {
@@ -43,8 +45,30 @@ impl Edit {
             Edit::LoopReversed => Some("range"),
             Edit::LoopMadeBorrow => Some("value"),
             Edit::DerivedNamed => Some("derived"),
+            Edit::MovedIntoLoop => Some("range"),
+            Edit::MovedIntoIf => Some("if"),
+            Edit::MovedIntoArm | Edit::ArmsExchanged | Edit::ArmAdded | Edit::ArmRemoved => Some("select time"),
+            Edit::ArmRenamed => Some("select"),
+            Edit::MovedIntoSteps => Some("steps"),
+            Edit::MovedIntoHelper => Some("call"),
+            Edit::TransactionMoved | Edit::TransactionReplaced | Edit::TransactionRewritten | Edit::StepBeforeTransaction => {
+                Some("transaction")
+            }
+            Edit::FormChanged => Some("form"),
+            Edit::CatchAdded | Edit::CatchRemoved => Some("caught"),
+            Edit::LimitAdded => Some("recv"),
+            Edit::LimitRemoved => Some("limited"),
+            Edit::FieldAdded | Edit::FieldAddedWithDefault | Edit::FieldRemoved | Edit::FieldRenamed | Edit::FieldRenamedWithAlias => {
+                Some("struct")
+            }
             _ => None,
         }
+    }
+
+    /// Whether it is of the fields of a struct.
+    pub(crate) fn is_of_fields(self) -> bool {
+        let all = [Edit::FieldAdded, Edit::FieldAddedWithDefault, Edit::FieldRemoved, Edit::FieldRenamed, Edit::FieldRenamedWithAlias];
+        all.contains(&self)
     }
 
     /// What was done, and the program after it; none if there is nothing to do it to.
@@ -69,7 +93,10 @@ impl Edit {
                 let called: Vec<usize> = called(&edited.work);
                 let at = some(prng, &called)?;
                 let inner = prng.one_of(&Edit::ALL[..Edit::Two as usize]);
-                if matches!(inner, Edit::CalleeEdited | Edit::CalleeReplaced | Edit::ArgumentAdded | Edit::ArgumentRemoved) {
+                if matches!(
+                    inner,
+                    Edit::CalleeEdited | Edit::CalleeReplaced | Edit::ArgumentAdded | Edit::ArgumentRemoved | Edit::MovedIntoHelper
+                ) {
                     return None;
                 }
                 done.push(inner);
@@ -81,8 +108,8 @@ impl Edit {
             _ => change(self, &mut edited, prng)?,
         }
         repair(&mut edited);
-        let same = format!("{:?}{:?}", edited.work, edited.helpers) == format!("{:?}{:?}", program.work, program.helpers);
-        (!same || edited.lists != program.lists || edited.vars != program.vars).then_some((done, edited))
+        let text = |program: &Program| format!("{:?}{:?}{:?}", program.work, program.helpers, program.structs);
+        (text(&edited) != text(program) || edited.lists != program.lists || edited.vars != program.vars).then_some((done, edited))
     }
 }
 
@@ -91,7 +118,7 @@ fn called(function: &Function) -> Vec<usize> {
     function.nodes().into_iter().filter_map(helper).collect()
 }
 
-fn some<T: Clone>(prng: &mut Prng, of: &[T]) -> Option<T> {
+pub(super) fn some<T: Clone>(prng: &mut Prng, of: &[T]) -> Option<T> {
     if of.is_empty() { None } else { Some(prng.one_of(of)) }
 }
 
@@ -114,11 +141,11 @@ fn is_top(program: &Program, id: Id) -> bool {
 }
 
 /// All nodes but the first, which declares the sum.
-fn movable(program: &Program, fits: impl Fn(&Kind) -> bool) -> Vec<Id> {
+pub(super) fn movable(program: &Program, fits: impl Fn(&Kind) -> bool) -> Vec<Id> {
     places::all(&program.work, fits).into_iter().filter(|id| !is_top(program, *id)).collect()
 }
 
-fn take(program: &mut Program, id: Id) -> Node {
+pub(super) fn take(program: &mut Program, id: Id) -> Node {
     let (block, at) = places::of(&mut program.work.body, id).expect("the node is in the function");
     block.remove(at)
 }
@@ -129,6 +156,8 @@ fn step_name(kind: &mut Kind) -> Option<(&mut Name, Option<Id>)> {
         Kind::Call { name, bind, .. }
         | Kind::StepsFor { name, bind, .. }
         | Kind::Recv { name, bind, .. }
+        | Kind::Select { name, bind, .. }
+        | Kind::Tx { name, bind, .. }
         | Kind::Spawn { name, bind, .. }
         | Kind::Wait { name, bind, .. } => Some((name, Some(*bind))),
         Kind::Sleep { name } | Kind::Steps { name, .. } => Some((name, None)),
@@ -140,11 +169,11 @@ fn has_name(kind: &Kind, literal: bool) -> bool {
     step_name(&mut kind.clone()).is_some_and(|(name, _)| name.literal.is_some() == literal)
 }
 
-fn is_plain_step(kind: &Kind) -> bool {
+pub(super) fn is_plain_step(kind: &Kind) -> bool {
     matches!(kind, Kind::Step { effect: None, .. })
 }
 
-fn is_effect(kind: &Kind) -> bool {
+pub(super) fn is_effect(kind: &Kind) -> bool {
     matches!(kind, Kind::Step { effect: Some(_), .. })
 }
 
@@ -169,6 +198,11 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
                     "effects",
                     "effect for",
                     "if",
+                    "select",
+                    "select time",
+                    "transaction",
+                    "struct",
+                    "form",
                 ]),
             };
             let known = known(program);
@@ -257,14 +291,6 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
                 }
                 _ => return None,
             }
-        }
-        Edit::TypeChanged => {
-            let typed = |kind: &Kind| matches!(kind, Kind::Local { .. } | Kind::Step { bind: Some(_), .. });
-            let id = some(prng, &movable(program, typed))?;
-            let var = places::node(&mut program.work, id).kind.binds()[0];
-            let var = program.vars.get_mut(&var)?;
-            let others: Vec<_> = [Type::Int, Type::Text, Type::List].into_iter().filter(|of| *of != var.of).collect();
-            var.of = prng.one_of(&others);
         }
         Edit::WrappedInIf | Edit::WrappedInFor | Edit::WrappedInWhile => {
             let id = some(prng, &movable(program, |kind| !matches!(kind, Kind::Local { .. })))?;
@@ -370,7 +396,7 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
         Edit::StepBeforeEffect => {
             let id = some(prng, &movable(program, is_effect))?;
             let known = known(program);
-            let shape = prng.one_of(&["step", "effect", "checked", "sleep", "spawn", "note", "steps", "effects"]);
+            let shape = prng.one_of(&["step", "effect", "checked", "sleep", "spawn", "note", "steps", "effects", "transaction"]);
             let nodes = node(program, prng, known, shape);
             let (block, at) = places::of(&mut program.work.body, id)?;
             block.splice(at..at, nodes);
@@ -398,6 +424,27 @@ fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Option<()> {
                 _ => return None,
             };
         }
+        Edit::ArmsExchanged | Edit::ArmAdded | Edit::ArmRemoved | Edit::ArmRenamed => arms::change(edit, program, prng)?,
+        Edit::TypeChanged
+        | Edit::FormChanged
+        | Edit::CatchAdded
+        | Edit::CatchRemoved
+        | Edit::LimitAdded
+        | Edit::LimitRemoved
+        | Edit::FieldAdded
+        | Edit::FieldAddedWithDefault
+        | Edit::FieldRemoved
+        | Edit::FieldRenamed
+        | Edit::FieldRenamedWithAlias => forms::change(edit, program, prng)?,
+        Edit::MovedIntoLoop
+        | Edit::MovedIntoIf
+        | Edit::MovedIntoArm
+        | Edit::MovedIntoSteps
+        | Edit::MovedIntoHelper
+        | Edit::TransactionMoved
+        | Edit::TransactionReplaced
+        | Edit::TransactionRewritten
+        | Edit::StepBeforeTransaction => moves::change(edit, program, prng)?,
         Edit::CalleeEdited | Edit::Two | Edit::TwoAdded => return None,
     }
     Some(())

@@ -3,7 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forever_testkit::prng::Prng;
 
-use super::program::{Branch, Expr, Function, Id, Kind, Name, Node, Options, Over, Policy, Program, Type};
+use super::program::{
+    Arm, Branch, Expr, Field, Function, Id, Kind, NEVER, Name, Node, On, Options, Over, PASSES, Policy, Program, Type, Wrap,
+};
 use super::repair::repair;
 
 /// A small program. It has the shapes that are needed, and one that its number says, so that all are there in a few programs.
@@ -14,6 +16,7 @@ pub(super) fn program(prng: &mut Prng, number: usize, needs: &BTreeSet<&str>) ->
         helpers: vec![function("helper"), function("other helper")],
         vars: BTreeMap::new(),
         lists: BTreeMap::new(),
+        structs: BTreeMap::new(),
         next: 0,
     };
     let mut make = Make { program, prng, known: Vec::new(), depth: 0 };
@@ -28,6 +31,22 @@ pub(super) fn program(prng: &mut Prng, number: usize, needs: &BTreeSet<&str>) ->
     make.program.work = work;
     repair(&mut make.program);
     make.program
+}
+
+/// An arm for a `select!` that is edited, which never comes about, and a field for a struct.
+pub(super) fn arm(program: &mut Program, prng: &mut Prng) -> Arm {
+    make(program, prng, |make| make.arm(false, false))
+}
+
+pub(super) fn field(program: &mut Program, prng: &mut Prng) -> Field {
+    make(program, prng, |make| make.field())
+}
+
+fn make<T>(program: &mut Program, prng: &mut Prng, with: impl FnOnce(&mut Make<'_>) -> T) -> T {
+    let mut make = Make { program: program.clone(), prng, known: program.work.args.clone(), depth: 2 };
+    let made = with(&mut make);
+    *program = make.program;
+    made
 }
 
 /// A node for a program that is edited: its reads are of these variables.
@@ -52,7 +71,7 @@ struct Make<'a> {
 
 /// What a function called inline is made of; the others have these and the rest.
 const PLAIN: [&str; 9] = ["step", "derived", "unnamed", "text", "list", "local", "if", "range", "while"];
-const REST: [&str; 17] = [
+const REST: [&str; 25] = [
     "effect",
     "value",
     "borrow",
@@ -70,9 +89,31 @@ const REST: [&str; 17] = [
     "derived effects",
     "effect for",
     "set",
+    "select",
+    "select time",
+    "transaction",
+    "struct",
+    "form",
+    "caught",
+    "limited",
+    "transaction with a key",
 ];
 
-const IN_CALLEES: [&str; 10] = ["effect", "checked", "value", "constant", "steps", "steps for", "effects", "effect for", "recv", "sleep"];
+const IN_CALLEES: [&str; 13] = [
+    "effect",
+    "checked",
+    "value",
+    "constant",
+    "steps",
+    "steps for",
+    "effects",
+    "effect for",
+    "recv",
+    "sleep",
+    "select",
+    "transaction",
+    "struct",
+];
 
 impl Make<'_> {
     /// A body, in `work`.
@@ -160,6 +201,50 @@ impl Make<'_> {
         let mut to = self.expr();
         to.reads.push(sum);
         Some(self.at(Kind::Set { var: sum, to }))
+    }
+
+    /// Reads a variable into the sum.
+    fn sums(&mut self, var: Id) -> Option<Node> {
+        let sum = *self.known.get(1)?;
+        Some(self.at(Kind::Set { var: sum, to: expr_of(7, &[sum, var]) }))
+    }
+
+    fn wrap(&mut self, nodes: &[Node], wrap: Wrap) {
+        let bind = nodes[0].kind.binds()[0];
+        self.program.vars.get_mut(&bind).expect("it is new").wrap = wrap;
+    }
+
+    fn field(&mut self) -> Field {
+        let id = self.program.new_id();
+        Field { id, name: format!("f{id}"), alias: None, default: self.prng.chance(20), maybe: self.prng.chance(25) }
+    }
+
+    fn select(&mut self, by_message: bool) -> Vec<Node> {
+        let name = self.named("p");
+        let bind = self.program.new_var(Type::Int);
+        let count = 2 + self.prng.below(2);
+        let winner = self.prng.below(count);
+        let arms: Vec<Arm> = (0..count).map(|at| self.arm(at == winner, by_message)).collect();
+        let wins = arms[winner].id;
+        self.known.push(bind);
+        vec![self.at(Kind::Select { name, bind, arms, wins })]
+    }
+
+    fn arm(&mut self, wins: bool, by_message: bool) -> Arm {
+        let (id, bind) = (self.program.new_id(), self.program.new_var(Type::Int));
+        let by_topic = if wins { by_message } else { self.prng.chance(40) };
+        let on = if by_topic { On::Topic(format!("q{id}")) } else { On::Hours(if wins { PASSES } else { NEVER }) };
+        self.depth += 1;
+        let known = self.known.clone();
+        if by_topic {
+            self.known.push(bind);
+        }
+        let body = if self.prng.chance(40) { self.step(Type::Int, true, true, None) } else { Vec::new() };
+        let mut value = self.expr();
+        value.reads.extend(by_topic.then_some(bind));
+        self.known = known;
+        self.depth -= 1;
+        Arm { id, on, bind, body, value }
     }
 
     fn list(&mut self) -> Id {
@@ -287,7 +372,63 @@ impl Make<'_> {
             }
             "recv" => {
                 let (name, topic) = (self.named("r"), format!("t{}", self.prng.below(3)));
-                self.bound(Type::Int, |_, bind| Kind::Recv { name, bind, topic })
+                self.bound(Type::Int, |_, bind| Kind::Recv { name, bind, topic, hours: NEVER })
+            }
+            "limited" => {
+                let name = self.named("r");
+                let passes = self.prng.chance(50);
+                let topic = if passes { format!("never{}", self.program.new_id()) } else { format!("t{}", self.prng.below(3)) };
+                let (hours, of) = (if passes { PASSES } else { NEVER }, self.prng.one_of(&[Type::Json, Type::Int]));
+                let nodes = self.bound(of, |_, bind| Kind::Recv { name, bind, topic, hours });
+                self.wrap(&nodes, Wrap::Limited);
+                nodes
+            }
+            "select" | "select time" => self.select(shape == "select"),
+            "transaction" | "transaction with a key" => {
+                let id = self.program.new_id();
+                let name = Name { literal: self.prng.chance(80).then(|| format!("s{id}")), was: None };
+                let key = (shape == "transaction with a key").then_some(id);
+                let (booked, label) = (format!("b{id}"), format!("l{id}"));
+                self.bound(Type::Int, |make, bind| Kind::Tx { name, bind, tx: id, key, booked, label, input: make.expr() })
+            }
+            "struct" => {
+                let of = self.program.new_id();
+                let fields = (0..2 + self.prng.below(2)).map(|_| self.field()).collect::<Vec<_>>();
+                let field = fields[0].id;
+                self.program.structs.insert(of, fields);
+                let mut nodes = if self.prng.chance(50) {
+                    self.step(Type::Struct(of), true, true, None)
+                } else {
+                    self.bound(Type::Struct(of), |make, bind| Kind::Local { bind, to: make.expr() })
+                };
+                let var = nodes[0].kind.binds()[0];
+                nodes.extend(self.step(Type::Int, true, false, None));
+                let to = self.expr();
+                nodes.push(self.at(Kind::SetField { var, field, to }));
+                nodes.extend(self.step(Type::Int, true, false, None));
+                nodes.extend(self.sums(var));
+                nodes
+            }
+            "form" | "caught" => {
+                let of = if shape == "caught" {
+                    self.prng.one_of(&[Type::Json, Type::Int])
+                } else if self.prng.chance(40) {
+                    Type::Wide
+                } else {
+                    self.prng.one_of(&Type::VALUES)
+                };
+                let mut nodes = if shape == "caught" || self.prng.chance(60) {
+                    self.step(of, true, true, None)
+                } else {
+                    self.bound(of, |make, bind| Kind::Local { bind, to: make.expr() })
+                };
+                if shape == "caught" {
+                    self.wrap(&nodes, Wrap::Caught);
+                }
+                let var = nodes[0].kind.binds()[0];
+                nodes.extend(self.step(Type::Int, true, false, None));
+                nodes.extend(self.sums(var));
+                nodes
             }
             "sleep" => {
                 let name = self.named("z");

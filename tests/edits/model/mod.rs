@@ -1,6 +1,9 @@
 //! Random fibers and edits of them, as data and as Rust source.
+mod arms;
 pub(crate) mod edit;
+mod forms;
 mod generate;
+mod moves;
 mod places;
 pub(crate) mod program;
 mod render;
@@ -26,12 +29,15 @@ pub(crate) const EDITS_OF_EACH: usize = 4;
 
 /// The cases of a seed, with so many edits in all. Every kind of edit is drawn in turn.
 pub(crate) fn cases(seed: u64, edits: usize) -> Vec<Case> {
-    let programs = edits.div_ceil(EDITS_OF_EACH);
-    (0..programs).map(|number| case(seed, number, EDITS_OF_EACH.min(edits - number * EDITS_OF_EACH))).collect()
+    cases_of(seed, &(0..edits).map(|at| Edit::ALL[at % Edit::ALL.len()]).collect::<Vec<_>>())
 }
 
-fn case(seed: u64, number: usize, edits: usize) -> Case {
-    let wanted: Vec<Edit> = (0..edits).map(|at| Edit::ALL[(number * EDITS_OF_EACH + at) % Edit::ALL.len()]).collect();
+/// The cases of a seed with these edits.
+pub(crate) fn cases_of(seed: u64, edits: &[Edit]) -> Vec<Case> {
+    edits.chunks(EDITS_OF_EACH).enumerate().map(|(number, wanted)| case(seed, number, wanted)).collect()
+}
+
+fn case(seed: u64, number: usize, wanted: &[Edit]) -> Case {
     let needs: BTreeSet<&str> = wanted.iter().filter_map(|edit| edit.needs()).collect();
     for attempt in 0.. {
         let mut prng = Prng::of_case(seed, number as u64, attempt);

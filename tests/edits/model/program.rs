@@ -9,6 +9,35 @@ pub(crate) enum Type {
     Text,
     List,
     Handle,
+    /// An `i64` that an `f64` may not have.
+    Wide,
+    Float,
+    /// An `Option` that is written.
+    Maybe,
+    /// A tuple of two numbers.
+    Pair,
+    /// `serde_json::Value`.
+    Json,
+    /// An untagged enum of a number and a text.
+    Either,
+    Struct(Id),
+}
+
+impl Type {
+    /// Those of values that a step or a local may have.
+    pub(crate) const VALUES: [Type; 9] =
+        [Type::Int, Type::Text, Type::List, Type::Wide, Type::Float, Type::Maybe, Type::Pair, Type::Json, Type::Either];
+}
+
+/// What a macro puts around a value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Wrap {
+    #[default]
+    None,
+    /// The `Result` of `catch`.
+    Caught,
+    /// The `Option` of a `timeout` of `recv!`.
+    Limited,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +45,20 @@ pub(crate) struct Var {
     pub(crate) name: String,
     pub(crate) was: Option<String>,
     pub(crate) of: Type,
+    pub(crate) wrap: Wrap,
+}
+
+/// A field of a struct, which has a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) id: Id,
+    pub(crate) name: String,
+    /// `#[serde(alias = "..")]`
+    pub(crate) alias: Option<String>,
+    /// `#[serde(default)]`
+    pub(crate) default: bool,
+    /// Whether it is an `Option`.
+    pub(crate) maybe: bool,
 }
 
 /// A number made of a constant and variables.
@@ -32,6 +75,7 @@ pub(crate) struct Program {
     pub(crate) vars: BTreeMap<Id, Var>,
     /// Lists that are constants of the program.
     pub(crate) lists: BTreeMap<Id, Vec<i64>>,
+    pub(crate) structs: BTreeMap<Id, Vec<Field>>,
     pub(crate) next: Id,
 }
 
@@ -94,6 +138,24 @@ pub(crate) struct Options {
     pub(crate) timeout: bool,
 }
 
+/// What an arm of a `select!` waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum On {
+    Topic(String),
+    Hours(u32),
+}
+
+/// An arm of a `select!`.
+#[derive(Debug, Clone)]
+pub(crate) struct Arm {
+    pub(crate) id: Id,
+    pub(crate) on: On,
+    /// The message.
+    pub(crate) bind: Id,
+    pub(crate) body: Vec<Node>,
+    pub(crate) value: Expr,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Local {
@@ -150,6 +212,32 @@ pub(crate) enum Kind {
         name: Name,
         bind: Id,
         topic: String,
+        /// Hours that a limited one waits.
+        hours: u32,
+    },
+    /// One arm of which comes about: what the others wait for never happens.
+    Select {
+        name: Name,
+        bind: Id,
+        arms: Vec<Arm>,
+        wins: Id,
+    },
+    /// A step with a transaction and then a call.
+    Tx {
+        name: Name,
+        bind: Id,
+        /// The transaction, which another one may replace in its step.
+        tx: Id,
+        key: Option<Id>,
+        booked: String,
+        label: String,
+        input: Expr,
+    },
+    /// An assignment to a field.
+    SetField {
+        var: Id,
+        field: Id,
+        to: Expr,
     },
     Sleep {
         name: Name,
@@ -171,9 +259,13 @@ pub(crate) enum Kind {
     },
 }
 
+/// Hours of a limit that passes, and of one that does not.
+pub(crate) const PASSES: u32 = 1;
+pub(crate) const NEVER: u32 = 1_000_000;
+
 impl Kind {
     /// The kinds, and what they are called.
-    pub(crate) const ALL: [&str; 20] = [
+    pub(crate) const ALL: [&str; 26] = [
         "local",
         "set",
         "step",
@@ -190,6 +282,12 @@ impl Kind {
         "steps for",
         "steps for, each an effect",
         "recv",
+        "recv with a limit that passes",
+        "select with a message",
+        "select with a time",
+        "transaction",
+        "transaction with a key",
+        "field set",
         "sleep",
         "spawn",
         "wait",
@@ -213,7 +311,15 @@ impl Kind {
             Kind::Steps { .. } => "steps",
             Kind::StepsFor { effect: Some(_), .. } => "steps for, each an effect",
             Kind::StepsFor { .. } => "steps for",
+            Kind::Recv { hours, .. } if *hours == PASSES => "recv with a limit that passes",
             Kind::Recv { .. } => "recv",
+            Kind::Select { arms, wins, .. } if arms.iter().any(|arm| arm.id == *wins && matches!(arm.on, On::Topic(_))) => {
+                "select with a message"
+            }
+            Kind::Select { .. } => "select with a time",
+            Kind::Tx { key: Some(_), .. } => "transaction with a key",
+            Kind::Tx { .. } => "transaction",
+            Kind::SetField { .. } => "field set",
             Kind::Sleep { .. } => "sleep",
             Kind::Spawn { .. } => "spawn",
             Kind::Wait { .. } => "wait",
@@ -226,6 +332,7 @@ impl Kind {
         match self {
             Kind::If { then, otherwise, .. } => vec![then, otherwise],
             Kind::For { body, .. } | Kind::While { body, .. } => vec![body],
+            Kind::Select { arms, .. } => arms.iter().map(|arm| &arm.body).collect(),
             _ => Vec::new(),
         }
     }
@@ -234,6 +341,7 @@ impl Kind {
         match self {
             Kind::If { then, otherwise, .. } => vec![then, otherwise],
             Kind::For { body, .. } | Kind::While { body, .. } => vec![body],
+            Kind::Select { arms, .. } => arms.iter_mut().map(|arm| &mut arm.body).collect(),
             _ => Vec::new(),
         }
     }
@@ -245,13 +353,17 @@ impl Kind {
             | Kind::Call { bind, .. }
             | Kind::StepsFor { bind, .. }
             | Kind::Recv { bind, .. }
+            | Kind::Select { bind, .. }
+            | Kind::Tx { bind, .. }
             | Kind::Spawn { bind, .. }
             | Kind::Wait { bind, .. }
             | Kind::Step { bind: Some(bind), .. } => vec![*bind],
             Kind::Steps { branches, .. } => branches.iter().map(|branch| branch.bind).collect(),
             Kind::For { item, .. } => vec![*item],
             Kind::While { counter, .. } => vec![*counter],
-            Kind::Set { .. } | Kind::Step { .. } | Kind::If { .. } | Kind::Sleep { .. } | Kind::Note { .. } => Vec::new(),
+            Kind::Set { .. } | Kind::SetField { .. } | Kind::Step { .. } | Kind::If { .. } | Kind::Sleep { .. } | Kind::Note { .. } => {
+                Vec::new()
+            }
         }
     }
 }
@@ -291,7 +403,7 @@ impl Program {
 
     pub(crate) fn new_var(&mut self, of: Type) -> Id {
         let id = self.new_id();
-        self.vars.insert(id, Var { name: format!("v{id}"), was: None, of });
+        self.vars.insert(id, Var { name: format!("v{id}"), was: None, of, wrap: Wrap::None });
         id
     }
 }

@@ -1,13 +1,16 @@
 //! Programs as Rust source.
 use std::fmt::Write as _;
 
-use super::program::{Branch, Expr, Function, Kind, Name, Node, Options, Over, Policy, Program, Type};
+use super::program::{Arm, Branch, Expr, Field, Function, Kind, NEVER, Name, Node, On, Options, Over, Policy, Program, Type, Wrap};
 
 /// The functions of a program, in a module.
 pub(super) fn module(name: &str, program: &Program) -> String {
     let mut out = format!("mod {name} {{\n    use super::*;\n");
     for (id, list) in &program.lists {
         _ = writeln!(out, "    const C{id}: [i64; {}] = {list:?};", list.len());
+    }
+    for (id, fields) in &program.structs {
+        out += &structure(*id, fields);
     }
     for (at, function) in program.functions().enumerate() {
         out += &self::function(&if at == 0 { "work".to_owned() } else { format!("helper_{at}") }, function, program);
@@ -21,10 +24,30 @@ pub(super) fn entry(name: &str, program: &Program) -> String {
     format!("Version::of::<{name}::work, {name}::helper_1, {name}::helper_2>(|| {name}::work({}))", args.join(", "))
 }
 
+fn structure(id: u32, fields: &[Field]) -> String {
+    let (mut declared, mut made, mut read) = (String::new(), String::new(), String::new());
+    for Field { id, name, alias, default, maybe } in fields {
+        if let Some(alias) = alias {
+            _ = write!(declared, "#[serde(alias = {alias:?})] ");
+        }
+        declared += if *default { "#[serde(default)] " } else { "" };
+        _ = write!(declared, "{name}: {}, ", if *maybe { "Option<i64>" } else { "i64" });
+        let value = format!("mix({id}, &[number])");
+        _ = write!(made, "{name}: {}, ", if *maybe { format!("maybe_of({value})") } else { value });
+        _ = write!(read, "n(&self.{name}), ");
+    }
+    format!(
+        "    #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]\n    struct S{id} {{ {declared}}}\n    impl S{id} {{\n        \
+         fn of(number: i64) -> Self {{ S{id} {{ {made}}} }}\n    }}\n    impl Number for S{id} {{\n        \
+         fn number(&self) -> i64 {{ mix(17, &[{read}]) }}\n    }}\n"
+    )
+}
+
 fn function(ident: &str, function: &Function, program: &Program) -> String {
     let args: Vec<_> = function.args.iter().map(|arg| format!("{}: i64", program.vars[arg].name)).collect();
     let mut out = Out { text: format!("    #[fiber(name = {:?})]\n", function.name), program, depth: 2 };
-    _ = writeln!(out.text, "    pub(crate) async fn {ident}(io: Res<Io>, {}) -> anyhow::Result<i64> {{", args.join(", "));
+    let context = if function.nodes().into_iter().any(|node| matches!(node.kind, Kind::Tx { .. })) { "ctx: &FiberContext, " } else { "" };
+    _ = writeln!(out.text, "    pub(crate) async fn {ident}({context}io: Res<Io>, {}) -> anyhow::Result<i64> {{", args.join(", "));
     out.block(&function.body);
     let result = out.expr(&function.result);
     out.line(&format!("io.note(\"end\", {result}).await;"));
@@ -70,24 +93,51 @@ impl Out<'_> {
         if let Some(was) = &declared.was {
             self.line(&format!("#[was = {was:?}]"));
         }
-        let of = match declared.of {
-            Type::Int => ": i64",
-            Type::Text => ": String",
-            Type::List => ": Vec<i64>",
-            Type::Handle => "",
+        let of = match type_of(declared.of) {
+            None => String::new(),
+            Some(of) => match declared.wrap {
+                Wrap::None => format!(": {of}"),
+                Wrap::Caught => format!(": Result<{of}, StepError>"),
+                Wrap::Limited => format!(": Option<{of}>"),
+            },
         };
+        let mutable = mutable || matches!(declared.of, Type::Struct(_));
         self.line(&format!("let {}{}{of} = {value};", if mutable { "mut " } else { "" }, declared.name));
+    }
+
+    fn arm(&mut self, arm: &Arm) {
+        match &arm.on {
+            On::Topic(topic) => self.line(&format!("{}: i64 = recv!({topic:?}) => {{", self.name(arm.bind).to_owned())),
+            On::Hours(hours) => self.line(&format!("_ = sleep!({}) => {{", time(*hours))),
+        }
+        self.inner(&arm.body);
+        let value = self.expr(&arm.value);
+        self.line(&format!("    {value}"));
+        self.line("},");
+    }
+
+    /// A `let` whose value takes lines.
+    fn select(&mut self, name: &Name, bind: u32, arms: &[Arm]) {
+        self.bind(bind, false, "select! {");
+        let opened = self.text.trim_end().trim_end_matches(';').to_owned();
+        self.text = format!("{opened}\n");
+        self.depth += 1;
+        let names = written(name);
+        if !names.is_empty() {
+            self.line(&names);
+        }
+        for arm in arms {
+            self.arm(arm);
+        }
+        self.depth -= 1;
+        self.line("};");
     }
 
     fn node(&mut self, node: &Node) {
         match &node.kind {
             Kind::Local { bind, to } => {
                 let value = self.expr(to);
-                let value = match self.program.vars[bind].of {
-                    Type::Text => format!("text_of({value})"),
-                    Type::List => format!("list_of({value})"),
-                    Type::Int | Type::Handle => value,
-                };
+                let value = made(self.program.vars[bind].of, &value);
                 self.bind(*bind, true, &value);
             }
             Kind::Set { var, to } => {
@@ -95,16 +145,14 @@ impl Out<'_> {
                 self.line(&format!("{name} = {value};"));
             }
             Kind::Step { name, bind, label, input, effect, options: Options { retry, timeout } } => {
-                let call = match bind.map_or(Type::Int, |bind| self.program.vars[&bind].of) {
-                    Type::Text => "text",
-                    Type::List => "list",
-                    Type::Int | Type::Handle => "num",
-                };
+                let of = bind.map_or(Type::Int, |bind| self.program.vars[&bind].of);
                 let input = self.expr(input);
-                let options = self::effect(*effect, call, label, &input);
+                let options = self::effect(*effect, of, label, &input);
+                let catch = if bind.is_some_and(|bind| self.program.vars[&bind].wrap == Wrap::Caught) { "catch, " } else { "" };
                 let retry = if *retry { "retry = Retry::times(2), " } else { "" };
                 let timeout = if *timeout { "timeout = HOUR, " } else { "" };
-                let step = format!("step!({}{options}{retry}{timeout}io.{call}({label:?}, {input}).await?)", written(name));
+                let body = made(of, &format!("io.num({label:?}, {input}).await?"));
+                let step = format!("step!({}{options}{retry}{timeout}{catch}{body})", written(name));
                 match bind {
                     Some(bind) => self.bind(*bind, false, &step),
                     None => self.line(&format!("{step};")),
@@ -144,13 +192,35 @@ impl Out<'_> {
                 self.line(&format!("let ({}) = steps!({}{});", binds.join(", "), written(name), bodies.join(", ")));
             }
             Kind::StepsFor { name, bind, list, label, effect } => {
-                let options = self::effect(*effect, "num", label, "mix(0, &[x])");
+                let options = self::effect(*effect, Type::Int, label, "mix(0, &[x])");
                 let value = format!("steps!({}for x in C{list}, {options}io.num({label:?}, mix(0, &[x])).await?)", written(name));
                 self.bind(*bind, false, &value);
             }
-            Kind::Recv { name, bind, topic } => {
-                let value = format!("recv!({topic:?}{})", behind(name));
+            Kind::Recv { name, bind, topic, hours } => {
+                let is_limited = self.program.vars[bind].wrap == Wrap::Limited;
+                let limit = if is_limited { format!(", timeout = {}", time(*hours)) } else { String::new() };
+                let value = format!("recv!({topic:?}{}{limit})", behind(name));
                 self.bind(*bind, false, &value);
+            }
+            Kind::Select { name, bind, arms, .. } => self.select(name, *bind, arms),
+            Kind::Tx { name, bind, tx: _, key, booked, label, input } => {
+                let input = self.expr(input);
+                let key = key.map_or_else(String::new, |key| format!(".key({key})"));
+                let booked = format!("there.booked({booked:?}, input)");
+                let value = format!(
+                    "step!({}{{ let (there, input) = (io.clone(), {input}); let number = if is_in_postgres() {{ \
+                     ctx.postgres_transaction(async |_| {booked}){key}.await? }} else {{ ctx.transaction(move |_| {booked}){key}.await? }}; \
+                     io.num({label:?}, number).await? }})",
+                    written(name)
+                );
+                self.bind(*bind, false, &value);
+            }
+            Kind::SetField { var, field, to } => {
+                let (name, value) = (self.name(*var).to_owned(), self.expr(to));
+                let Type::Struct(of) = self.program.vars[var].of else { return };
+                let Some(field) = self.program.structs[&of].iter().find(|there| there.id == *field) else { return };
+                let value = if field.maybe { format!("Some({value})") } else { value };
+                self.line(&format!("{name}.{} = {value};", field.name));
             }
             Kind::Sleep { name } => self.line(&format!("sleep!({}std::time::Duration::from_secs(3600));", written(name))),
             Kind::Spawn { name, bind, input } => {
@@ -170,7 +240,7 @@ impl Out<'_> {
 
     fn branch(&self, branch: &Branch) -> String {
         let input = self.expr(&branch.input);
-        let options = effect(branch.effect, "num", &branch.label, &input);
+        let options = effect(branch.effect, Type::Int, &branch.label, &input);
         let body = format!("io.num({:?}, {input}).await?", branch.label);
         let is_bare = branch.name == Name::default() && branch.effect.is_none();
         if is_bare { body } else { format!("step!({}{options}{body})", written(&branch.name)) }
@@ -192,12 +262,52 @@ impl Out<'_> {
     }
 }
 
-/// The options of an effect whose body is `io.call(label, input)`.
-fn effect(policy: Option<Policy>, call: &str, label: &str, input: &str) -> String {
+fn type_of(of: Type) -> Option<String> {
+    Some(match of {
+        Type::Int | Type::Wide => "i64".to_owned(),
+        Type::Text => "String".to_owned(),
+        Type::List => "Vec<i64>".to_owned(),
+        Type::Float => "f64".to_owned(),
+        Type::Maybe => "Option<i64>".to_owned(),
+        Type::Pair => "(i64, i64)".to_owned(),
+        Type::Json => "serde_json::Value".to_owned(),
+        Type::Either => "Either".to_owned(),
+        Type::Struct(id) => format!("S{id}"),
+        Type::Handle => return None,
+    })
+}
+
+/// The function that makes a value of a number.
+fn maker(of: Type) -> Option<String> {
+    Some(match of {
+        Type::Text => "text_of".to_owned(),
+        Type::List => "list_of".to_owned(),
+        Type::Wide => "wide_of".to_owned(),
+        Type::Float => "float_of".to_owned(),
+        Type::Maybe => "maybe_of".to_owned(),
+        Type::Pair => "pair_of".to_owned(),
+        Type::Json => "json_of".to_owned(),
+        Type::Either => "either_of".to_owned(),
+        Type::Struct(id) => format!("S{id}::of"),
+        Type::Int | Type::Handle => return None,
+    })
+}
+
+fn made(of: Type, number: &str) -> String {
+    maker(of).map_or_else(|| number.to_owned(), |maker| format!("{maker}({number})"))
+}
+
+fn time(hours: u32) -> String {
+    format!("std::time::Duration::from_secs(3600{})", if hours == NEVER { " * 1_000_000" } else { "" })
+}
+
+/// The options of an effect whose body is `io.num(label, input)`, made a value of a type.
+fn effect(policy: Option<Policy>, of: Type, label: &str, input: &str) -> String {
+    let made = maker(of).map_or_else(String::new, |maker| format!(".map(|found| found.map({maker}))"));
     match policy {
         None => String::new(),
         Some(Policy::Park) => "effect, ".to_owned(),
-        Some(Policy::Check) => format!("effect, on_unknown = OnUnknown::check(async |_| io.found_{call}({label:?}, {input})), "),
+        Some(Policy::Check) => format!("effect, on_unknown = OnUnknown::check(async |_| io.found_num({label:?}, {input}){made}), "),
     }
 }
 

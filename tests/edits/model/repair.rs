@@ -1,7 +1,7 @@
 //! Makes a program that was put together or edited one that compiles: what reads a variable that is not there reads it no more.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::program::{Expr, Function, Id, Kind, Node, Over, Program, Type, Var};
+use super::program::{Expr, Function, Id, Kind, Node, Over, Program, Type, Var, Wrap};
 
 /// Variables in scope, with the depth of the loops in which each was declared.
 type Scope = BTreeMap<Id, usize>;
@@ -10,6 +10,14 @@ pub(crate) fn repair(program: &mut Program) {
     let mut work = program.work.clone();
     function(&mut work, &program.vars);
     program.work = work;
+    let structs = program.structs.clone();
+    for function in std::iter::once(&mut program.work).chain(&mut program.helpers) {
+        let known = |var: &Id, field: &Id| {
+            let Var { of: Type::Struct(of), wrap: Wrap::None, .. } = &program.vars[var] else { return false };
+            structs[of].iter().any(|there| there.id == *field)
+        };
+        fields(&mut function.body, &known);
+    }
     for helper in &mut program.helpers {
         function(helper, &program.vars);
     }
@@ -22,6 +30,14 @@ fn function(function: &mut Function, vars: &BTreeMap<Id, Var>) {
     let mut scope: Scope = function.args.iter().map(|arg| (*arg, 0)).collect();
     block(&mut function.body, &mut scope, 0, vars);
     expr(&mut function.result, &scope, vars);
+}
+
+/// Leaves assignments to fields that are there.
+fn fields(nodes: &mut Vec<Node>, known: &impl Fn(&Id, &Id) -> bool) {
+    nodes.retain(|node| !matches!(&node.kind, Kind::SetField { var, field, .. } if !known(var, field)));
+    for node in nodes {
+        node.kind.blocks_mut().into_iter().for_each(|inner| fields(inner, known));
+    }
 }
 
 /// Leaves assignments to variables that are declared with `mut`.
@@ -50,11 +66,28 @@ fn keeps(node: &mut Node, scope: &mut Scope, loops: usize, vars: &BTreeMap<Id, V
         | Kind::Step { input, .. }
         | Kind::Call { input, .. }
         | Kind::Spawn { input, .. }
+        | Kind::Tx { input, .. }
         | Kind::Note { input, .. } => expr(input, scope, vars),
         Kind::Set { var, to } => {
             expr(to, scope, vars);
             if !scope.contains_key(var) || vars[var].of != Type::Int {
                 return false;
+            }
+        }
+        Kind::SetField { var, to, .. } => {
+            expr(to, scope, vars);
+            if !scope.contains_key(var) {
+                return false;
+            }
+        }
+        Kind::Select { arms, .. } => {
+            let before = scope.clone();
+            for arm in arms {
+                let mut inside = before.clone();
+                inside.insert(arm.bind, loops);
+                block(&mut arm.body, &mut inside, loops, vars);
+                expr(&mut arm.value, &inside, vars);
+                scope.retain(|var, _| inside.contains_key(var));
             }
         }
         Kind::Steps { branches, .. } => branches.iter_mut().for_each(|branch| expr(&mut branch.input, scope, vars)),
@@ -73,7 +106,7 @@ fn keeps(node: &mut Node, scope: &mut Scope, loops: usize, vars: &BTreeMap<Id, V
         }
         Kind::For { over, item, body, .. } => {
             if let Over::Value { list, .. } | Over::Borrow(list) = over
-                && !(scope.contains_key(list) && vars[list].of == Type::List)
+                && !(scope.contains_key(list) && vars[list].of == Type::List && vars[list].wrap == Wrap::None)
             {
                 *over = Over::Range(2);
             }

@@ -56,7 +56,10 @@ async fn a_check_says_what_becomes_of_each_fiber_and_changes_nothing() {
     let found = builder().fiber::<raised::work>().check().await.unwrap();
     assert_eq!(found.entries[0].verdict, Verdict::Migrates);
     let found = builder().check().await.unwrap();
-    assert_eq!(found.entries[0].verdict.to_string(), "fiber `work` is not registered");
+    assert_eq!(
+        found.entries[0].verdict.to_string(),
+        "fiber `work` is not registered: register it, or give the function that it is now `name = \"work\"`"
+    );
     assert_eq!(bytes(), before);
 
     // Also while the file is in use, and of a backup.

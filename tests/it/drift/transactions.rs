@@ -54,3 +54,38 @@ async fn a_transaction_is_told_by_its_name_and_not_by_its_line() {
     fiber.resumes::<shifted::work>(10, &["mail"]).await;
     assert_eq!([RUNS[0].load(SeqCst), RUNS[1].load(SeqCst)], [1, 0]);
 }
+
+/// A version whose step has this name and this transaction.
+macro_rules! booking {
+    ($version:ident, $step:tt, $name:tt) => {
+        mod $version {
+            use super::*;
+
+            #[forever::fiber]
+            pub(super) async fn work(ctx: &forever::fiber::FiberContext, io: forever::fiber::Res<World>) -> anyhow::Result<u32> {
+                let n = step!($step, {
+                    let n = ctx.transaction($name, |_| anyhow::Ok(7)).await?;
+                    io.did("mail", n).await?
+                });
+                Ok(n)
+            }
+        }
+    };
+}
+
+booking!(books, "book", "order");
+booking!(books_others, "book", "audit");
+booking!(buys, "buy", "order");
+
+#[tokio::test(start_paused = true)]
+async fn a_check_knows_of_a_committed_transaction() {
+    let fiber = stopped(books::work(), "mail").await;
+    let found = [fiber.verdict::<books::work>().await, fiber.verdict::<books_others::work>().await, fiber.verdict::<buys::work>().await];
+    for may_park in &found[..2] {
+        assert!(may_park.to_string().contains("is committed, and the code has to come to it in step `book` under its name"), "{may_park}");
+    }
+    assert!(found[2].to_string().contains("the code comes to step `buy` before step `book`"), "{}", found[2]);
+    fiber.parks_naming::<books_others::work>("in step `book` is committed, and the code has changed").await;
+    fiber.parks_saying::<buys::work>(&found[2].to_string()).await;
+    fiber.resumes::<books::work>(7, &["mail"]).await;
+}

@@ -1,6 +1,6 @@
 //! Waits renamed, and changed into others.
 use super::stopped::Waiting;
-use super::versions;
+use super::{stopped, versions};
 
 #[forever::fiber]
 pub(super) async fn child(n: u32) -> anyhow::Result<u32> {
@@ -277,6 +277,36 @@ async fn two_sleeps_of_a_select_that_change_places_park() {
     fiber.parks_at_once::<exchanged::work>("`sleep` stands for other arms of `r` than before").await;
     fiber.time_is_over();
     fiber.resumes::<edited::work>(&[], 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chosen_arm_is_not_taken_for_another_one() {
+    versions! {
+        old(io) -> u32 {
+            let r: u32 = select! {
+                _ = sleep!(std::time::Duration::ZERO) => step!("soon", io.did("soon", 1).await?),
+                _ = sleep!(std::time::Duration::from_secs(86400)) => step!("late", io.did("late", 2).await?),
+            };
+            Ok(r)
+        }
+        exchanged(io) -> u32 {
+            let r: u32 = select! {
+                _ = sleep!(std::time::Duration::from_secs(86400)) => step!("late", io.did("late", 2).await?),
+                _ = sleep!(std::time::Duration::ZERO) => step!("soon", io.did("soon", 1).await?),
+            };
+            Ok(r)
+        }
+        edited(io) -> u32 {
+            let r: u32 = select! {
+                _ = sleep!(std::time::Duration::ZERO) => step!("soon", io.did("soon", 3).await?),
+                _ = sleep!(std::time::Duration::from_secs(86400)) => step!("late", io.did("late", 2).await?),
+            };
+            Ok(r)
+        }
+    }
+    let fiber = stopped(old::work(), "soon").await;
+    fiber.parks_naming::<exchanged::work>("`sleep` stands for other arms of `r` than before").await;
+    fiber.resumes::<edited::work>(3, &["soon"]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use forever::fiber::{Fiber, FiberError, FiberState, FiberStatus};
 use forever::layout::{Layout, Verdict};
 use forever::testing::VirtualClock;
 use forever::{Builder, Durability, Forever};
+use forever_testkit::database::{self, Database};
 
 use crate::io::{Hangs, Io};
 use crate::oracle::message;
@@ -65,6 +66,20 @@ impl Version {
         (self.layouts)().iter().zip((old.layouts)()).all(|(now, before)| now.can_resume(&before).is_ok())
     }
 
+    /// Whether `layout::check!` says that everything is safe, in a repository that has the layouts of the other.
+    pub(crate) fn is_safe_after(&self, old: &Version) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("forever.layouts.json");
+        let mut layouts: serde_json::Map<_, _> =
+            (old.layouts)().into_iter().map(|layout| (layout.fiber().to_owned(), serde_json::to_value(&layout).unwrap())).collect();
+        let child = forever::layout::of::<crate::versions::child>();
+        layouts.insert(child.fiber().to_owned(), serde_json::to_value(&child).unwrap());
+        std::fs::write(&path, serde_json::json!({ "layouts": layouts }).to_string()).unwrap();
+        let said = Builder::__check_layouts((self.register)(Forever::builder()), &path).err().unwrap_or_default();
+        assert!(said.is_empty() || said.contains("are not those in"), "{said}");
+        !["will be parked", "is gone: its fibers", "need `migrate`"].iter().any(|what| said.contains(what))
+    }
+
     fn builder(&self, path: &Path, io: &Io, clock: &VirtualClock) -> Builder {
         let builder = Forever::builder().sqlite(path).durability(Durability::Process).clock(clock.clone()).resource(io.clone());
         (self.register)(builder)
@@ -75,7 +90,7 @@ impl Version {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fibers.db");
         if let Some(from) = from {
-            std::fs::copy(from, &path).unwrap();
+            database::copy(from, &path).await;
         }
         let hangs = if let How::Hangs(hangs) = stop.how { hangs } else { Hangs::Never };
         let io = Io::new(hangs, stop.how == How::WaitsForChild);
@@ -86,13 +101,10 @@ impl Version {
         for topic in &stop.received {
             _ = forever.send(ID, topic, &message(topic)).await;
         }
-        let sql = rusqlite::Connection::open(&path).unwrap();
-        let stored = || sql.query_row("SELECT count(*) FROM branch_results", (), |row| row.get::<_, i64>(0)).unwrap();
+        let database = Database::open(&path);
+        let stored = || database.number("SELECT count(*) FROM branch_results");
         // The record of an effect is stored before its body begins; of several side by side one may come later.
-        let begun = || {
-            sql.query_row("SELECT count(*) FROM op_ledger WHERE kind = 'effect' AND state = 'started'", (), |row| row.get::<_, i64>(0))
-                .unwrap()
-        };
+        let begun = || database.number("SELECT count(*) FROM op_ledger WHERE kind = 'effect' AND state = 'started'");
         let in_doubt = stop.state.in_doubt.len();
         let mut looks = 0;
         loop {
@@ -121,9 +133,15 @@ impl Version {
         if io.log() != stop.log {
             return Err(format!("until {:?}: {:?} in place of {:?}", stop.how, io.log(), stop.log));
         }
-        drop(sql);
-        forever.backup(to).await.unwrap();
-        drop(forever);
+        if database::is_in_postgres() {
+            drop(forever);
+            database::end_sessions(&path).await;
+            database::copy(&path, to).await;
+            database::remove(&path).await;
+        } else {
+            forever.backup(to).await.unwrap();
+            drop(forever);
+        }
         Ok(())
     }
 
@@ -133,17 +151,32 @@ impl Version {
         let check = self.builder(path, &io, clock).check().await.unwrap();
         let verdict = check.entries.iter().find(|entry| entry.function == "work").expect("the fiber is unfinished").verdict.clone();
         let forever = self.builder(path, &io, clock).open().await.unwrap();
-        let end = tokio::select! {
+        let end = self.end(&forever, topics, clock).await;
+        forever.close().await.unwrap();
+        (end, io.log(), verdict)
+    }
+
+    /// Runs the fiber to its end by this code and by another one, whose workers are alive at the same time.
+    pub(crate) async fn finish_beside(&self, other: &Version, path: &Path, topics: &[String], clock: &VirtualClock) -> (End, Vec<String>) {
+        let io = Io::new(Hangs::Never, false);
+        let first = other.builder(path, &io, clock).open().await.unwrap();
+        let second = self.builder(path, &io, clock).open().await.unwrap();
+        let end = self.end(&second, topics, clock).await;
+        second.close().await.unwrap();
+        first.close().await.unwrap();
+        (end, io.log())
+    }
+
+    async fn end(&self, forever: &Forever, topics: &[String], clock: &VirtualClock) -> End {
+        tokio::select! {
             biased;
-            end = (self.wait)(&forever) => match end {
+            end = (self.wait)(forever) => match end {
                 Ok(result) => End::Completed(result),
                 Err(error) if error.is_parked() => End::Parked(error.reason().to_owned()),
                 Err(error) => End::Failed(error.to_string()),
             },
-            () = self.help(&forever, topics, clock) => End::Waits,
-        };
-        forever.close().await.unwrap();
-        (end, io.log(), verdict)
+            () = self.help(forever, topics, clock) => End::Waits,
+        }
     }
 
     /// Sends a fiber that waits what it may wait for, and lets time pass. Ready when that does not help.
@@ -164,10 +197,8 @@ impl Version {
     }
 }
 
-/// What the file has stored of the fiber, for people.
+/// What is stored of the fiber, for people.
 pub(crate) fn snapshot(path: &Path) -> String {
-    let sql = rusqlite::Connection::open(path).unwrap();
-    let text =
-        sql.query_row("SELECT data FROM snapshots JOIN fibers ON fiber = seq WHERE id = ?1", [ID], |row| row.get::<_, Option<String>>(0));
-    text.map_or_else(|error| error.to_string(), |text| text.unwrap_or_else(|| "no checkpoint".to_owned()))
+    let rows = Database::open(path).rows(&format!("SELECT data FROM snapshots JOIN fibers ON fiber = seq WHERE id = '{ID}'"));
+    rows.into_iter().next().and_then(|mut row| row.remove(0)).unwrap_or_else(|| "no checkpoint".to_owned())
 }

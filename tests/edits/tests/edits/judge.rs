@@ -1,52 +1,49 @@
 //! The comparison of how fibers end with what the interpreter says.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forever::layout::Verdict;
 use forever::testing::VirtualClock;
+use forever_testkit::database;
 use forever_testkit::prng::Prng;
 
+use crate::counts::{Counts, about, has_remedy, listed};
 use crate::deploy::{End, Version, snapshot};
-use crate::known::{moved, must_resume};
+use crate::known::{moved, moved_between, must_resume};
 use crate::model::edit::Edit;
-use crate::model::program::{Function, Kind, Program};
-use crate::oracle::run;
+use crate::model::program::{Function, Kind, On, PASSES, Program};
+use crate::oracle::{WAITS, run};
 use crate::state::{Outcome, State, Stop};
 use crate::{model, versions};
 
-#[derive(Default)]
-struct Counts {
-    runs: usize,
-    resumed: usize,
-    parked: usize,
-    must: usize,
-    must_park: usize,
-    /// Runs in which a step has moved across the place of the fiber.
-    moved: usize,
-    downgrades: usize,
-    there_and_back: usize,
-    disagreements: usize,
-    failures: usize,
-}
-
 /// A program and its code.
 #[derive(Clone, Copy)]
-struct Side<'a> {
-    program: &'a Program,
-    code: &'a Version,
+pub(crate) struct Side<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) code: &'a Version,
 }
 
 /// A fiber that was left somewhere.
-struct Left<'a> {
-    by: Side<'a>,
-    path: PathBuf,
-    state: State,
-    clock: VirtualClock,
+pub(crate) struct Left<'a> {
+    pub(crate) by: Side<'a>,
+    pub(crate) path: PathBuf,
+    pub(crate) state: State,
+    pub(crate) clock: VirtualClock,
 }
 
-struct Judge {
-    counts: Counts,
+/// What the code before said of all that it may have left.
+#[derive(Clone, Copy)]
+struct Said {
+    can_resume: bool,
+    /// Whether every run goes to the end of its chain.
+    of_fields: bool,
+}
+
+pub(crate) struct Judge {
+    pub(crate) counts: Counts,
+    /// The databases.
+    pub(crate) paths: BTreeSet<PathBuf>,
     folder: tempfile::TempDir,
     stops: usize,
     printed: usize,
@@ -78,8 +75,10 @@ fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
             let old = Side { program: &case.program, code: &code[0] };
             let sides: Vec<_> = case.edits.iter().zip(&code[1..]).map(|((_, program), code)| Side { program, code }).chain([old]).collect();
             let mut judge = Judge::new(number, edit);
-            runtime.block_on(judge.edit(&format!("case {number} {:?}", case.edits[edit].0), old, sides[edit], &sides));
-            counts.add(&judge.counts);
+            let done = &case.edits[edit].0;
+            let of_fields = done.iter().any(|edit| edit.is_of_fields());
+            runtime.block_on(judge.edit(&format!("case {number} {done:?}"), old, sides[edit], &sides, of_fields));
+            counts.add_all(&judge.counts);
         }
         counts
     };
@@ -87,39 +86,25 @@ fn fibers_go_on_under_edited_code_as_their_state_says_or_are_parked() {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(judge)).collect();
         for thread in threads {
-            counts.add(&thread.join().unwrap());
+            counts.add_all(&thread.join().unwrap());
         }
     });
-    let Counts { runs, resumed, parked, must, must_park, moved, downgrades, there_and_back, disagreements, failures } = counts;
-    println!(
-        "seed={} edits={} runs={runs} resumed={resumed} parked={parked} must_resume={must} must_park={must_park} moved={moved} downgrades={downgrades} \
-         there_and_back={there_and_back} disagreements={disagreements} failures={failures}",
-        versions::SEED,
-        versions::EDITS
-    );
-    assert_eq!((failures, disagreements), (0, 0), "see above");
-    if only.is_none() && versions::EDITS >= Edit::ALL.len() {
-        let edits: BTreeSet<_> = cases.iter().flat_map(|case| &case.edits).flat_map(|(done, _)| done).collect();
-        let kinds: BTreeSet<_> =
-            cases.iter().flat_map(|case| case.program.functions().flat_map(Function::nodes)).map(|node| node.kind.text()).collect();
-        assert!(Edit::ALL.iter().all(|edit| edits.contains(edit)), "{edits:?}");
-        assert!(Kind::ALL.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+    let where_to = if database::is_in_postgres() { "Postgres" } else { "SQLite" };
+    println!("seed={} edits={} on {where_to}:{counts}", versions::SEED, versions::EDITS);
+    let mut by_edit: BTreeMap<String, usize> = BTreeMap::new();
+    for edit in cases.iter().flat_map(|case| &case.edits).flat_map(|(done, _)| done) {
+        *by_edit.entry(format!("{edit:?}")).or_default() += 1;
     }
-}
-
-impl Counts {
-    fn add(&mut self, other: &Counts) {
-        let Counts { runs, resumed, parked, must, must_park, moved, downgrades, there_and_back, disagreements, failures } = other;
-        self.runs += runs;
-        self.resumed += resumed;
-        self.parked += parked;
-        self.must += must;
-        self.must_park += must_park;
-        self.moved += moved;
-        self.downgrades += downgrades;
-        self.there_and_back += there_and_back;
-        self.disagreements += disagreements;
-        self.failures += failures;
+    let mut by_kind: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in cases.iter().flat_map(|case| case.program.functions().flat_map(Function::nodes)) {
+        *by_kind.entry(node.kind.text()).or_default() += 1;
+    }
+    println!("edits: {}\nnodes: {}", listed(&by_edit), listed(&by_kind));
+    let faults = ["failures", "disagreements", "without_remedy"].map(|what| counts.of(what));
+    assert_eq!(faults, [0; 3], "failures, disagreements, reasons without a remedy: see above");
+    if only.is_none() && versions::EDITS >= Edit::ALL.len() {
+        assert!(Edit::ALL.iter().all(|edit| by_edit.contains_key(&format!("{edit:?}"))), "{by_edit:?}");
+        assert!(Kind::ALL.iter().all(|kind| by_kind.contains_key(kind)), "{by_kind:?}");
     }
 }
 
@@ -127,6 +112,7 @@ impl Judge {
     fn new(case: usize, edit: usize) -> Self {
         Judge {
             counts: Counts::default(),
+            paths: BTreeSet::new(),
             folder: tempfile::tempdir().unwrap(),
             stops: number("FOREVER_EDITS_STOPS").unwrap_or(12),
             printed: 0,
@@ -134,36 +120,55 @@ impl Judge {
         }
     }
 
-    async fn edit(&mut self, what: &str, old: Side<'_>, new: Side<'_>, all: &[Side<'_>]) {
+    async fn edit<'a>(&mut self, what: &str, old: Side<'a>, new: Side<'a>, all: &[Side<'a>], of_fields: bool) {
         for (from, to, back) in [(old, new, false), (new, old, true)] {
             let what = format!("{what}{}", if back { " undone" } else { "" });
-            let resumes_all = to.code.can_resume(from.code);
+            let said = Said { can_resume: to.code.can_resume(from.code), of_fields };
+            let is_safe = to.code.is_safe_after(from.code);
+            if is_safe != said.can_resume {
+                self.disagree(&what, &format!("`layout::check!` says safe: {is_safe}, `can_resume` {}", said.can_resume), None);
+            }
             let Outcome { stops, .. } = run(from.program, &State::default());
             for (number, stop) in self.some(stops).into_iter().enumerate() {
                 let what = format!("{what} at {:?}", stop.how);
                 let Some(left) = self.leave(&what, from, None, &stop).await else { continue };
-                self.counts.downgrades += usize::from(back);
-                self.judge(&what, &left, to, Some(resumes_all)).await;
-                if number % 3 == 0 {
-                    // Often back to where it came from, else on to a third version.
-                    let next = if self.prng.chance(50) { from } else { self.prng.one_of(all) };
-                    self.there_and_back(&what, left, to, next).await;
+                self.counts.add_if("downgrades", back);
+                self.judge(&what, &left, to, Some(said)).await;
+                if database::is_in_postgres() {
+                    self.fleet(&what, &left, to).await;
                 }
+                if number % 3 == 0 || said.of_fields {
+                    self.chain(&what, left, [from, to], all).await;
+                }
+            }
+        }
+        if database::is_in_postgres() {
+            for path in &self.paths {
+                database::remove(path).await;
             }
         }
     }
 
-    /// Lets the other code run a while, and the first one go on.
-    async fn there_and_back(&mut self, what: &str, left: Left<'_>, there: Side<'_>, back: Side<'_>) {
-        let Outcome { end, stops } = run(there.program, &left.state);
-        if end.is_err() || stops.is_empty() || !must_resume(left.by.program, there.program, &left.state) {
-            return;
+    /// Lets the other code run a while, and the first one again, and so on. What comes last is often back where it came from, else a third
+    /// version.
+    async fn chain<'a>(&mut self, what: &str, mut left: Left<'a>, [from, to]: [Side<'a>; 2], all: &[Side<'a>]) {
+        let mut what = what.to_owned();
+        for leg in 0..1 + self.prng.below(3) {
+            let [there, back] = if leg % 2 == 0 { [to, from] } else { [from, to] };
+            let Outcome { end, stops } = run(there.program, &left.state);
+            if end.is_err() || stops.is_empty() || !must_resume(left.by.program, there.program, &left.state) {
+                return;
+            }
+            let later: Vec<Stop> = stops.iter().filter(|stop| stop.log.len() > 1).cloned().collect();
+            let stop = self.prng.one_of(if later.is_empty() { &stops } else { &later });
+            what = format!("{what}, and then at {:?}", stop.how);
+            let Some(next) = self.leave(&what, there, Some(&left), &stop).await else { return };
+            left = next;
+            self.counts.add("there_and_back");
+            self.counts.add_if("there_and_back_twice", leg > 0);
+            let next = if self.prng.chance(50) { back } else { self.prng.one_of(all) };
+            self.judge(&what, &left, next, None).await;
         }
-        let stop = self.prng.one_of(&stops);
-        let what = format!("{what}, and then at {:?}", stop.how);
-        let Some(left) = self.leave(&what, there, Some(&left), &stop).await else { return };
-        self.counts.there_and_back += 1;
-        self.judge(&what, &left, back, None).await;
     }
 
     fn some(&mut self, mut stops: Vec<Stop>) -> Vec<Stop> {
@@ -174,11 +179,14 @@ impl Judge {
     }
 
     async fn leave<'a>(&mut self, what: &str, by: Side<'a>, from: Option<&Left<'_>>, stop: &Stop) -> Option<Left<'a>> {
-        self.counts.runs += 1;
-        let path = self.folder.path().join(format!("{}.db", self.counts.runs));
+        self.counts.add("runs");
+        let path = self.folder.path().join(format!("{}.db", self.counts.of("runs")));
         let clock = from.map_or_else(VirtualClock::new, |left| left.clock.clone());
         match by.code.bring(from.map(|left| &*left.path), stop, &path, &clock).await {
-            Ok(()) => Some(Left { by, path, state: stop.state.clone(), clock }),
+            Ok(()) => {
+                self.paths.insert(path.clone());
+                Some(Left { by, path, state: stop.state.clone(), clock })
+            }
             Err(why) => {
                 self.fail(what, &why, from);
                 None
@@ -186,55 +194,40 @@ impl Judge {
         }
     }
 
-    async fn judge(&mut self, what: &str, left: &Left<'_>, to: Side<'_>, resumes_all: Option<bool>) {
+    async fn judge(&mut self, what: &str, left: &Left<'_>, to: Side<'_>, said: Option<Said>) {
         let (old, new) = (left.by.program, to.program);
         let (end, log, verdict) = self.finish(left, to, "new").await;
-        let expected = run(new, &left.state).end;
-        let must = expected.is_ok() && must_resume(old, new, &left.state);
-        self.counts.must += usize::from(must);
-        self.counts.must_park += usize::from(expected.is_err());
-        match (&end, &expected) {
-            (End::Completed(_), _) => self.counts.resumed += 1,
-            (End::Parked(_), _) => self.counts.parked += 1,
-            _ => {}
-        }
-        let moved = moved(old, new, &left.state);
-        self.counts.moved += usize::from(moved.is_some());
-        let wrong = match (&end, &expected) {
-            (End::Completed(_), _) if moved.is_some() => Some(format!("{log:?}, but {moved:?} has moved across its place")),
-            (End::Completed(result), Ok((right, calls))) if result == right && log == *calls => None,
-            (End::Completed(result), Ok((right, calls))) => Some(format!("{result} after {log:?} in place of {right} after {calls:?}")),
-            (End::Completed(result), Err(why)) => Some(format!("{result} after {log:?}, but {why}")),
-            (End::Parked(reason), _)
-                if reason.is_empty()
-                    || ["__", "Items<", "Rest<", "alloc::", "forever_runtime::"].iter().any(|part| reason.contains(part)) =>
-            {
-                Some(format!("the reason is {reason:?}"))
-            }
-            (End::Parked(reason), Ok(expected)) if must => Some(format!("it is parked ({reason}) in place of {expected:?}")),
-            (End::Parked(reason), _)
-                if log.iter().any(|line| !line.starts_with('n') && !line.starts_with("end") && !is_found_of_a_branch(line)) =>
-            {
-                Some(format!("it is parked ({reason}) after {log:?}"))
-            }
-            (End::Parked(_), _) => None,
-            (End::Failed(_) | End::Waits, _) => Some(format!("{end:?} after {log:?} in place of {expected:?}")),
-        };
-        if let Some(wrong) = wrong {
+        let expected = Expected::of(old, new, &left.state);
+        self.counts.add_if("must_resume", expected.must);
+        self.counts.add_if("must_park", expected.end.is_err());
+        self.counts.add_if("moved", expected.moved);
+        self.counts.add_if("moved_between", expected.moved_between);
+        self.counts.add_if("resumed", matches!(end, End::Completed(_)));
+        self.counts.add_if("parked", matches!(end, End::Parked(_)));
+        if let Some(wrong) = expected.wrong(&end, &log) {
             self.fail(what, &wrong, Some(left));
         }
-        if let End::Parked(reason) = &end {
-            let of_layout = reason.contains("cannot resume: ");
-            if of_layout && resumes_all == Some(true) {
-                self.disagree(what, &format!("can_resume says Ok, and it parks: {reason}"), left);
+        let End::Parked(reason) = &end else {
+            if let Verdict::Parks { reason } = &verdict {
+                self.disagree(what, &format!("check says that it parks, and {end:?}: {reason}"), Some(left));
             }
-            if of_layout && verdict == Verdict::Resumes {
-                self.disagree(what, &format!("check says that it resumes, and it parks: {reason}"), left);
+            return;
+        };
+        *self.counts.parked.entry(about(reason)).or_default() += 1;
+        if said.is_some_and(|said| said.can_resume) {
+            *self.counts.not_in_layouts.entry(about(reason)).or_default() += 1;
+            if about(reason) == "layout" {
+                self.disagree(what, &format!("can_resume says Ok, and it parks: {reason}"), Some(left));
             }
-            self.again(what, left, &log).await;
-        } else if let Verdict::Parks { reason } = &verdict {
-            self.disagree(what, &format!("check says that it parks, and {end:?}: {reason}"), left);
         }
+        if verdict == Verdict::Resumes {
+            self.disagree(what, &format!("check says that it resumes, and it parks: {reason}"), Some(left));
+        }
+        if !has_remedy(reason) {
+            self.counts.add("without_remedy");
+            self.print("NO REMEDY", what, reason, Some(left));
+        }
+        self.again(what, left, &log).await;
     }
 
     /// What was parked goes on under the code that left it. What was found of one effect in doubt before another parked the fiber is not asked for
@@ -259,25 +252,32 @@ impl Judge {
         }
     }
 
-    /// The first code that looks at the file works on a copy, the second on what that one has left.
+    /// The first code that looks at the database works on a copy, the second on what that one has left.
     async fn finish(&mut self, left: &Left<'_>, by: Side<'_>, which: &str) -> (End, Vec<String>, Verdict) {
-        self.counts.runs += 1;
+        self.counts.add("runs");
         let path = left.path.with_extension("copy");
         if which == "new" {
-            remove(&path);
-            std::fs::copy(&left.path, &path).unwrap();
+            self.copy(left, &path).await;
         }
-        let topics: BTreeSet<String> = [left.by.program, by.program].into_iter().flat_map(topics).collect();
-        by.code.finish(&path, &topics.into_iter().collect::<Vec<_>>(), &left.clock).await
+        by.code.finish(&path, &topics_of([left.by.program, by.program]), &left.clock).await
     }
 
-    fn disagree(&mut self, what: &str, why: &str, left: &Left<'_>) {
-        self.counts.disagreements += 1;
-        self.print("DISAGREEMENT", what, why, Some(left));
+    /// Copies what was left, in the place of another copy.
+    pub(crate) async fn copy(&mut self, left: &Left<'_>, to: &Path) {
+        if !database::is_in_postgres() {
+            remove(to);
+        }
+        self.paths.insert(to.to_owned());
+        database::copy(&left.path, to).await;
     }
 
-    fn fail(&mut self, what: &str, why: &str, left: Option<&Left<'_>>) {
-        self.counts.failures += 1;
+    fn disagree(&mut self, what: &str, why: &str, left: Option<&Left<'_>>) {
+        self.counts.add("disagreements");
+        self.print("DISAGREEMENT", what, why, left);
+    }
+
+    pub(crate) fn fail(&mut self, what: &str, why: &str, left: Option<&Left<'_>>) {
+        self.counts.add("failures");
         self.print("FAILURE", what, why, left);
     }
 
@@ -289,13 +289,68 @@ impl Judge {
     }
 }
 
+/// What has to come of a fiber.
+pub(crate) struct Expected {
+    pub(crate) end: Result<(i64, Vec<String>), &'static str>,
+    /// Whether it must not be parked.
+    pub(crate) must: bool,
+    /// Whether a step has moved across its place.
+    pub(crate) moved: bool,
+    /// Whether a step has moved across its place into a function that is called, or out of one.
+    pub(crate) moved_between: bool,
+}
+
+impl Expected {
+    pub(crate) fn of(old: &Program, new: &Program, state: &State) -> Self {
+        let end = run(new, state).end;
+        let must = end.is_ok() && must_resume(old, new, state);
+        let (moved, moved_between) = (moved(old, new, state).is_some(), moved_between(old, new, state).is_some());
+        Expected { end, must, moved, moved_between }
+    }
+
+    /// What is wrong with an end, and the calls that were answered until then.
+    pub(crate) fn wrong(&self, end: &End, log: &[String]) -> Option<String> {
+        let internal = ["__", "Items<", "Rest<", "alloc::", "forever_runtime::"];
+        match (end, &self.end) {
+            (End::Completed(_), _) if self.moved => Some(format!("{log:?}, but a step has moved across its place")),
+            (End::Completed(result), Ok((right, calls))) if result == right && log == *calls => None,
+            (End::Completed(result), Ok((right, calls))) => Some(format!("{result} after {log:?} in place of {right} after {calls:?}")),
+            (End::Completed(result), Err(why)) => Some(format!("{result} after {log:?}, but {why}")),
+            (End::Parked(reason), _) if reason.is_empty() || internal.iter().any(|part| reason.contains(part)) => {
+                Some(format!("the reason is {reason:?}"))
+            }
+            (End::Parked(reason), Ok(expected)) if self.must => Some(format!("it is parked ({reason}) in place of {expected:?}")),
+            (End::Parked(reason), _)
+                if log.iter().any(|line| !line.starts_with('n') && !line.starts_with("end") && !is_found_of_a_branch(line)) =>
+            {
+                Some(format!("it is parked ({reason}) after {log:?}"))
+            }
+            (End::Parked(_), _) | (End::Waits, Err(WAITS)) => None,
+            (End::Failed(_) | End::Waits, expected) => Some(format!("{end:?} after {log:?} in place of {expected:?}")),
+        }
+    }
+}
+
+/// The topics of which a message comes.
+pub(crate) fn topics_of(programs: [&Program; 2]) -> Vec<String> {
+    let all: BTreeSet<String> = programs.into_iter().flat_map(topics).collect();
+    all.into_iter().collect()
+}
+
 /// Of several effects in doubt side by side each is asked for by itself, also where another parks the fiber.
 fn is_found_of_a_branch(line: &str) -> bool {
     line.starts_with("?~")
 }
 
 fn topics(program: &Program) -> Vec<String> {
-    let topic = |kind: &Kind| if let Kind::Recv { topic, .. } = kind { Some(topic.clone()) } else { None };
+    let topic = |kind: &Kind| match kind {
+        Kind::Recv { topic, hours, .. } if *hours != PASSES => Some(topic.clone()),
+        Kind::Select { arms, wins, .. } => arms.iter().find(|arm| arm.id == *wins).and_then(|arm| match &arm.on {
+            On::Topic(topic) => Some(topic.clone()),
+            On::Hours(_) => None,
+        }),
+        _ => None,
+    };
     program.functions().flat_map(Function::nodes).filter_map(|node| topic(&node.kind)).collect()
 }
 

@@ -1,17 +1,20 @@
 //! Whether new code has to go on: names and values tell it everything that the interpreter knows by ids.
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::program::{Function, Id, Kind, Name, Node, Over, Program};
+use crate::model::program::{Function, Id, Kind, Name, Node, Over, Program, Type, Var};
 use crate::state::{Frame, Phase, State};
+use crate::value::Value;
 
 /// Whether everything that the new program needs of the state has a name that can mean one thing only. The interpreter must
 /// have found that the state determines how it goes on.
 pub(crate) fn must_resume(old: &Program, new: &Program, state: &State) -> bool {
     if state.frames.is_empty() {
         let args = |program: &Program| program.work.args.iter().map(|arg| program.vars[arg].name.clone()).collect::<Vec<_>>();
-        return args(old) == args(new) && doubt_is_known(old, new, state);
+        return args(old) == args(new) && doubt_is_known(old, new, state) && booked_is_known(old, new, state);
     }
-    doubt_is_known(old, new, state) && state.frames.iter().all(|frame| frame_is_known(old, new, frame, state))
+    doubt_is_known(old, new, state)
+        && booked_is_known(old, new, state)
+        && state.frames.iter().all(|frame| frame_is_known(old, new, frame, state))
 }
 
 fn function<'a>(program: &'a Program, name: &str) -> Option<&'a Function> {
@@ -29,6 +32,8 @@ fn name(kind: &Kind) -> Option<&Name> {
         | Kind::Steps { name, .. }
         | Kind::StepsFor { name, .. }
         | Kind::Recv { name, .. }
+        | Kind::Select { name, .. }
+        | Kind::Tx { name, .. }
         | Kind::Sleep { name }
         | Kind::Spawn { name, .. }
         | Kind::Wait { name, .. } => Some(name),
@@ -64,6 +69,18 @@ fn doubt_is_known(old: &Program, new: &Program, state: &State) -> bool {
     state.in_doubt.iter().all(|doubt| one_doubt_is_known(old, new, doubt.node, doubt.branch))
 }
 
+/// Whether the text of the step of each committed transaction is the same.
+fn booked_is_known(old: &Program, new: &Program, state: &State) -> bool {
+    let text = |program: &Program, id: &Id| {
+        let all = program.functions().flat_map(|function| function.nodes().into_iter().map(move |node| (function, node)));
+        let (function, step) = all.into_iter().find(|(_, node)| matches!(&node.kind, Kind::Tx { tx, .. } if tx == id))?;
+        let Kind::Tx { bind, input, .. } = &step.kind else { return None };
+        let vars: Vec<_> = input.reads.iter().chain([bind]).map(|var| program.vars[var].clone()).collect();
+        Some(format!("{} {step:?} {vars:?} {:?}", function.name, derived(program, function)))
+    };
+    state.booked.keys().all(|id| text(old, id).is_some_and(|then| Some(then) == text(new, id)))
+}
+
 fn one_doubt_is_known(old: &Program, new: &Program, id: Id, branch: Option<i64>) -> bool {
     let found = |program: &Program| {
         let function = program.functions().find(|function| node(function, id).is_some())?;
@@ -91,7 +108,7 @@ fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) ->
     let (Some(before), Some(after)) = (function(old, &frame.function), function(new, &frame.function)) else { return false };
     let (Some(then), Some(now)) = (node(before, frame.at), node(after, frame.at)) else { return false };
     let (Some(name_then), Some(name_now)) = (name(&then.kind), name(&now.kind)) else { return false };
-    let (places_then, places_now) = (places(before, frame.at), places(after, frame.at));
+    let (places_then, places_now) = (places_of(before, frame), places_of(after, frame));
     if places_then.iter().any(|(id, place)| places_now.get(id).is_some_and(|now| now != place)) || derived_replaced(before, after) {
         return false;
     }
@@ -100,6 +117,10 @@ fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) ->
         return false;
     }
     if frame.phase == Phase::Pending && !wait_is_known(&then.kind, &now.kind, state) {
+        return false;
+    }
+    let wraps = |program: &Program, kind: &Kind| kind.binds().iter().map(|var| program.vars[var].wrap).collect::<Vec<_>>();
+    if !arms_are_known(&then.kind, &now.kind) || frame.phase == Phase::Pending && wraps(old, &then.kind) != wraps(new, &now.kind) {
         return false;
     }
     // A change of value and kind: an effect that was a step leaves the same.
@@ -131,8 +152,27 @@ fn frame_is_known(old: &Program, new: &Program, frame: &Frame, state: &State) ->
         let (then, now) = (&old.vars.get(var), &new.vars[var]);
         let Some(then) = then else { return false };
         let same = then.name == now.name || then.was.is_none() && now.was.as_ref() == Some(&then.name);
-        kept.contains(var) && then.of == now.of && same
+        kept.contains(var) && then.of == now.of && then.wrap == now.wrap && same && fields_are_known(frame.values.get(var), now, new)
     })
+}
+
+/// Whether every field of a struct is stored under its name, or under that of its alias, or may take its default: nothing that is stored
+/// may be a field of before.
+fn fields_are_known(value: Option<&Value>, var: &Var, program: &Program) -> bool {
+    let (Some(Value::Struct(fields)), Type::Struct(of)) = (value, var.of) else { return true };
+    let now = &program.structs[&of];
+    let is_unread = fields.stored.keys().any(|id| !now.iter().any(|field| field.id == *id));
+    now.iter().all(|field| match fields.stored.get(&field.id) {
+        Some((name, _)) => *name == field.name || field.alias.as_ref() == Some(name),
+        None => (field.default || field.maybe) && !is_unread,
+    })
+}
+
+/// Whether a `select!` has the arms that it had.
+fn arms_are_known(then: &Kind, now: &Kind) -> bool {
+    let (Kind::Select { arms: then, .. }, Kind::Select { arms: now, .. }) = (then, now) else { return true };
+    let arms = |arms: &[crate::model::program::Arm]| arms.iter().map(|arm| (arm.id, arm.on.clone())).collect::<Vec<_>>();
+    arms(then) == arms(now)
 }
 
 /// Where a cut point stands, as seen from another one, and how many loops are around both.
@@ -154,15 +194,73 @@ enum Side {
 pub(crate) fn moved(old: &Program, new: &Program, state: &State) -> Option<Id> {
     state.frames.iter().find_map(|frame| {
         let (before, after) = (function(old, &frame.function)?, function(new, &frame.function)?);
-        let (then, now) = (places(before, frame.at), places(after, frame.at));
+        node(after, frame.at)?;
+        let (then, now) = (places_of(before, frame), places_of(after, frame));
         then.into_iter().find_map(|(id, then)| {
             let now = now.get(&id)?;
-            let names = (name(&node(before, id)?.kind)?, name(&node(after, id)?.kind)?);
-            let has_moved = matches!((then.side, now.side), (Side::Before, Side::After) | (Side::After, Side::Before))
-                || then.side == Side::Before && then.loops == 0 && now.loops > 0;
-            (has_moved && is_same(names.0, names.1)).then_some(id)
+            (then.has_moved(*now) && is_same(&name_in(before, id)?, &name_in(after, id)?)).then_some(id)
         })
     })
+}
+
+/// As [`moved`], for a step that was moved into a function that the new code calls, or out of one.
+pub(crate) fn moved_between(old: &Program, new: &Program, state: &State) -> Option<Id> {
+    let [frame] = &state.frames[..] else { return None };
+    node(&new.work, frame.at)?;
+    let seen = |program: &Program| {
+        let mut seen: BTreeMap<Id, (usize, Place, Name)> = BTreeMap::new();
+        let work = &program.work;
+        let places = places_of(work, frame);
+        for (id, place) in &places {
+            seen.extend(name_in(work, *id).map(|name| (*id, (0, *place, name))));
+        }
+        let calls = work.nodes().into_iter().filter_map(|node| match node.kind {
+            Kind::Call { helper, .. } => Some((helper, *places.get(&node.id)?)),
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        for (helper, place) in calls.iter().filter(|(helper, _)| calls.iter().filter(|(other, _)| other == helper).count() == 1) {
+            let function = &program.helpers[*helper];
+            for node in function.nodes() {
+                seen.extend(name(&node.kind).map(|name| (node.id, (1 + helper, *place, name.clone()))));
+            }
+        }
+        seen
+    };
+    let (then, now) = (seen(old), seen(new));
+    then.into_iter().find_map(|(id, (function, then, name))| {
+        let (function_now, now, name_now) = now.get(&id)?;
+        (function != *function_now && then.has_moved(*now) && is_same(&name, name_now)).then_some(id)
+    })
+}
+
+impl Place {
+    fn has_moved(self, now: Place) -> bool {
+        matches!((self.side, now.side), (Side::Before, Side::After) | (Side::After, Side::Before))
+            || self.side == Side::Before && self.loops == 0 && now.loops > 0
+    }
+}
+
+fn name_in(function: &Function, id: Id) -> Option<Name> {
+    if let Some(node) = node(function, id) {
+        return name(&node.kind).cloned();
+    }
+    function.nodes().into_iter().find_map(|node| match &node.kind {
+        Kind::Steps { branches, .. } => branches.iter().find(|branch| branch.id == id).map(|branch| branch.name.clone()),
+        _ => None,
+    })
+}
+
+/// The places of all cut points and branches, as seen from that of a frame.
+fn places_of(function: &Function, frame: &Frame) -> BTreeMap<Id, Place> {
+    let mut places = places(function, frame.at);
+    for node in function.nodes() {
+        let Kind::Steps { branches, .. } = &node.kind else { continue };
+        let here = Place { side: if frame.phase == Phase::Done { Side::Before } else { Side::After }, loops: 0 };
+        let place = if node.id == frame.at { Some(here) } else { places.get(&node.id).copied() };
+        places.extend(branches.iter().filter_map(|branch| Some((branch.id, place?))));
+    }
+    places
 }
 
 /// The places of all cut points of a function as seen from that of a node.
@@ -180,11 +278,14 @@ fn places(function: &Function, at: Id) -> BTreeMap<Id, Place> {
     found
 }
 
-/// Whether two nodes are on different paths of an `if`.
+/// Whether two nodes are on different paths of an `if`, or in different arms of a `select!`.
 fn parts(node: &Node, a: Id, b: Id) -> bool {
-    let Kind::If { then, otherwise, .. } = &node.kind else { return false };
-    let has = |block: &[Node], id: Id| block.iter().any(|node| node.has(id));
-    has(then, a) && has(otherwise, b) || has(otherwise, a) && has(then, b)
+    if !matches!(node.kind, Kind::If { .. } | Kind::Select { .. }) {
+        return false;
+    }
+    let blocks = node.kind.blocks();
+    let of = |id: Id| blocks.iter().position(|block| block.iter().any(|node| node.has(id)));
+    of(a).zip(of(b)).is_some_and(|(a, b)| a != b)
 }
 
 fn side(function: &Function, at: Id, other: Id) -> Side {
@@ -248,7 +349,9 @@ type Vars = BTreeSet<Id>;
 fn flow(nodes: &[Node], after: Vars, at: &mut BTreeMap<Id, (Vars, Vars)>) -> Vars {
     nodes.iter().rev().fold(after, |after, node| {
         let before = flow_node(node, &after, at);
-        at.insert(node.id, (before.clone(), after));
+        // The arms come behind the choice.
+        let behind = if matches!(node.kind, Kind::Select { .. }) { before.clone() } else { after };
+        at.insert(node.id, (before.clone(), behind));
         before
     })
 }
@@ -260,6 +363,7 @@ fn flow_node(node: &Node, after: &Vars, at: &mut BTreeMap<Id, (Vars, Vars)>) -> 
         | Kind::Step { input, .. }
         | Kind::Call { input, .. }
         | Kind::Spawn { input, .. }
+        | Kind::Tx { input, .. }
         | Kind::Note { input, .. } => {
             node.kind.binds().iter().for_each(|bind| _ = before.remove(bind));
             before.extend(&input.reads);
@@ -267,6 +371,22 @@ fn flow_node(node: &Node, after: &Vars, at: &mut BTreeMap<Id, (Vars, Vars)>) -> 
         Kind::Set { var, to } => {
             before.remove(var);
             before.extend(&to.reads);
+        }
+        Kind::SetField { var, to, .. } => {
+            before.insert(*var);
+            before.extend(&to.reads);
+        }
+        Kind::Select { bind, arms, .. } => {
+            let mut behind = after.clone();
+            behind.remove(bind);
+            before.clear();
+            for arm in arms {
+                let mut inside = behind.clone();
+                inside.extend(&arm.value.reads);
+                let mut inside = flow(&arm.body, inside, at);
+                inside.remove(&arm.bind);
+                before.extend(inside);
+            }
         }
         Kind::Steps { branches, .. } => {
             for branch in branches {

@@ -7,7 +7,7 @@
 //! | variable | means | default |
 //! |---|---|---|
 //! | `FOREVER_EDITS_SEED` | other programs | 1 |
-//! | `FOREVER_EDITS_CASES` | how many edits | 12, in the night 44 |
+//! | `FOREVER_EDITS_CASES` | how many edits | 12, in the night 68 |
 //!
 //! and when they are run: `FOREVER_EDITS_STOPS`, at how many places each run is stopped at most (12), and `FOREVER_EDITS_ONLY`, a case
 //! by its number, all of whose failures are printed.
@@ -16,11 +16,15 @@
 #[path = "../../model/mod.rs"]
 mod model;
 
+mod counts;
 mod deploy;
+mod fleet;
 mod io;
 mod judge;
 mod known;
 mod oracle;
+mod planted;
 mod state;
+mod value;
 #[allow(warnings, clippy::all, clippy::pedantic)]
 mod versions;

@@ -1,14 +1,18 @@
 //! What a program does from a state that another program left: an interpreter that knows everything by ids and nothing by names.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use forever_edits::{Number as _, answer, list_of, mix, text_of};
+use forever_edits::{Number as _, answer, mix};
 
 use crate::io::{Hangs, sorted};
-use crate::model::program::{Branch, Expr, Function, Id, Kind, Node, Over, Policy, Program, Type};
-use crate::state::{Doubt, Frame, How, Loop, Outcome, Phase, State, Stop, Value};
+use crate::model::program::{Arm, Branch, Expr, Function, Id, Kind, Node, On, Over, PASSES, Policy, Program, Type, Wrap};
+use crate::state::{Doubt, Frame, How, Loop, Outcome, Phase, State, Stop};
+use crate::value::{self, Value};
 
 /// Why a loop by position does not go on.
 pub(crate) const OTHER_ITEMS: &str = "the items before it are others";
+
+/// Why a wait has no end.
+pub(crate) const WAITS: &str = "what it waits for never comes";
 
 /// The argument of an id.
 pub(crate) fn argument(id: Id) -> i64 {
@@ -28,6 +32,7 @@ pub(crate) fn run(program: &Program, from: &State) -> Outcome {
         received: Vec::new(),
         slept: sleeps(program, from),
         awaited: false,
+        used: BTreeSet::new(),
         stops: Vec::new(),
     };
     let args = program.work.args.iter().map(|arg| (*arg, Value::Int(argument(*arg)))).collect::<BTreeMap<_, _>>();
@@ -42,10 +47,16 @@ pub(crate) fn run(program: &Program, from: &State) -> Outcome {
     Outcome { end, stops: run.stops }
 }
 
-/// Whether it stands at a sleep, whose time may not have passed.
+/// Whether it stands at a sleep or another wait for a time, which may not have passed.
 fn sleeps(program: &Program, from: &State) -> bool {
-    let at = from.frames.last().map(|frame| frame.at);
-    program.functions().flat_map(Function::nodes).any(|node| Some(node.id) == at && matches!(node.kind, Kind::Sleep { .. }))
+    let Some(frame) = from.frames.last() else { return false };
+    let for_time = |kind: &Kind| match kind {
+        Kind::Sleep { .. } => true,
+        Kind::Recv { hours, .. } => frame.phase == Phase::Pending && *hours == PASSES,
+        Kind::Select { arms, .. } => frame.phase == Phase::Pending && arms.iter().any(|arm| arm.on == On::Hours(PASSES)),
+        _ => false,
+    };
+    program.functions().flat_map(Function::nodes).any(|node| node.id == frame.at && for_time(&node.kind))
 }
 
 /// The body of a branch or an item of a `steps!`.
@@ -81,6 +92,8 @@ struct Run<'a> {
     received: Vec<String>,
     slept: bool,
     awaited: bool,
+    /// The stored transactions that were come to.
+    used: BTreeSet<Id>,
     stops: Vec<Stop>,
 }
 
@@ -100,10 +113,21 @@ impl Run<'_> {
                     return Err("a loop with items left is gone");
                 }
             }
-            self.frames.push(Frame { loops: BTreeMap::new(), ..frame.clone() });
+            let values = value::restored(&frame.values, self.program);
+            self.frames.push(Frame { loops: BTreeMap::new(), values, ..frame.clone() });
         } else {
             let name = function.name.clone();
-            self.frames.push(Frame { function: name, at: 0, phase: Phase::Done, values: args, loops: BTreeMap::new(), topic: None });
+            let loops = BTreeMap::new();
+            self.frames.push(Frame {
+                function: name,
+                at: 0,
+                phase: Phase::Done,
+                values: args,
+                loops,
+                topic: None,
+                arms: Vec::new(),
+                chosen: None,
+            });
         }
         self.block(&function.body)?;
         let result = self.eval(&function.result)?;
@@ -140,12 +164,25 @@ impl Run<'_> {
             }
             self.seeking = false;
             return match (&node.kind, stored.phase) {
+                (Kind::Select { bind, arms, .. }, Phase::Done) => self.arm(*bind, arms),
+                (Kind::Select { arms, wins, .. }, Phase::Pending) => {
+                    let topics = |on: &On| if let On::Topic(topic) = on { Some(topic.clone()) } else { None };
+                    let now: Vec<_> = arms.iter().filter_map(|arm| topics(&arm.on)).collect();
+                    if stored.arms.iter().filter_map(|(_, on)| topics(on)).any(|topic| !now.contains(&topic)) {
+                        return Err("it waits on another topic");
+                    }
+                    let winner = arms.iter().find(|arm| arm.id == *wins).map(|arm| &arm.on);
+                    if stored.arms.iter().find(|(id, _)| id == wins).map(|(_, on)| on) != winner {
+                        return Err("the arm is another one");
+                    }
+                    self.choose(node)
+                }
                 (_, Phase::Done) => Ok(()),
-                (Kind::Recv { bind, topic, .. }, Phase::Pending) => {
+                (Kind::Recv { bind, topic, hours, .. }, Phase::Pending) => {
                     if stored.topic.as_ref() != Some(topic) {
                         return Err("it waits on another topic");
                     }
-                    self.receive(node.id, *bind, topic)
+                    self.receive(node.id, *bind, topic, *hours)
                 }
                 (Kind::Wait { bind, handle, .. }, Phase::Pending) => self.wait(node.id, *bind, *handle),
                 (Kind::Steps { .. } | Kind::StepsFor { .. }, Phase::Pending) => {
@@ -157,6 +194,12 @@ impl Run<'_> {
         }
         match &node.kind {
             Kind::If { then, otherwise, .. } => self.block(if then.iter().any(|node| node.has(stored.at)) { then } else { otherwise }),
+            Kind::Select { bind, arms, .. } => {
+                let Some(arm) = arms.iter().find(|arm| arm.body.iter().any(|node| node.has(stored.at))) else {
+                    return Err("the arm is gone");
+                };
+                self.in_arm(*bind, arm)
+            }
             Kind::While { counter, rounds, body } => {
                 self.block(body)?;
                 self.rounds(*counter, *rounds, body)
@@ -234,40 +277,34 @@ impl Run<'_> {
 
     /// A variable's value, which must be of the type that it has now.
     fn read(&mut self, var: Id) -> Run1<Value> {
-        let of = self.program.vars[&var].of;
         let Some(value) = self.frame().values.get(&var).cloned() else { return Err("a value is missing") };
-        let same = matches!(
-            (&value, of),
-            (Value::Int(_), Type::Int) | (Value::Text(_), Type::Text) | (Value::List(_), Type::List) | (Value::Handle(_), Type::Handle)
-        );
-        if same { Ok(value) } else { Err("a value is of another type") }
+        value::read_as(&value, &self.program.vars[&var])
     }
 
     fn eval(&mut self, expr: &Expr) -> Run1<i64> {
         let mut numbers = Vec::new();
         for var in &expr.reads {
-            numbers.push(match self.read(*var)? {
-                Value::Int(value) => value.number(),
-                Value::Text(value) => value.number(),
-                Value::List(value) => value.number(),
-                Value::Handle(_) => return Err("a handle is read"),
-            });
+            let value = self.read(*var)?;
+            numbers.push(value::number(&value, self.program, self.program.vars[var].of)?);
         }
         Ok(mix(expr.constant, &numbers))
     }
 
     fn made(&self, var: Id, number: i64) -> Value {
-        match self.program.vars[&var].of {
-            Type::Text => Value::Text(text_of(number)),
-            Type::List => Value::List(list_of(number)),
-            Type::Int | Type::Handle => Value::Int(number),
-        }
+        value::made(self.program, var, number)
     }
 
     fn checkpoint(&mut self, at: Id, phase: Phase, topic: Option<&str>) -> Run1<()> {
         if !self.state.in_doubt.is_empty() {
             return Err("a checkpoint comes before the effect that is in doubt");
         }
+        let is_there =
+            |id: &Id| self.program.functions().flat_map(Function::nodes).any(|node| matches!(&node.kind, Kind::Tx { tx, .. } if tx == id));
+        if self.state.booked.keys().any(|id| !self.used.contains(id) && is_there(id)) {
+            return Err("a checkpoint comes before the transaction that is committed");
+        }
+        self.state.booked.clear();
+        self.used.clear();
         let frame = self.frame();
         (frame.at, frame.phase, frame.topic) = (at, phase, topic.map(str::to_owned));
         self.state.frames.clone_from(&self.frames);
@@ -323,10 +360,57 @@ impl Run<'_> {
         }
     }
 
-    fn receive(&mut self, at: Id, bind: Id, topic: &str) -> Run1<()> {
+    fn receive(&mut self, at: Id, bind: Id, topic: &str, hours: u32) -> Run1<()> {
         self.waiting(How::Waits);
+        let var = &self.program.vars[&bind];
+        let is_limited = var.wrap == Wrap::Limited;
+        if hours == PASSES {
+            self.slept = true;
+            return if is_limited { self.bound(at, bind, Value::Limited(None)) } else { Err(WAITS) };
+        }
         self.received.push(topic.to_owned());
-        self.bound(at, bind, Value::Int(message(topic)))
+        let message = message(topic);
+        let value = if var.of == Type::Json { Value::Json(message.into()) } else { Value::Int(message) };
+        self.bound(at, bind, if is_limited { Value::Limited(Some(Box::new(value))) } else { value })
+    }
+
+    /// Waits for the arm that comes about.
+    fn choose(&mut self, node: &Node) -> Run1<()> {
+        let Kind::Select { bind, arms, wins, .. } = &node.kind else { return Err("it is no select!") };
+        self.waiting(How::Waits);
+        let Some(arm) = arms.iter().find(|arm| arm.id == *wins) else { return Err("the arm is gone") };
+        let message = match &arm.on {
+            On::Topic(topic) => {
+                self.received.push(topic.clone());
+                Some(message(topic))
+            }
+            On::Hours(_) => {
+                self.slept = true;
+                None
+            }
+        };
+        self.frame().chosen = Some((*wins, message));
+        self.checkpoint(node.id, Phase::Done, None)?;
+        self.arm(*bind, arms)
+    }
+
+    /// The arm that has come about.
+    fn arm(&mut self, bind: Id, arms: &[Arm]) -> Run1<()> {
+        let Some((id, message)) = self.frame().chosen else { return Err("no arm was chosen") };
+        let Some(arm) = arms.iter().find(|arm| arm.id == id) else { return Err("the chosen arm is gone") };
+        match (&arm.on, message) {
+            (On::Topic(_), Some(message)) => _ = self.frame().values.insert(arm.bind, Value::Int(message)),
+            (On::Hours(_), None) => {}
+            _ => return Err("the chosen arm is another kind"),
+        }
+        self.in_arm(bind, arm)
+    }
+
+    fn in_arm(&mut self, bind: Id, arm: &Arm) -> Run1<()> {
+        self.block(&arm.body)?;
+        let value = self.eval(&arm.value)?;
+        self.frame().values.insert(bind, Value::Int(value));
+        Ok(())
     }
 
     fn wait(&mut self, at: Id, bind: Id, handle: Id) -> Run1<()> {
@@ -440,9 +524,44 @@ impl Run<'_> {
                 self.checkpoint(node.id, Phase::Pending, None)?;
                 self.side(node, &BTreeMap::new())?;
             }
-            Kind::Recv { bind, topic, .. } => {
+            Kind::Recv { bind, topic, hours, .. } => {
                 self.checkpoint(node.id, Phase::Pending, Some(topic))?;
-                self.receive(node.id, *bind, topic)?;
+                self.receive(node.id, *bind, topic, *hours)?;
+            }
+            Kind::Select { arms, .. } => {
+                self.frame().arms = arms.iter().map(|arm| (arm.id, arm.on.clone())).collect();
+                self.checkpoint(node.id, Phase::Pending, None)?;
+                self.choose(node)?;
+            }
+            Kind::Tx { bind, tx, booked, label, input, .. } => {
+                let input = self.eval(input)?;
+                if !self.state.in_doubt.is_empty() {
+                    return Err("a body comes before the effect that is in doubt");
+                }
+                let number = if let Some(number) = self.state.booked.get(tx) {
+                    *number
+                } else {
+                    self.started += 1;
+                    self.log.push(format!("{booked}({input})"));
+                    answer(booked, input)
+                };
+                self.used.insert(*tx);
+                self.state.booked.insert(*tx, number);
+                let value = self.call(label, number, Some((node.id, None)))?;
+                let value = self.made(*bind, value);
+                self.bound(node.id, *bind, value)?;
+            }
+            Kind::SetField { var, field, to } => {
+                let number = self.eval(to)?;
+                // It must be readable.
+                self.eval(&Expr { constant: 0, reads: vec![*var] })?;
+                let Type::Struct(of) = self.program.vars[var].of else { return Err("it is no struct") };
+                let Some(field) = self.program.structs[&of].iter().find(|there| there.id == *field) else {
+                    return Err("the field is gone");
+                };
+                let name = field.name.clone();
+                let Some(Value::Struct(fields)) = self.frame().values.get_mut(var) else { return Err("a value is missing") };
+                fields.stored.insert(field.id, (name, Some(number)));
             }
             Kind::Sleep { .. } => {
                 self.checkpoint(node.id, Phase::Done, None)?;

@@ -2,16 +2,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::io::Hangs;
-use crate::model::program::{Id, Over};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Value {
-    Int(i64),
-    Text(String),
-    List(Vec<i64>),
-    /// A child, with the argument that it was given.
-    Handle(i64),
-}
+use crate::model::program::{Id, On, Over};
+use crate::value::Value;
 
 /// A loop that is under way: all its items, and which of them it is at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +32,9 @@ pub(crate) struct Frame {
     pub(crate) loops: BTreeMap<Id, Loop>,
     /// The topic that it waits on.
     pub(crate) topic: Option<String>,
+    /// The arms of the `select!` that it waits in, and the one that has come about with its message.
+    pub(crate) arms: Vec<(Id, On)>,
+    pub(crate) chosen: Option<(Id, Option<i64>)>,
 }
 
 /// An effect by its step, or by its `steps!` and its branch: the branch's id, or its item.
@@ -56,6 +51,8 @@ pub(crate) struct State {
     pub(crate) frames: Vec<Frame>,
     /// The effects whose outcome is not known.
     pub(crate) in_doubt: BTreeSet<Doubt>,
+    /// The transactions that are committed since the last checkpoint.
+    pub(crate) booked: BTreeMap<Id, i64>,
     /// Results of branches, by id or item.
     pub(crate) results: BTreeMap<i64, i64>,
     /// The arguments that were given.

@@ -1,8 +1,9 @@
 //! The generated versions, with what their text expects to find in scope.
-use forever::fiber::{Res, Retry};
+use forever::fiber::{FiberContext, Res, Retry, StepError};
 use forever::ops::OnUnknown;
-use forever::{call, fiber, recv, sleep, spawn, step, steps, wait};
+use forever::{call, fiber, recv, select, sleep, spawn, step, steps, wait};
 use forever_edits::*;
+use forever_testkit::database::is_in_postgres;
 
 use crate::deploy::Version;
 use crate::io::Io;
