@@ -65,7 +65,7 @@ versions! {
         let b = step!(io.did("b", a).await?);
         Ok(x + b)
     }
-    of_version_2[version = 2](io, n: u32) -> u32 {
+    of_version_2[name = "callee", version = 2](io, n: u32) -> u32 {
         let a = step!(io.did("child a", n).await?);
         let b = step!(io.did("child b", a + 1).await?);
         Ok(a + b)
