@@ -59,6 +59,7 @@ async fn a_transaction_is_told_by_the_text_of_its_step_and_not_by_its_line() {
 /// A version whose step has this name and this transaction.
 macro_rules! booking {
     ($version:ident, $step:tt, $given:tt) => {
+        #[allow(dead_code)]
         mod $version {
             use super::*;
 
