@@ -203,13 +203,13 @@ impl Out<'_> {
                 self.bind(*bind, false, &value);
             }
             Kind::Select { name, bind, arms, .. } => self.select(name, *bind, arms),
-            Kind::Tx { name, bind, tx: _, key, booked, label, input } => {
+            Kind::Tx { name, bind, tx, key, booked, label, input } => {
                 let input = self.expr(input);
                 let key = key.map_or_else(String::new, |key| format!(".key({key})"));
                 let booked = format!("there.booked({booked:?}, input)");
                 let value = format!(
                     "step!({}{{ let (there, input) = (io.clone(), {input}); let number = if is_in_postgres() {{ \
-                     ctx.postgres_transaction(async |_| {booked}){key}.await? }} else {{ ctx.transaction(move |_| {booked}){key}.await? }}; \
+                     ctx.postgres_transaction(\"t{tx}\", async |_| {booked}){key}.await? }} else {{ ctx.transaction(\"t{tx}\", move |_| {booked}){key}.await? }}; \
                      io.num({label:?}, number).await? }})",
                     written(name)
                 );

@@ -58,6 +58,7 @@ async fn a_transaction_is_told_by_its_name_and_not_by_its_line() {
 /// A version whose step has this name and this transaction.
 macro_rules! booking {
     ($version:ident, $step:tt, $name:tt) => {
+        #[allow(dead_code)]
         mod $version {
             use super::*;
 

@@ -91,6 +91,7 @@ impl Version {
         let path = folder.path().join("fibers.db");
         if let Some(from) = from {
             database::copy(from, &path).await;
+            end_lease(&path);
         }
         let hangs = if let How::Hangs(hangs) = stop.how { hangs } else { Hangs::Never };
         let io = Io::new(hangs, stop.how == How::WaitsForChild);
@@ -147,6 +148,7 @@ impl Version {
 
     /// Runs the fiber of a file to its end: what came of it, which calls were answered, and what was said before.
     pub(crate) async fn finish(&self, path: &Path, topics: &[String], clock: &VirtualClock) -> (End, Vec<String>, Verdict) {
+        end_lease(path);
         let io = Io::new(Hangs::Never, false);
         let check = self.builder(path, &io, clock).check().await.unwrap();
         let verdict = check.entries.iter().find(|entry| entry.function == "work").expect("the fiber is unfinished").verdict.clone();
@@ -158,6 +160,7 @@ impl Version {
 
     /// Runs the fiber to its end by this code and by another one, whose workers are alive at the same time.
     pub(crate) async fn finish_beside(&self, other: &Version, path: &Path, topics: &[String], clock: &VirtualClock) -> (End, Vec<String>) {
+        end_lease(path);
         let io = Io::new(Hangs::Never, false);
         let first = other.builder(path, &io, clock).open().await.unwrap();
         let second = self.builder(path, &io, clock).open().await.unwrap();
@@ -194,6 +197,13 @@ impl Version {
                 clock.advance(Duration::from_secs(3600));
             }
         }
+    }
+}
+
+/// On Postgres effects in doubt wait until the lease of the worker that began them is over.
+fn end_lease(path: &Path) {
+    if database::is_in_postgres() {
+        Database::open(path).run("UPDATE snapshots SET leased_until = NULL");
     }
 }
 
