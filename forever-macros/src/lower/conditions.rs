@@ -31,6 +31,13 @@ impl Lower<'_> {
         }
         let depth = self.scope.len();
         self.note_conditions(&e.cond);
+        // Before an `else` they would end with the condition.
+        if e.else_branch.as_ref().is_none_or(|(_, otherwise)| only_breaks(otherwise))
+            && let Expr::Let(binding) = &mut *e.cond
+        {
+            let value = std::mem::replace(&mut *binding.expr, Expr::Verbatim(proc_macro2::TokenStream::new()));
+            *binding.expr = self.lasting(value, out);
+        }
         let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: e.then_branch });
         let then = self.arm(None, Vec::new(), then);
         self.scope.truncate(depth);
@@ -58,6 +65,12 @@ impl Lower<'_> {
             *innermost = Some(Label { name, colon_token: syn::Token![:](Span::call_site()) });
         }
     }
+}
+
+/// Whether a block is that of a `while let` whose pattern does not match.
+fn only_breaks(otherwise: &Expr) -> bool {
+    let Expr::Block(block) = otherwise else { return false };
+    matches!(&block.block.stmts[..], [SynStmt::Expr(Expr::Break(e), None)] if e.label.is_none() && e.expr.is_none())
 }
 
 /// Labels the jumps of one loop.

@@ -84,7 +84,12 @@ impl Lower<'_> {
                 }),
                 other => place::is_timeless(other),
             };
-            **operand = if place == last || moved_as_is { lowered } else { self.freeze(lowered, &keys[place], out) };
+            **operand = if place == last || moved_as_is {
+                lowered
+            } else {
+                let lowered = self.lasting(lowered, out);
+                self.freeze(lowered, &keys[place], out)
+            };
         }
     }
 
