@@ -68,7 +68,6 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         mentioned: BTreeSet::new(),
         used: BTreeSet::new(),
         outliving: BTreeSet::new(),
-        remaining: BTreeSet::new(),
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
@@ -107,9 +106,6 @@ struct Emit<'a> {
     used: BTreeSet<VarId>,
     /// Variables of the stretch that are declared before it, as they live on after it.
     outliving: BTreeSet<VarId>,
-    /// Carried variables that are put back whether they are needed or not, since no cut point keeps
-    /// them: they are dropped where their block ends.
-    remaining: BTreeSet<VarId>,
     /// Whether the places exist already, so that they are assigned.
     witness_assigns: bool,
     jumps: Vec<Target>,
@@ -203,7 +199,13 @@ impl Emit<'_> {
         let taken = self.taken.len();
         let stretch = std::mem::replace(&mut self.stretch, taken);
         let open = self.open.clone();
-        let opening = self.open_stretch(&mentioned, &declared, plain.first().unwrap_or(stmt).start);
+        let start = plain.first().unwrap_or(stmt).start;
+        // Those that are used for the last time, and are not saved, live on too.
+        let end = if matches!(stmt.kind, StmtKind::Control { .. }) { stmt.before } else { stmt.after };
+        let last_used = self.last_used(&mentioned, start, end);
+        let outer_outliving = std::mem::replace(&mut self.outliving, last_used.clone());
+        let opening = self.open_stretch(&mentioned, &declared, start);
+        self.outliving = outer_outliving;
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
         self.outside = Some(open.clone());
         let mut outliving = self.outliving(plain, stmt);
@@ -227,6 +229,10 @@ impl Emit<'_> {
         let is_before = |v: &VarId| is_enclosed || last.is_some_and(|last| *v < last) && self.may_be_declared_before(*v, plain);
         let before: BTreeSet<VarId> = exports.iter().copied().filter(is_before).collect();
         let mut tokens = TokenStream::new();
+        for var in last_used {
+            let ident = self.ident(var);
+            tokens.extend(emit!(let mut #ident;));
+        }
         for var in &before | &outliving.block {
             if before.contains(&var) {
                 let name = self.export_name(var, point);

@@ -12,7 +12,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
 use crate::flow::Flow;
-use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LEFT, REST, Stmt, StmtKind};
+use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LASTING, LEFT, REST, Stmt, StmtKind};
 use crate::ids::{JumpId, PointId};
 use crate::messages;
 use crate::names::is_ours;
@@ -177,13 +177,17 @@ impl Lower<'_> {
                     out.append(&mut stmts);
                     return self.into_bind_plain(value, bind, out);
                 }
-                // Its temporaries end with the statement.
-                let inner = if matches!(bind, Bind::Discard) { Bind::Discard } else { Bind::Tail };
-                self.into_bind_plain(value, inner, &mut stmts);
-                let (id, body) = (self.jump(), Block { stmts, end: PointId::UNSET });
-                self.control(bind, Control::Scope { label: None, id, is_unsafe: false, body }, out);
+                self.in_block(value, stmts, bind, out);
             }
         }
+    }
+
+    /// A value in a block of its own, at whose end its temporaries end.
+    fn in_block(&mut self, value: Expr, mut stmts: Vec<Stmt>, bind: Bind, out: &mut Vec<Stmt>) {
+        let inner = if matches!(bind, Bind::Discard) { Bind::Discard } else { Bind::Tail };
+        self.into_bind_plain(value, inner, &mut stmts);
+        let (id, body) = (self.jump(), Block { stmts, end: PointId::UNSET });
+        self.control(bind, Control::Scope { label: None, id, is_unsafe: false, body }, out);
     }
 
     fn into_bind_plain(&mut self, value: Expr, bind: Bind, out: &mut Vec<Stmt>) {
@@ -213,7 +217,7 @@ impl Lower<'_> {
             return self.into_bind_plain(Expr::Match(e), bind, out);
         }
         let borrows = self.borrows_from(&e.expr);
-        *e.expr = self.lasting(*e.expr, out);
+        *e.expr = self.lasting(*e.expr, LASTING, out);
         let arms = e.arms.into_iter().map(|arm| {
             let depth = self.scope.len();
             self.note_pattern(&arm.pat, borrows);
@@ -270,7 +274,7 @@ impl Lower<'_> {
         let rest = format_ident!("{}{}", REST, self.temp(), span = span.resolved_at(Span::mixed_site()));
         let (private, pat) = (at(&self.private, e.expr.span()), &e.pat);
         let (key, place) = (left_key(&e.expr, pat), e.expr.span());
-        let items = self.lasting(*e.expr, out);
+        let items = self.lasting(*e.expr, LASTING, out);
         let source: Expr = parse_quote_spanned!(place=> #private::Source(#items).rest());
         out.push(plain(parse_quote_spanned! {span=>
             #[forever_key = #key]

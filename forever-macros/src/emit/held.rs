@@ -13,7 +13,7 @@ use syn::visit_mut::{self, VisitMut};
 
 use super::{Emit, branch};
 use crate::held;
-use crate::hir::{Branch, Control, Head, LASTING, Stmt, StmtKind};
+use crate::hir::{Branch, Control, Head, LASTING, LASTING_IN_BLOCK, Stmt, StmtKind};
 use crate::ids::{PointId, VarId};
 use crate::names::{VarKind, VarOrigin, is_ours};
 use crate::pattern;
@@ -39,7 +39,9 @@ impl Emit<'_> {
             before.extend(syntax.to_token_stream());
             for var in self.held_by_value(stmt, syntax) {
                 let name = self.ident(var).to_string();
-                if name.starts_with(LASTING) {
+                if name.starts_with(LASTING_IN_BLOCK) {
+                    found.block.insert(var);
+                } else if name.starts_with(LASTING) {
                     found.statement.insert(var);
                 } else if self.lives_on(var, stmt.after) && times_named(&before, &name) == 1 {
                     found.block.insert(var);
@@ -109,6 +111,25 @@ impl Emit<'_> {
             && pattern::bindings(&local.pat).iter().all(|b| !b.by_ref)
             && stmt.declares.iter().all(|v| self.cx.table.var(*v).kind == VarKind::Value);
         if by_value { stmt.declares.clone() } else { Vec::new() }
+    }
+
+    /// The carried variables that no cut point keeps, and that nothing needs after a stretch.
+    pub(super) fn last_used(&self, mentioned: &BTreeSet<VarId>, start: PointId, end: PointId) -> BTreeSet<VarId> {
+        let (table, from, to) = (self.cx.table, self.live(start), self.live(end));
+        let is_hidden = |var: VarId| table.hidden.get(&start).is_some_and(|all| all.iter().any(|(hidden, _)| *hidden == var));
+        let is_last = |var: &VarId| {
+            let info = table.var(*var);
+            self.storage(*var) == Storage::Carried
+                && info.kind == VarKind::Value
+                && info.origin() == VarOrigin::User
+                && self.cx.plan.kept_at(*var).is_empty()
+                && from.contains(var)
+                && !to.contains(var)
+                && !self.open.contains(var)
+                && !self.is_aliased(*var)
+                && !is_hidden(*var)
+        };
+        mentioned.iter().copied().filter(is_last).collect()
     }
 
     /// Whether a variable may be declared before its stretch, as far as its uses show.

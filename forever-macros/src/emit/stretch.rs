@@ -11,7 +11,7 @@ use crate::flow::Live;
 use crate::held;
 use crate::hir::{Control, Stmt, StmtKind};
 use crate::ids::{PointId, VarId};
-use crate::names::{ReborrowId, VarKind, VarOrigin};
+use crate::names::{ReborrowId, VarKind};
 use crate::plan::Storage;
 use crate::values;
 
@@ -71,12 +71,10 @@ impl Emit<'_> {
         let (place, private) = (self.place(var), self.cx.private);
         if carried {
             self.taken.push(var);
-            if live.contains(&var) && self.remains(var) {
-                self.remaining.insert(var);
-            }
         }
         let aliases = self.alias_bound(&[var], point);
         let taken = match (carried, live.contains(&var)) {
+            (true, true) if self.outliving.contains(&var) => emit!(#ident = #private::take(&mut #place);),
             (true, true) => emit!(let mut #ident = #private::take(&mut #place);),
             (true, false) => emit! {
                 let mut #ident #ty;
@@ -86,15 +84,6 @@ impl Emit<'_> {
             (false, _) => emit!(let mut #ident #ty;),
         };
         emit!(#taken #aliases)
-    }
-
-    /// Whether a variable that no cut point keeps stays in its place until its block ends.
-    fn remains(&self, var: VarId) -> bool {
-        let info = self.cx.table.var(var);
-        info.kind == VarKind::Value
-            && info.origin() == VarOrigin::User
-            && self.cx.plan.kept_at(var).is_empty()
-            && self.cx.table.moved_at[var.0] == usize::MAX
     }
 
     fn make_reborrow(&mut self, var: VarId, point: PointId, made: &mut BTreeSet<ReborrowId>, tokens: &mut TokenStream) {
@@ -126,7 +115,7 @@ impl Emit<'_> {
     /// Puts what was taken since `from` back where it is still needed.
     pub(super) fn put_back(&self, from: usize, live: &Live) -> TokenStream {
         let mut tokens = TokenStream::new();
-        for &var in self.taken.iter().skip(from).filter(|v| live.contains(v) || self.remaining.contains(v)) {
+        for &var in self.taken.iter().skip(from).filter(|v| live.contains(v)) {
             let (named, place) = (self.named(var), self.place(var));
             tokens.extend(emit!(#place = ::core::option::Option::Some(#named);));
         }

@@ -14,27 +14,28 @@ use crate::hir::{LASTING, Stmt, StmtKind};
 use crate::place;
 
 impl Lower<'_> {
-    /// The same expression, in which the receivers of its methods that are values have names.
-    pub(super) fn lasting(&mut self, expr: Expr, out: &mut Vec<Stmt>) -> Expr {
+    /// The same expression, in which the receivers of its methods that are values have names with
+    /// this prefix.
+    pub(super) fn lasting(&mut self, expr: Expr, prefix: &str, out: &mut Vec<Stmt>) -> Expr {
         match expr {
             Expr::MethodCall(mut e) => {
-                *e.receiver = self.named(*e.receiver, out);
+                *e.receiver = self.named(*e.receiver, prefix, out);
                 Expr::MethodCall(e)
             }
             Expr::Field(mut e) => {
-                *e.base = self.named(*e.base, out);
+                *e.base = self.named(*e.base, prefix, out);
                 Expr::Field(e)
             }
             Expr::Await(mut e) => {
-                *e.base = self.lasting(*e.base, out);
+                *e.base = self.lasting(*e.base, prefix, out);
                 Expr::Await(e)
             }
             Expr::Try(mut e) => {
-                *e.expr = self.lasting(*e.expr, out);
+                *e.expr = self.lasting(*e.expr, prefix, out);
                 Expr::Try(e)
             }
             Expr::Paren(mut e) => {
-                *e.expr = self.lasting(*e.expr, out);
+                *e.expr = self.lasting(*e.expr, prefix, out);
                 Expr::Paren(e)
             }
             other => other,
@@ -42,13 +43,13 @@ impl Lower<'_> {
     }
 
     /// A value as a variable; a place as it is.
-    fn named(&mut self, expr: Expr, out: &mut Vec<Stmt>) -> Expr {
-        let expr = self.lasting(expr, out);
+    fn named(&mut self, expr: Expr, prefix: &str, out: &mut Vec<Stmt>) -> Expr {
+        let expr = self.lasting(expr, prefix, out);
         if !matches!(expr, Expr::MethodCall(_) | Expr::Call(_) | Expr::Await(_) | Expr::Try(_) | Expr::Macro(_)) || place::is_place(&expr) {
             return expr;
         }
         let span = expr.span();
-        let ident = format_ident!("{}{}", LASTING, self.temp(), span = span.resolved_at(Span::mixed_site()));
+        let ident = format_ident!("{}{}", prefix, self.temp(), span = span.resolved_at(Span::mixed_site()));
         let local: SynStmt = parse_quote_spanned!(span=> let mut #ident = #expr;);
         out.push(plain(local));
         parse_quote!(#ident)

@@ -44,7 +44,7 @@ impl Body {
                 self.cover(C::GuardShadowed);
                 let number = self.mark();
                 lines.push(format!("let {guard} = io.guard({number});").into());
-                lines.push(format!("io.note({guard}.number());").into());
+                lines.push(format!("io.note({guard}.into_number());").into());
             }
             _ => {}
         }
@@ -167,7 +167,8 @@ impl Body {
             ([vec![step], more].concat(), gone)
         });
         join.path(&mut self.scope, gone);
-        let (none, gone) = self.block(2);
+        // Before an `else` the guard of an `if let` ends with the condition.
+        let (none, gone) = if choice == 2 { ("".into(), false) } else { self.block(2) };
         join.path(&mut self.scope, gone);
         let source = format!("io.guard({number})");
         let code = match choice {
@@ -181,7 +182,7 @@ impl Body {
             }
             2 => {
                 self.cover(C::GuardIfLet);
-                code!["if let Some(", n, ") = ", source, ".even() ", Code::Block(some), " else ", none]
+                code!["if let Some(", n, ") = ", source, ".even() ", Code::Block(some)]
             }
             _ => {
                 self.cover(C::GuardIf);
@@ -256,24 +257,26 @@ impl Body {
                 let used = format!("let {name} = {made}; io.note(&{name});").into();
                 Some((Code::Lines(vec![used, self.plain_step()]), false))
             }
-            2 => {
-                self.cover(C::NoisyReplaced);
-                let (first, second) = (self.plain_step(), self.plain_step());
-                let again = self.mark();
-                let lines = vec![
-                    format!("let mut {name} = {made}; io.note(&{name});").into(),
-                    first,
-                    format!("{name} = io.noisy({again});").into(),
-                    second,
-                    format!("io.note({name}.number());").into(),
-                ];
-                self.scope.push(Var::owned(name, Ty::Noisy));
-                Some((Code::Lines(lines), false))
-            }
-            _ => {
-                self.cover(C::NoisyKept);
-                self.scope.push(Var::owned(name.clone(), Ty::Noisy));
-                Some((Code::Lines(vec![format!("let {name} = {made};").into(), self.plain_step()]), false))
+            choice => {
+                let again = (choice == 2).then(|| self.mark());
+                self.cover(if again.is_some() { C::NoisyReplaced } else { C::NoisyKept });
+                // It is used to the end of its block: one that is not is dropped at the next step.
+                let (lines, gone) = self.nested(|body| {
+                    let mut lines = vec![format!("let mut {name} = {made};").into(), body.plain_step(), format!("io.note(&{name});").into()];
+                    if let Some(again) = again {
+                        lines.extend([format!("{name} = io.noisy({again});").into(), body.plain_step()]);
+                    }
+                    lines.push(format!("io.note({name}.number());").into());
+                    body.reserved.push(name.clone());
+                    let (more, gone) = body.lines(2);
+                    body.reserved.pop();
+                    lines.extend(more);
+                    if !gone {
+                        lines.push(format!("io.note(&{name});").into());
+                    }
+                    (lines, gone)
+                });
+                Some((Code::Block(lines), gone))
             }
         }
     }
