@@ -91,7 +91,7 @@ impl Body {
             self.cover(C::RefPattern);
             self.scope.push(local);
             let step = if self.can_step() { code!["io.note(", self.step(Ty::Number), ");"] } else { "".into() };
-            let line = format!("let Item {{ ref {tags}, .. }} = {name};").into();
+            let line = format!("let Item {{ tags: ref {tags}, .. }} = {name};").into();
             return Some((Code::Lines(vec![line, changed, step, used]), false));
         }
         self.cover(C::RefRefutable);
@@ -105,7 +105,7 @@ impl Body {
         join.path(&mut self.scope, gone);
         let (none, gone) = self.block(2);
         join.path(&mut self.scope, gone);
-        let pattern = format!("Item {{ id: 0..=40, ref {tags}, .. }}");
+        let pattern = format!("Item {{ id: 0..=40, tags: ref {tags}, .. }}");
         let code = if self.prng.chance(50) {
             code!["match ", name, " { ", pattern, " => ", Code::Block(some), " _ => ", none, " }"]
         } else {
