@@ -23,8 +23,21 @@ impl Body {
         if self.can_step() { code!["io.note(", self.step(Ty::Number), ");"] } else { "".into() }
     }
 
+    /// A step inside of other blocks: what begins an arm of a statement that begins an arm itself ends at its first step.
+    fn apart(&mut self) -> Option<Code> {
+        if self.nesting == 0 {
+            return Some("".into());
+        }
+        if self.can_step() { Some(self.plain_step()) } else { None }
+    }
+
     /// A guard that is used once or twice, and held to the end of its block.
     pub(crate) fn guard_held(&mut self) -> Option<Written> {
+        let apart = self.apart()?;
+        Some((code![apart, self.held_guard()], false))
+    }
+
+    fn held_guard(&mut self) -> Code {
         let (guard, number) = (self.guard_name(), self.mark());
         let mut lines: Vec<Code> = vec![match self.prng.below(3) {
             0 => format!("let ({guard}, _) = (io.guard({number}), 1);"),
@@ -49,7 +62,7 @@ impl Body {
             _ => {}
         }
         lines.push(self.plain_step());
-        Some((Code::Lines(lines), false))
+        Code::Lines(lines)
     }
 
     /// A guard that is gone before the step behind it: moved into a call, or a temporary of a statement.
@@ -78,22 +91,29 @@ impl Body {
 
     /// A block behind a condition, with a guard as its first local.
     pub(crate) fn guard_in_arm(&mut self) -> Option<Written> {
+        let apart = self.apart()?;
         self.cover(C::GuardInArm);
         let condition = self.condition(1);
         let mut join = Join::new(&self.scope);
         let (lines, gone) = self.nested(|body| {
-            let (held, _) = body.guard_held()?;
+            let held = body.held_guard();
             let (more, gone) = body.lines(2);
-            Some(([vec![held], more].concat(), gone))
-        })?;
+            ([vec![held], more].concat(), gone)
+        });
         join.path(&mut self.scope, gone);
         let (other, gone) = self.block(2);
         join.path(&mut self.scope, gone);
-        Some((code!["if ", condition, " ", Code::Block(lines), " else ", other], join.meet(&mut self.scope)))
+        Some((code![apart, "if ", condition, " ", Code::Block(lines), " else ", other], join.meet(&mut self.scope)))
     }
 
     /// A guard that a pattern binds.
     pub(crate) fn guard_bound(&mut self) -> Option<Written> {
+        let apart = self.apart()?;
+        let (code, gone) = self.bound_guard()?;
+        Some((code![apart, code], gone))
+    }
+
+    fn bound_guard(&mut self) -> Option<Written> {
         let (guard, number, flag) = (self.guard_name(), self.mark(), self.value(Ty::Flag, 0));
         let first = code![format!("io.note({guard}.number());")];
         let scrutinee = code!["io.guard_if(", flag, format!(", {number})")];
@@ -139,6 +159,12 @@ impl Body {
 
     /// A guard that is a temporary of what is matched on.
     pub(crate) fn guard_matched(&mut self) -> Option<Written> {
+        let apart = self.apart()?;
+        let (code, gone) = self.matched_guard()?;
+        Some((code![apart, code], gone))
+    }
+
+    fn matched_guard(&mut self) -> Option<Written> {
         let (number, n) = (self.mark(), self.fresh_name(Ty::Number));
         let choice = self.prng.below(5);
         if choice == 4 {
@@ -198,6 +224,7 @@ impl Body {
         if self.trips * ITEMS > 12 {
             return None;
         }
+        let apart = self.apart()?;
         self.cover(C::GuardGoneOver);
         let (number, n) = (self.mark(), self.fresh_name(Ty::Number));
         let local = Var::owned(n.clone(), Ty::Number);
@@ -206,7 +233,7 @@ impl Body {
             Vec::new()
         };
         let (label, (), block) = self.looped(None, ITEMS, |_| (), bind);
-        Some((code![label, "for ", n, format!(" in io.guard({number}).list() "), block], false))
+        Some((code![apart, label, "for ", n, format!(" in io.guard({number}).list() "), block], false))
     }
 
     /// A guard that is a temporary of an operand before a step.
@@ -226,6 +253,7 @@ impl Body {
 
     /// A guard that one path moves.
     pub(crate) fn guard_on_one_path(&mut self) -> Option<Written> {
+        let apart = self.apart()?;
         self.cover(C::GuardOnePath);
         let (guard, number) = (self.guard_name(), self.mark());
         let held = format!("let {guard} = io.guard({number});").into();
@@ -240,22 +268,23 @@ impl Body {
         join.path(&mut self.scope, gone);
         let code = code!["if ", condition, " ", Code::Block(lines), " else ", other];
         let gone = join.meet(&mut self.scope);
-        Some((Code::Lines(vec![held, code]), gone))
+        Some((Code::Lines(vec![apart, held, code]), gone))
     }
 
     /// A value that can be saved, and whose destructor has an effect.
     pub(crate) fn noisy(&mut self) -> Option<Written> {
+        let apart = self.apart()?;
         let (name, number) = (self.fresh_name(Ty::Noisy), self.mark());
         let made = format!("io.noisy({number})");
         match self.prng.below(4) {
             0 => {
                 self.cover(C::NoisyUnused);
-                Some((Code::Lines(vec![format!("let _{name} = {made};").into(), self.plain_step()]), false))
+                Some((Code::Lines(vec![apart, format!("let _{name} = {made};").into(), self.plain_step()]), false))
             }
             1 => {
                 self.cover(C::NoisyUsed);
                 let used = format!("let {name} = {made}; io.note(&{name});").into();
-                Some((Code::Lines(vec![used, self.plain_step()]), false))
+                Some((Code::Lines(vec![apart, used, self.plain_step()]), false))
             }
             choice => {
                 let again = (choice == 2).then(|| self.mark());
@@ -276,7 +305,7 @@ impl Body {
                     }
                     (lines, gone)
                 });
-                Some((Code::Block(lines), gone))
+                Some((Code::Lines(vec![apart, Code::Block(lines)]), gone))
             }
         }
     }
