@@ -139,6 +139,24 @@ fn made_from(context: &Context<'_>) -> BTreeSet<VarId> {
     found
 }
 
+/// The stretch that leads to a statement with cut points.
+struct Lead {
+    before: TokenStream,
+    /// What stands in a block with the value of the statement, at whose end values are dropped.
+    inside: TokenStream,
+}
+
+impl Lead {
+    fn flat(before: TokenStream) -> Self {
+        Lead { before, inside: TokenStream::new() }
+    }
+}
+
+/// Name of an exported value before it is put into its variable.
+fn out_name(var: VarId) -> Ident {
+    format_ident!("out_{}", var.0, span = Span::mixed_site())
+}
+
 /// Start of a statement with cut points: the code that runs up to the first of them.
 struct Start {
     /// Statements and a value, for a fiber that is running.
@@ -166,26 +184,37 @@ impl Emit<'_> {
         let (plain, rest) = stmts.split_at(first);
         let (stmt, later) = rest.split_first().expect("the position is inside");
         let mut tokens = items_of_arms(stmt);
-        tokens.extend(self.lead(plain, stmt, later.iter().any(|s| s.cuts.is_some())));
-        tokens.extend(self.rest(stmt, later));
+        let lead = self.lead(plain, stmt, later.iter().any(|s| s.cuts.is_some()));
+        tokens.extend(lead.before);
+        tokens.extend(self.rest(stmt, later, &lead.inside));
         tokens.extend(self.stmts(later, end));
         tokens
     }
 
-    /// Emits the stretch that leads to a statement with cut points, as a statement.
-    fn lead(&mut self, plain: &[Stmt], stmt: &Stmt, later_cuts: bool) -> TokenStream {
+    /// Emits the stretch that leads to a statement with cut points.
+    fn lead(&mut self, plain: &[Stmt], stmt: &Stmt, later_cuts: bool) -> Lead {
         let fiber = self.fiber.clone();
         let mentioned = self.head_mentions(plain, stmt);
         let declared = declared_in_head(plain, stmt);
         let taken = self.taken.len();
         let stretch = std::mem::replace(&mut self.stretch, taken);
         let open = self.open.clone();
-        let opening = self.open_stretch(&mentioned, &declared, plain.first().unwrap_or(stmt).start);
+        let start = plain.first().unwrap_or(stmt).start;
+        // Those that are used for the last time, and are not saved, live on too.
+        let end = if matches!(stmt.kind, StmtKind::Control { .. }) { stmt.before } else { stmt.after };
+        let last_used = self.last_used(&mentioned, start, end);
+        let outer_outliving = std::mem::replace(&mut self.outliving, last_used.clone());
+        let opening = self.open_stretch(&mentioned, &declared, start);
+        self.outliving = outer_outliving;
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
         self.outside = Some(open.clone());
-        let outliving = self.outliving(plain);
-        let before = self.declarations(&outliving);
-        let outer_outliving = std::mem::replace(&mut self.outliving, outliving);
+        let mut outliving = self.outliving(plain, stmt);
+        let exports = self.start_exports(plain, stmt);
+        let is_enclosed = !outliving.statement.is_empty() && exports.iter().all(|v| self.may_be_declared_before(*v, plain));
+        if !is_enclosed {
+            outliving.statement.clear();
+        }
+        let outer_outliving = std::mem::replace(&mut self.outliving, &outliving.block | &outliving.statement);
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
         self.outliving = outer_outliving;
         self.outside = None;
@@ -194,19 +223,57 @@ impl Emit<'_> {
         self.stretch = stretch;
         self.open = open;
         self.open_declared(plain, stmt);
-        if pat.is_empty() && run.is_empty() && opening.is_empty() {
-            // A cut point without a checkpoint is still a place to resume at.
-            return if resume.is_empty() { resume } else { emit!(if !#fiber.running() { #resume }) };
-        }
-        if pat.is_empty() {
-            return match resume.is_empty() {
-                true => emit!(#before if #fiber.running() { #opening #run }),
-                false => emit!(#before if #fiber.running() { #opening #run } else { #resume }),
-            };
-        }
         let point = self.binding_point(stmt);
-        let aliases = self.alias_exports(&self.start_exports(plain, stmt), point);
-        emit!(#before let #pat = if #fiber.running() { #opening #run } else { #resume }; #aliases)
+        // Variables that are declared before those that live on are dropped after them.
+        let last = outliving.block.last().copied();
+        let is_before = |v: &VarId| is_enclosed || last.is_some_and(|last| *v < last) && self.may_be_declared_before(*v, plain);
+        let before: BTreeSet<VarId> = exports.iter().copied().filter(is_before).collect();
+        let mut tokens = TokenStream::new();
+        for var in last_used {
+            let ident = self.ident(var);
+            tokens.extend(emit!(let mut #ident;));
+        }
+        for var in &before | &outliving.block {
+            if before.contains(&var) {
+                let name = self.export_name(var, point);
+                tokens.extend(emit!(let #name;));
+            } else {
+                tokens.extend(self.declarations(&BTreeSet::from([var])));
+            }
+        }
+        let value = if pat.is_empty() && run.is_empty() && opening.is_empty() {
+            // A cut point without a checkpoint is still a place to resume at.
+            if resume.is_empty() { resume } else { emit!(if !#fiber.running() { #resume }) }
+        } else if resume.is_empty() && pat.is_empty() {
+            emit!(if #fiber.running() { #opening #run })
+        } else {
+            emit!(if #fiber.running() { #opening #run } else { #resume })
+        };
+        if pat.is_empty() {
+            let held = self.declarations(&outliving.statement);
+            return if is_enclosed { Lead { before: tokens, inside: emit!(#held #value) } } else { Lead::flat(emit!(#tokens #value)) };
+        }
+        let pat = if before.is_empty() { pat } else { self.pattern_of_start(stmt, &exports, &before) };
+        let set = before.iter().map(|v| {
+            let (name, out) = (self.bound_name(*v, point), out_name(*v));
+            emit!(#name = #out;)
+        });
+        let set: TokenStream = set.collect();
+        let aliases = self.alias_exports(&exports, point);
+        if is_enclosed {
+            let outside = self.alias_bound(&exports.iter().copied().filter(|v| self.storage(*v) != Storage::Carried).collect::<Vec<_>>(), point);
+            let held = self.declarations(&outliving.statement);
+            return Lead { before: emit!(#tokens #outside), inside: emit!(#held let #pat = #value; #set #aliases) };
+        }
+        Lead::flat(emit!(#tokens let #pat = #value; #set #aliases))
+    }
+
+    /// The pattern of a start, in which variables that are declared already have other names.
+    fn pattern_of_start(&self, stmt: &Stmt, exports: &[VarId], before: &BTreeSet<VarId>) -> TokenStream {
+        let point = self.binding_point(stmt);
+        let names = exports.iter().map(|v| if before.contains(v) { out_name(*v).to_token_stream() } else { self.export_name(*v, point) });
+        let last = self.start_value(stmt);
+        emit!((#(#names,)* #last))
     }
 
     /// Marks as open what a stretch declared and what keeps its own name after it.
@@ -256,7 +323,8 @@ impl Emit<'_> {
     }
 
     /// Emits the code after the start of a statement: the rest of its arms, the loop, the call.
-    fn rest(&mut self, stmt: &Stmt, later: &[Stmt]) -> TokenStream {
+    /// `inside`: what belongs to the same block as the value.
+    fn rest(&mut self, stmt: &Stmt, later: &[Stmt], inside: &TokenStream) -> TokenStream {
         let later_cuts = later.iter().any(|s| s.cuts.is_some());
         match &stmt.kind {
             StmtKind::Plain(_) => TokenStream::new(),
@@ -273,7 +341,7 @@ impl Emit<'_> {
                     }
                     Control::For(for_loop) => self.for_(stmt, for_loop),
                 };
-                self.bound(stmt, bind, control, (before, value, after), later_cuts)
+                self.bound(stmt, bind, control, (before, value, after), (inside, later_cuts))
             }
         }
     }
@@ -286,9 +354,10 @@ impl Emit<'_> {
         bind: &Bind,
         control: &Control,
         parts: (TokenStream, TokenStream, TokenStream),
-        later_cuts: bool,
+        (inside, later_cuts): (&TokenStream, bool),
     ) -> TokenStream {
         self.check_lent(&stmt.declares);
+        let enclosed = |tokens: TokenStream| if inside.is_empty() { tokens } else { emit!({ #inside #tokens }) };
         let (before, value, after) = parts;
         let fiber = self.fiber.clone();
         let last = number(stmt.cuts.as_ref().map_or(0, |c| *c.end()));
@@ -298,22 +367,23 @@ impl Emit<'_> {
             (Bind::Let { pat, .. }, _) => pat.to_token_stream(),
             (_, Control::Branch(Branch { head: Head::LetElse { .. }, .. })) => self.values_pattern(&stmt.declares),
             (Bind::Tail, _) => {
-                return match after.is_empty() {
+                return enclosed(match after.is_empty() {
                     true => emit!(#before #value),
                     false => emit!(#before let value = #value; #after value),
-                };
+                });
             }
             (Bind::Discard, Control::Branch(branch)) if branch::wants_value(branch, bind) => {
-                return if later_cuts { emit!(if !#fiber.past(#last) { #value; }) } else { emit!(#value;) };
+                return enclosed(if later_cuts { emit!(if !#fiber.past(#last) { #value; }) } else { emit!(#value;) });
             }
-            (Bind::Discard, _) if later_cuts && !is_branch => return emit!(if !#fiber.past(#last) { #before #value #end #after }),
-            (Bind::Discard, _) => return emit!(#before #value #end #after),
+            (Bind::Discard, _) if later_cuts && !is_branch => return enclosed(emit!(if !#fiber.past(#last) { #before #value #end #after })),
+            (Bind::Discard, _) => return enclosed(emit!(#before #value #end #after)),
         };
         let attrs: Vec<_> = if let Bind::Let { attrs, .. } = bind { attrs.iter().filter(|a| !is_ours(a)).collect() } else { Vec::new() };
         let mut declared = self.alias_declared(&stmt.declares);
         declared.extend(self.may_be_dropped(&stmt.declares));
         if !later_cuts {
             self.open_values(&stmt.declares);
+            let value = enclosed(value);
             return emit!(#before #(#attrs)* let #pat = #value; #declared #after);
         }
         let exports = self.exported(&stmt.declares);
@@ -323,13 +393,13 @@ impl Emit<'_> {
         let restored = self.restore(&exports, None);
         self.open_values(&stmt.declares);
         let aliases = self.alias_exports(&exports, stmt.after);
-        emit! {
-            let #kept = if #fiber.past(#last) { #restored } else {
+        let value = enclosed(emit! {
+            if #fiber.past(#last) { #restored } else {
                 #before #(#attrs)* let #pat = #value; #declared #after
                 (#(#values,)*)
-            };
-            #aliases
-        }
+            }
+        });
+        emit!(let #kept = #value; #aliases)
     }
 
     /// Reports a value that borrows from a variable which does not stay where it is.

@@ -12,6 +12,7 @@ use crate::flow::{Assigned, Needed};
 use crate::hir::{Block, Body, Control, Stmt, StmtKind};
 use crate::ids::{CutId, VarId};
 use crate::kept::Kept;
+use crate::lower::lasting;
 use crate::names::{Table, VarKind};
 
 /// Result of the pass.
@@ -22,6 +23,8 @@ pub(crate) struct Found {
     pub(crate) held: BTreeMap<VarId, CutId>,
     /// Locals that hold a lock's guard.
     pub(crate) guards: BTreeSet<VarId>,
+    /// The expressions of temporaries that hold one, by the names that they were given.
+    pub(crate) temporaries: BTreeMap<String, String>,
 }
 
 pub(crate) fn held(body: &Body, table: &Table, needed: &Needed, assigned: &Assigned, kept: &[Vec<Kept>]) -> Found {
@@ -51,7 +54,8 @@ impl Held<'_> {
             match &stmt.kind {
                 StmtKind::Plain(syntax) => {
                     if !takes_next_item(syntax) && !is_arguments(syntax) {
-                        self.declared(&stmt.declares, None, holds_lock(syntax), later);
+                        let is_guard = self.holds_lock(syntax, &stmt.declares);
+                        self.declared(&stmt.declares, None, is_guard, later);
                     }
                 }
                 StmtKind::Cut { cut, .. } => self.declared(&stmt.declares, Some(*cut), false, later),
@@ -95,14 +99,27 @@ impl Held<'_> {
     }
 }
 
-/// Whether a `let` takes a lock's guard, by the name of the method. Such a guard is held to the end
-/// of its block even where it is used.
-fn holds_lock(syntax: &syn::Stmt) -> bool {
-    matches!(syntax, syn::Stmt::Local(syn::Local { init: Some(init), .. }) if is_guard(&init.expr))
+impl Held<'_> {
+    /// Whether a `let` takes a lock's guard, by the name of the method. Such a guard is held to the
+    /// end of its block, or of its statement if it is a temporary, even where it is used.
+    fn holds_lock(&mut self, syntax: &syn::Stmt, declares: &[VarId]) -> bool {
+        let syn::Stmt::Local(syn::Local { init: Some(init), .. }) = syntax else { return false };
+        let is_guard = is_guard(&init.expr, &self.found.temporaries);
+        if let (true, [var], Some(value)) = (is_guard, declares, lasting::value(syntax)) {
+            let mut text = crate::text::whole(value);
+            for (name, of) in &self.found.temporaries {
+                text = text.replace(name, of);
+            }
+            self.found.temporaries.insert(self.table.var(*var).ident.to_string(), text);
+        }
+        is_guard
+    }
 }
 
-fn is_guard(expr: &Expr) -> bool {
+fn is_guard(expr: &Expr, temporaries: &BTreeMap<String, String>) -> bool {
+    let is_guard = |expr| is_guard(expr, temporaries);
     match expr {
+        Expr::Path(e) => e.path.get_ident().is_some_and(|name| temporaries.contains_key(&name.to_string())),
         Expr::Await(e) => is_guard(&e.base),
         Expr::Try(e) => is_guard(&e.expr),
         Expr::Paren(e) => is_guard(&e.expr),

@@ -44,6 +44,12 @@ pub(crate) struct Cut {
 /// Name prefix of the variables with the remaining items of `for` loops by value.
 pub(crate) const REST: &str = "__rest_";
 
+/// Name prefix of the variables for temporaries that live as long as a statement.
+pub(crate) const LASTING: &str = "__lasting_";
+
+/// As [`LASTING`], of those in a block of their own, at whose end their statement ends.
+pub(crate) const LASTING_IN_BLOCK: &str = "__lasting_of_";
+
 /// Suffix of the stored name of a loop's remaining items, after the name of their source.
 pub(crate) const LEFT: &str = " left";
 

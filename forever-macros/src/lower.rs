@@ -12,7 +12,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
 use crate::flow::Flow;
-use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LEFT, REST, Stmt, StmtKind};
+use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LASTING, LEFT, REST, Stmt, StmtKind};
 use crate::ids::{JumpId, PointId};
 use crate::messages;
 use crate::names::is_ours;
@@ -23,6 +23,7 @@ use crate::scan::{as_cut, block_has_cut, has_cut, simple_name, stmt_has_cut};
 mod conditions;
 mod cut;
 pub(crate) mod ends;
+pub(crate) mod lasting;
 mod operands;
 mod select;
 
@@ -170,10 +171,23 @@ impl Lower<'_> {
             Expr::Block(e) => self.scope(e.label, false, e.block, bind, out),
             Expr::Unsafe(e) => self.scope(None, true, e.block, bind, out),
             other => {
-                let value = self.without_cuts(other, out);
-                self.into_bind_plain(value, bind, out);
+                let mut stmts = Vec::new();
+                let value = self.without_cuts(other, &mut stmts);
+                if !stmts.iter().any(lasting::is_lasting) {
+                    out.append(&mut stmts);
+                    return self.into_bind_plain(value, bind, out);
+                }
+                self.in_block(value, stmts, bind, out);
             }
         }
+    }
+
+    /// A value in a block of its own, at whose end its temporaries end.
+    fn in_block(&mut self, value: Expr, mut stmts: Vec<Stmt>, bind: Bind, out: &mut Vec<Stmt>) {
+        let inner = if matches!(bind, Bind::Discard) { Bind::Discard } else { Bind::Tail };
+        self.into_bind_plain(value, inner, &mut stmts);
+        let (id, body) = (self.jump(), Block { stmts, end: PointId::UNSET });
+        self.control(bind, Control::Scope { label: None, id, is_unsafe: false, body }, out);
     }
 
     fn into_bind_plain(&mut self, value: Expr, bind: Bind, out: &mut Vec<Stmt>) {
@@ -203,6 +217,7 @@ impl Lower<'_> {
             return self.into_bind_plain(Expr::Match(e), bind, out);
         }
         let borrows = self.borrows_from(&e.expr);
+        *e.expr = self.lasting(*e.expr, LASTING, out);
         let arms = e.arms.into_iter().map(|arm| {
             let depth = self.scope.len();
             self.note_pattern(&arm.pat, borrows);
@@ -257,9 +272,10 @@ impl Lower<'_> {
         let id = self.jump();
         let span = e.in_token.span;
         let rest = format_ident!("{}{}", REST, self.temp(), span = span.resolved_at(Span::mixed_site()));
-        let (private, items, pat) = (at(&self.private, e.expr.span()), &e.expr, &e.pat);
-        let key = left_key(items, pat);
-        let source: Expr = parse_quote_spanned!(items.span()=> #private::Source(#items).rest());
+        let (private, pat) = (at(&self.private, e.expr.span()), &e.pat);
+        let (key, place) = (left_key(&e.expr, pat), e.expr.span());
+        let items = self.lasting(*e.expr, LASTING, out);
+        let source: Expr = parse_quote_spanned!(place=> #private::Source(#items).rest());
         out.push(plain(parse_quote_spanned! {span=>
             #[forever_key = #key]
             let mut #rest = #source;

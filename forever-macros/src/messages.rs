@@ -164,6 +164,13 @@ pub(crate) fn held(name: &str, step: &str) -> String {
     )
 }
 
+/// As [`held`], for a temporary.
+pub(crate) fn held_temporary(value: &str, step: &str) -> String {
+    format!(
+        "`{value}` is held to the end of its statement, and so at `{step}`, but its type `{{Self}}` cannot be saved: bind what is needed of it before, `let value = ..;`"
+    )
+}
+
 /// `what` is in backticks, or names an expression.
 pub(crate) fn borrowed_from(what: &str, step: &str, owner: &str) -> String {
     format!(

@@ -200,6 +200,8 @@ pub(crate) struct Table {
     pub(crate) unset: BTreeSet<VarId>,
     /// By variable, the number of cut points before its first use by value, which may move it.
     pub(crate) moved_at: Vec<usize>,
+    /// Variables whose first use by value is in the block that declares them, on every path.
+    pub(crate) moved_surely: BTreeSet<VarId>,
     /// Statements (by their `after` point) with a `break` or `continue` among a macro's arguments.
     pub(crate) hidden_jumps: BTreeMap<PointId, proc_macro2::Span>,
 }
@@ -247,6 +249,7 @@ pub(crate) fn resolve(body: &mut Body, given: &[Ident], report: &mut Report) -> 
     names.block(&mut body.block, &mut cuts);
     body.cuts = cuts;
     names.table.moved_at = names.lent.moved_at;
+    names.table.moved_surely = names.lent.moved_surely;
     names.table
 }
 
@@ -282,6 +285,10 @@ struct Lent {
     /// value.
     declared_at: Vec<usize>,
     moved_at: Vec<usize>,
+    /// How many scopes were around each declaration, and the variables that are used by value with
+    /// as many around.
+    scopes_at: Vec<usize>,
+    moved_surely: BTreeSet<VarId>,
     /// How many control constructs are around the walk, and were around each declaration.
     depth: usize,
     declared_in: Vec<usize>,
@@ -652,11 +659,15 @@ fn described(stmt: &syn::Stmt) -> String {
     if is_wait(stmt) {
         return "when a `sleep!` ends".to_owned();
     }
-    let text = crate::text::compact(stmt);
+    let text = match crate::lower::lasting::value(stmt) {
+        Some(value) => crate::text::compact(value),
+        None => crate::text::compact(stmt),
+    };
     if text.starts_with("let::core::option::Option::Some(") {
         return "gone over by a `for` loop".to_owned();
     }
     // The pass `lower` names such values.
+    let text = text.replace("__lasting_", "__value_");
     let mut parts = text.split("__value_");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {

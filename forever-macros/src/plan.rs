@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) texts: BTreeMap<VarId, CutId>,
     /// Locals that hold a lock's guard.
     pub(crate) guards: BTreeSet<VarId>,
+    /// The expressions of temporaries that hold one, by the names that they were given.
+    pub(crate) temporaries: BTreeMap<String, String>,
     /// By cut point: its stored name, and the number of cut points that share the name before `#`.
     pub(crate) names: Vec<(String, usize)>,
     pub(crate) next: Vec<Vec<Option<CutId>>>,
@@ -173,7 +175,7 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let texts = kept_at.iter().filter(|(var, _)| table.var(**var).text_of.is_some()).map(|(var, cuts)| (*var, cuts[0])).collect();
     let next = (0..body.cuts.len()).map(|cut| after.remove(&cut).unwrap_or_default().into_iter().collect()).collect();
     let aliased = aliased(table, &needed);
-    let Found { held, guards } = held(body, table, &needed, &assigned, &kept);
+    let Found { held, guards, temporaries } = held(body, table, &needed, &assigned, &kept);
     Plan {
         needed,
         storage,
@@ -184,6 +186,7 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
         shares_key,
         texts,
         guards,
+        temporaries,
         names: step_names(body),
         next,
         first: first.into_iter().collect(),

@@ -1,7 +1,7 @@
 //! `if`, `match` and `let .. else` with cut points in their arms.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote_spanned};
-use syn::{Pat, PatType as Typed};
+use syn::{Expr, Pat, PatType as Typed};
 
 use super::{Emit, Start, number};
 use crate::hir::{Arm, Bind, Block, Branch, Control, Head, Stmt, StmtKind};
@@ -100,6 +100,10 @@ impl Emit<'_> {
                         emit!(#fiber.inside(#from..=#to)),
                         if payload { emit!(#entry::#variant({ #resume })) } else { emit!({ #resume #entry::#variant }) },
                     ));
+                    let run = match self.outliving_bound(&arm.declares) {
+                        set if set.is_empty() => run,
+                        set => emit!(#set #run),
+                    };
                     if payload { emit!({ #entry::#variant({ #run }) }) } else { emit!({ #run #entry::#variant }) }
                 }
             };
@@ -198,14 +202,19 @@ impl Emit<'_> {
         match &branch.head {
             Head::If { cond, attrs } => {
                 let (then, otherwise) = (&arms[0], &arms[1]);
-                let cond = self.rewrite_expr(cond);
+                let mut cond = cond.clone();
+                if let Expr::Let(binding) = &mut cond {
+                    *binding.pat = self.with_outliving_parts(&binding.pat, &branch.arms[0].declares);
+                }
+                let cond = self.rewrite_expr(&cond);
                 let attrs = outer(attrs);
                 emit!(#attrs if #cond #then else #otherwise)
             }
             Head::Match { scrutinee, attrs } => {
                 let scrutinee = self.rewrite_expr(scrutinee);
                 let arms = branch.arms.iter().zip(arms).map(|(arm, code)| {
-                    let (attrs, pat) = (&arm.attrs, &arm.pat);
+                    let attrs = &arm.attrs;
+                    let pat = arm.pat.as_ref().map(|pat| self.with_outliving_parts(pat, &arm.declares));
                     emit!(#(#attrs)* #pat => #code)
                 });
                 let arms: Vec<_> = arms.collect();
@@ -284,15 +293,19 @@ impl Emit<'_> {
     fn start_pattern(&mut self, plain: &[Stmt], stmt: &Stmt) -> TokenStream {
         let (exports, point) = (self.start_exports(plain, stmt), self.binding_point(stmt));
         let names: Vec<_> = exports.iter().map(|v| self.export_name(*v, point)).collect();
-        let last = match &stmt.kind {
-            StmtKind::Cut { cut, .. } if self.is_call(*cut) => Some(emit!(invocation)),
-            StmtKind::Control { control: Control::Branch(_), .. } => Some(entry_var(stmt).to_token_stream()),
-            _ => None,
-        };
-        match (names.is_empty(), last) {
+        match (names.is_empty(), self.start_value(stmt)) {
             (true, None) => TokenStream::new(),
             (true, Some(last)) => last,
             (false, last) => emit!((#(#names,)* #last)),
+        }
+    }
+
+    /// What a start gives besides exported variables.
+    pub(super) fn start_value(&self, stmt: &Stmt) -> Option<TokenStream> {
+        match &stmt.kind {
+            StmtKind::Cut { cut, .. } if self.is_call(*cut) => Some(emit!(invocation)),
+            StmtKind::Control { control: Control::Branch(_), .. } => Some(entry_var(stmt).to_token_stream()),
+            _ => None,
         }
     }
 
@@ -308,7 +321,7 @@ impl Emit<'_> {
         let mut bound = self.exported(&arm.declares);
         bound.extend(self.start_exports(plain, &rest[0]));
         let mut tokens = self.alias_exports(&bound, self.binding_point(&rest[0]));
-        tokens.extend(self.rest(&rest[0], &rest[1..]));
+        tokens.extend(self.rest(&rest[0], &rest[1..], &TokenStream::new()));
         tokens.extend(self.stmts(&rest[1..], arm.block.end));
         tokens
     }
@@ -360,7 +373,7 @@ fn variant_name(branch: &Branch, place: usize) -> Ident {
 }
 
 /// Splits statements into the plain ones at the beginning, and the rest.
-fn split(stmts: &[Stmt]) -> (&[Stmt], &[Stmt]) {
+pub(super) fn split(stmts: &[Stmt]) -> (&[Stmt], &[Stmt]) {
     let first = stmts.iter().position(|s| !matches!(s.kind, StmtKind::Plain(_))).unwrap_or(stmts.len());
     stmts.split_at(first)
 }

@@ -9,52 +9,170 @@ use std::collections::BTreeSet;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident};
 use syn::Expr;
+use syn::visit_mut::{self, VisitMut};
 
-use super::Emit;
+use super::{Emit, branch};
 use crate::held;
-use crate::hir::{Stmt, StmtKind};
-use crate::ids::VarId;
+use crate::hir::{Branch, Control, Head, LASTING, LASTING_IN_BLOCK, Stmt, StmtKind};
+use crate::ids::{PointId, VarId};
 use crate::names::{VarKind, VarOrigin, is_ours};
 use crate::pattern;
 use crate::plan::Storage;
 
+/// Values of a stretch that are dropped after it.
+#[derive(Default)]
+pub(super) struct Outliving {
+    /// Until the end of the block: variables that are declared before the stretch.
+    pub(super) block: BTreeSet<VarId>,
+    /// Until the end of the statement that the stretch leads to: variables that are declared before
+    /// the stretch, too.
+    pub(super) statement: BTreeSet<VarId>,
+}
+
 impl Emit<'_> {
     /// The variables of a stretch that live on after it.
-    pub(super) fn outliving(&self, plain: &[Stmt]) -> BTreeSet<VarId> {
-        let mut found = BTreeSet::new();
+    pub(super) fn outliving(&self, plain: &[Stmt], stmt: &Stmt) -> Outliving {
+        let mut found = Outliving::default();
         let mut before = TokenStream::new();
         for stmt in plain {
             let StmtKind::Plain(syntax) = &stmt.kind else { continue };
             before.extend(syntax.to_token_stream());
-            let syn::Stmt::Local(local) = syntax else { continue };
-            if held::takes_next_item(syntax) || held::is_arguments(syntax) {
-                continue;
+            for var in self.held_by_value(stmt, syntax) {
+                let name = self.ident(var).to_string();
+                if name.starts_with(LASTING_IN_BLOCK) {
+                    found.block.insert(var);
+                } else if name.starts_with(LASTING) {
+                    found.statement.insert(var);
+                } else if self.lives_on(var, stmt.after) && times_named(&before, &name) == 1 {
+                    found.block.insert(var);
+                }
             }
-            let by_value = local.init.as_ref().is_some_and(|init| !extends_temporaries(&init.expr))
-                && stmt.remainders.is_empty()
-                && stmt.flow.completes()
-                && !local.attrs.iter().any(is_ours)
-                && pattern::bindings(&local.pat).iter().all(|b| !b.by_ref)
-                && stmt.declares.iter().all(|v| self.cx.table.var(*v).kind == VarKind::Value);
-            if by_value {
-                found.extend(stmt.declares.iter().copied().filter(|v| self.lives_on(*v, stmt, &before)));
+        }
+        if let StmtKind::Control { control, .. } = &stmt.kind {
+            if let Control::Branch(branch) = control {
+                self.outliving_in_arms(branch, &mut found);
             }
+        } else {
+            // A cut point ends with its statement.
+            found.statement.clear();
         }
         found
     }
 
-    /// Whether a variable may be declared before its stretch: its name means nothing else there.
-    fn lives_on(&self, var: VarId, stmt: &Stmt, before: &TokenStream) -> bool {
-        let (table, info) = (self.cx.table, self.cx.table.var(var));
+    /// The variables that live on to the end of an arm, which is that of the whole statement.
+    fn outliving_in_arms(&self, branch: &Branch, found: &mut Outliving) {
+        for arm in branch.arms.iter().filter(|arm| arm.cuts.is_some()) {
+            let (plain, rest) = branch::split(&arm.block.stmts);
+            let pattern = match &branch.head {
+                Head::If { cond: Expr::Let(binding), .. } => Some((&*binding.pat, binding.to_token_stream())),
+                Head::Match { .. } => arm.pat.as_ref().map(|pat| (pat, pat.to_token_stream())),
+                _ => None,
+            };
+            if let (Some((pat, tokens)), Some(first)) = (pattern, arm.block.stmts.first()) {
+                let bindings = pattern::bindings(pat);
+                let by_value = |var: &VarId| bindings.iter().any(|bound| bound.ident == *self.ident(*var) && !bound.by_ref);
+                let is_named = |var: &VarId| times_named(&tokens, &self.ident(*var).to_string()) == 1;
+                let vars = arm.declares.iter().copied().filter(by_value).filter(is_named).filter(|v| self.lives_on(*v, first.start));
+                vars.for_each(|var| self.add_to_statement(var, found));
+            }
+            for stmt in plain {
+                let StmtKind::Plain(syntax) = &stmt.kind else { continue };
+                for var in self.held_by_value(stmt, syntax) {
+                    let name = self.ident(var).to_string();
+                    // A temporary ends with its own statement, which is the last one or ends before.
+                    let is_last = !name.starts_with(LASTING) || rest.len() == 1;
+                    let is_named = is_last && times_named(&syntax.to_token_stream(), &name) == 1;
+                    if is_named && self.lives_on(var, stmt.after) {
+                        self.add_to_statement(var, found);
+                    }
+                }
+            }
+            // An arm that ends with another branch ends with it.
+            if let [Stmt { kind: StmtKind::Control { control: Control::Branch(inner), .. }, .. }] = rest {
+                self.outliving_in_arms(inner, found);
+            }
+        }
+    }
+
+    /// Adds a variable, unless another one of its name is declared at the same place.
+    fn add_to_statement(&self, var: VarId, found: &mut Outliving) {
+        let ident = self.ident(var);
+        if found.block.iter().chain(&found.statement).all(|other| self.ident(*other) != ident) {
+            found.statement.insert(var);
+        }
+    }
+
+    /// The variables that a `let` gives values of their own.
+    fn held_by_value(&self, stmt: &Stmt, syntax: &syn::Stmt) -> Vec<VarId> {
+        let syn::Stmt::Local(local) = syntax else { return Vec::new() };
+        let by_value = !held::takes_next_item(syntax)
+            && !held::is_arguments(syntax)
+            && local.init.as_ref().is_some_and(|init| !extends_temporaries(&init.expr))
+            && stmt.remainders.is_empty()
+            && stmt.flow.completes()
+            && !local.attrs.iter().any(is_ours)
+            && pattern::bindings(&local.pat).iter().all(|b| !b.by_ref)
+            && stmt.declares.iter().all(|v| self.cx.table.var(*v).kind == VarKind::Value);
+        if by_value { stmt.declares.clone() } else { Vec::new() }
+    }
+
+    /// The carried variables that no cut point keeps, and that nothing needs after a stretch.
+    pub(super) fn last_used(&self, mentioned: &BTreeSet<VarId>, start: PointId, end: PointId) -> BTreeSet<VarId> {
+        let (table, from, to) = (self.cx.table, self.live(start), self.live(end));
+        let is_hidden = |var: VarId| table.hidden.get(&start).is_some_and(|all| all.iter().any(|(hidden, _)| *hidden == var));
+        let is_last = |var: &VarId| {
+            let info = table.var(*var);
+            self.storage(*var) == Storage::Carried
+                && info.kind == VarKind::Value
+                && info.origin() == VarOrigin::User
+                && self.cx.plan.kept_at(*var).is_empty()
+                && from.contains(var)
+                && !to.contains(var)
+                && !self.open.contains(var)
+                && !self.is_aliased(*var)
+                && !is_hidden(*var)
+        };
+        mentioned.iter().copied().filter(is_last).collect()
+    }
+
+    /// Whether a variable may be declared before its stretch, as far as its uses show.
+    fn lives_on(&self, var: VarId, at: PointId) -> bool {
+        let table = self.cx.table;
         let hides = |(_, hiding): &(VarId, VarId)| *hiding == var;
+        // One that is moved would count as held by the compiler.
+        let stays = table.moved_at[var.0] == usize::MAX || !table.moved_surely.contains(&var);
+        stays && self.is_only_here(var) && !table.hidden.get(&at).is_some_and(|all| all.iter().any(hides))
+    }
+
+    /// Whether a variable of the user's is mentioned in its stretch alone.
+    fn is_only_here(&self, var: VarId) -> bool {
+        let (table, info) = (self.cx.table, self.cx.table.var(var));
         self.storage(var) == Storage::Local
+            && info.kind == VarKind::Value
             && info.origin() == VarOrigin::User
             && info.key.is_none()
-            // One that may be moved would count as held by the compiler, even where it is not.
-            && table.moved_at[var.0] == usize::MAX
-            && table.uses.iter().any(|u| u.var == var && !u.assigns)
-            && !table.hidden.get(&stmt.after).is_some_and(|all| all.iter().any(hides))
-            && times_named(before, &info.ident.to_string()) == 1
+            && (info.ident.to_string().starts_with('_') || table.uses.iter().any(|u| u.var == var && !u.assigns))
+    }
+
+    /// Whether no other variable of the function has its name.
+    fn is_named_once(&self, var: VarId) -> bool {
+        let ident = self.ident(var);
+        self.cx.table.vars.iter().filter(|other| other.ident == *ident).count() == 1
+    }
+
+    /// Whether an exported variable may be declared before its stretch.
+    pub(super) fn may_be_declared_before(&self, var: VarId, plain: &[Stmt]) -> bool {
+        if self.storage(var) == Storage::Carried {
+            return true;
+        }
+        let name = self.ident(var).to_string();
+        let names_itself = |stmt: &Stmt| match &stmt.kind {
+            StmtKind::Plain(syntax) if held::is_arguments(syntax) => false,
+            StmtKind::Plain(syn::Stmt::Local(syn::Local { init: Some(init), .. })) => times_named(&init.expr.to_token_stream(), &name) > 0,
+            _ => true,
+        };
+        let declaring = plain.iter().find(|stmt| stmt.declares.contains(&var));
+        self.is_named_once(var) && declaring.is_some_and(|stmt| !names_itself(stmt))
     }
 
     /// `let name;` for each.
@@ -64,6 +182,25 @@ impl Emit<'_> {
             emit!(let #mutable #ident;)
         });
         lets.collect()
+    }
+
+    /// The pattern of an arm in which variables that are declared before have other names.
+    pub(super) fn with_outliving_parts(&self, pat: &syn::Pat, declares: &[VarId]) -> syn::Pat {
+        let mut pat = pat.clone();
+        let vars: Vec<VarId> = declares.iter().copied().filter(|v| self.outliving.contains(v)).collect();
+        if !vars.is_empty() {
+            Parts { emit: self, vars }.visit_pat_mut(&mut pat);
+        }
+        pat
+    }
+
+    /// Gives such variables their values.
+    pub(super) fn outliving_bound(&self, declares: &[VarId]) -> TokenStream {
+        let set = declares.iter().filter(|v| self.outliving.contains(v)).map(|var| {
+            let (ident, part) = (self.ident(*var), part_name(*var));
+            emit!(#ident = #part;)
+        });
+        set.collect()
     }
 
     /// The code of a `let`, for variables that are declared before.
@@ -90,7 +227,7 @@ impl Emit<'_> {
         let parts = stmt.declares.iter().map(|v| {
             let ident = self.ident(*v);
             if lives_on(&v) {
-                let part = format_ident!("__part_{}", v.0, span = Span::mixed_site());
+                let part = part_name(*v);
                 set.extend(emit!(#ident = #part;));
                 return emit!(#part);
             }
@@ -101,6 +238,33 @@ impl Emit<'_> {
         emit! {
             let (#(#parts),*) = #made;
             #set
+        }
+    }
+}
+
+fn part_name(var: VarId) -> proc_macro2::Ident {
+    format_ident!("__part_{}", var.0, span = Span::mixed_site())
+}
+
+/// Renames variables of a pattern.
+struct Parts<'a> {
+    emit: &'a Emit<'a>,
+    vars: Vec<VarId>,
+}
+
+impl VisitMut for Parts<'_> {
+    fn visit_pat_ident_mut(&mut self, name: &mut syn::PatIdent) {
+        if let Some(var) = self.vars.iter().find(|v| *self.emit.ident(**v) == name.ident) {
+            (name.ident, name.mutability) = (part_name(*var), None);
+        }
+        visit_mut::visit_pat_ident_mut(self, name);
+    }
+
+    fn visit_field_pat_mut(&mut self, field: &mut syn::FieldPat) {
+        let before = field.pat.to_token_stream().to_string();
+        self.visit_pat_mut(&mut field.pat);
+        if field.pat.to_token_stream().to_string() != before {
+            field.colon_token.get_or_insert_with(Default::default);
         }
     }
 }

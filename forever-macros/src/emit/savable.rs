@@ -158,8 +158,14 @@ impl Emit<'_> {
             // The message is a format string of the compiler's, so braces in a step's name are
             // doubled.
             let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0).replace('{', "{{").replace('}', "}}");
-            let message = messages::held(&self.ident(var).to_string(), &step);
-            let label = format!("would be dropped at `{step}`, not where its block ends");
+            let name = self.ident(var).to_string();
+            let (message, label) = match self.cx.plan.temporaries.get(&name) {
+                Some(value) => {
+                    let value = value.replace('{', "{{").replace('}', "}}");
+                    (messages::held_temporary(&value, &step), format!("would be dropped at `{step}`, not where its statement ends"))
+                }
+                None => (messages::held(&name, &step), format!("would be dropped at `{step}`, not where its block ends")),
+            };
             let released = self.fact(var, "can_be_saved");
             quote_spanned!(span=> #private::hold! { #module: #released, #message, #label })
         });

@@ -74,6 +74,7 @@ impl Emit<'_> {
         }
         let aliases = self.alias_bound(&[var], point);
         let taken = match (carried, live.contains(&var)) {
+            (true, true) if self.outliving.contains(&var) => emit!(#ident = #private::take(&mut #place);),
             (true, true) => emit!(let mut #ident = #private::take(&mut #place);),
             (true, false) => emit! {
                 let mut #ident #ty;

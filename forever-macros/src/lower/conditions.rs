@@ -4,7 +4,7 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Stmt as SynStmt, parse_quote};
 
 use super::{Lower, strip};
-use crate::hir::{Arm, Bind, Branch, Control, Head, Stmt};
+use crate::hir::{Arm, Bind, Branch, Control, Head, LASTING, Stmt};
 use crate::scan::{block_has_cut, has_cut};
 
 impl Lower<'_> {
@@ -23,7 +23,18 @@ impl Lower<'_> {
                     *binding.expr = self.operand(*binding.expr, out);
                     Expr::Let(binding)
                 }
-                cond => self.operand(cond, out),
+                cond => {
+                    let (mut stmts, written) = (Vec::new(), cond.clone());
+                    let value = self.operand(cond, &mut stmts);
+                    if stmts.iter().any(super::lasting::is_lasting) {
+                        let (temp, local) = self.temporary(&written, &crate::text::compact(&written));
+                        self.in_block(value, stmts, Bind::Let { attrs: local.attrs, pat: local.pat }, out);
+                        temp
+                    } else {
+                        out.append(&mut stmts);
+                        value
+                    }
+                }
             };
         }
         if !block_has_cut(&e.then_branch) && !e.else_branch.as_ref().is_some_and(|(_, e)| has_cut(e)) {
@@ -31,6 +42,13 @@ impl Lower<'_> {
         }
         let depth = self.scope.len();
         self.note_conditions(&e.cond);
+        // Before an `else` they would end with the condition.
+        if e.else_branch.as_ref().is_none_or(|(_, otherwise)| only_breaks(otherwise))
+            && let Expr::Let(binding) = &mut *e.cond
+        {
+            let value = std::mem::replace(&mut *binding.expr, Expr::Verbatim(proc_macro2::TokenStream::new()));
+            *binding.expr = self.lasting(value, LASTING, out);
+        }
         let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: e.then_branch });
         let then = self.arm(None, Vec::new(), then);
         self.scope.truncate(depth);
@@ -58,6 +76,12 @@ impl Lower<'_> {
             *innermost = Some(Label { name, colon_token: syn::Token![:](Span::call_site()) });
         }
     }
+}
+
+/// Whether a block is that of a `while let` whose pattern does not match.
+fn only_breaks(otherwise: &Expr) -> bool {
+    let Expr::Block(block) = otherwise else { return false };
+    matches!(&block.block.stmts[..], [SynStmt::Expr(Expr::Break(e), None)] if e.label.is_none() && e.expr.is_none())
 }
 
 /// Labels the jumps of one loop.

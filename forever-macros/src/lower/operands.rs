@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Local, Stmt as SynStmt, parse_quote, parse_quote_spanned};
 
 use super::{Lower, parse_stmt, plain, strip};
-use crate::hir::{Bind, Stmt, StmtKind, with_number};
+use crate::hir::{Bind, LASTING_IN_BLOCK, Stmt, StmtKind, with_number};
 use crate::messages;
 use crate::place;
 use crate::scan::{as_cut, has_cut};
@@ -84,7 +84,12 @@ impl Lower<'_> {
                 }),
                 other => place::is_timeless(other),
             };
-            **operand = if place == last || moved_as_is { lowered } else { self.freeze(lowered, &keys[place], out) };
+            **operand = if place == last || moved_as_is {
+                lowered
+            } else {
+                let lowered = self.lasting(lowered, LASTING_IN_BLOCK, out);
+                self.freeze(lowered, &keys[place], out)
+            };
         }
     }
 

@@ -94,6 +94,7 @@ impl Names<'_> {
     pub(super) fn note_declared(&mut self) {
         self.lent.declared_at.push(self.lent.cuts);
         self.lent.moved_at.push(usize::MAX);
+        self.lent.scopes_at.push(self.scopes.len());
         self.lent.declared_in.push(self.lent.depth);
     }
 
@@ -102,6 +103,9 @@ impl Names<'_> {
         if !self.lent.returns {
             let moved_at = &mut self.lent.moved_at[id.0];
             *moved_at = (*moved_at).min(self.lent.cuts);
+            if self.lent.scopes_at[id.0] == self.scopes.len() {
+                self.lent.moved_surely.insert(id);
+            }
         }
     }
 

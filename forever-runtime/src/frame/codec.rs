@@ -1,4 +1,7 @@
 //! Codecs: how values of a type are written and read.
+use std::any::Any;
+use std::ops::RangeInclusive;
+
 use crate::frame::locals::{Locals, Restore, Unreadable};
 use crate::frame::saved::{Saved, checked, unreadable};
 use crate::guard::guarded;
@@ -49,7 +52,10 @@ impl<T> Codec<T> {
     where
         T: 'static,
     {
-        (self.saved)(value)
+        match spent(value) {
+            Some(empty) => empty,
+            None => (self.saved)(value),
+        }
     }
 
     /// The value of a local that is in the snapshot.
@@ -75,5 +81,44 @@ impl<T> Codec<T> {
     /// Checks that a text is a value of the type, and says what it is otherwise.
     pub(crate) fn check(self) -> Check {
         self.check
+    }
+}
+
+/// The empty range in place of an inclusive one whose last item was taken, which serde writes as if
+/// it were not.
+fn spent(value: &dyn Any) -> Option<&'static dyn Saved> {
+    macro_rules! spent {
+        ($($ty:ty: $empty:expr),*) => {$(
+            if let Some(range) = value.downcast_ref::<RangeInclusive<$ty>>() {
+                return if range.is_empty() { Some(const { &$empty }) } else { None };
+            }
+        )*};
+    }
+    spent! {
+        u8: 1..=0, u16: 1..=0, u32: 1..=0, u64: 1..=0, u128: 1..=0, usize: 1..=0,
+        i8: 1..=0, i16: 1..=0, i32: 1..=0, i64: 1..=0, i128: 1..=0, isize: 1..=0,
+        char: 'b'..='a'
+    }
+    None
+}
+
+/// Whether ranges of a type are saved with whether their last item was taken.
+pub(super) fn is_range_with_its_end(type_name: &str) -> bool {
+    const ITEMS: [&str; 13] =
+        ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "char"];
+    let of = type_name.strip_prefix("core::ops::range::RangeInclusive<").and_then(|rest| rest.strip_suffix('>'));
+    of.is_some_and(|of| ITEMS.contains(&of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_ranges_are_those_of_the_compiler() {
+        assert!(is_range_with_its_end(std::any::type_name::<RangeInclusive<u32>>()));
+        assert!(is_range_with_its_end(std::any::type_name::<RangeInclusive<char>>()));
+        assert!(!is_range_with_its_end(std::any::type_name::<Option<RangeInclusive<u32>>>()));
+        assert!(!is_range_with_its_end(std::any::type_name::<RangeInclusive<String>>()));
     }
 }

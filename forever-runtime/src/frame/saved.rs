@@ -34,6 +34,10 @@ pub trait Saved {
     #[doc(hidden)]
     fn save_with(&self, logs: &mut Logs) -> Result<String, String>;
 
+    /// Whether it is an inclusive range of which the last item is known to be taken or not.
+    #[doc(hidden)]
+    fn is_range_with_its_end(&self) -> bool;
+
     /// Reads the text back and writes it again; an error describes the difference.
     #[doc(hidden)]
     fn check(&self, text: &str) -> Result<(), String>;
@@ -54,6 +58,10 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
 
     fn save_with(&self, logs: &mut Logs) -> Result<String, String> {
         exact::to_string_with(self, logs).map_err(|e| e.to_string())
+    }
+
+    fn is_range_with_its_end(&self) -> bool {
+        super::codec::is_range_with_its_end(std::any::type_name::<T>())
     }
 
     fn check(&self, text: &str) -> Result<(), String> {

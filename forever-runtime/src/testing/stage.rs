@@ -57,6 +57,7 @@ pub struct Stage {
     resources: Resources,
     children: Children,
     kept: Arc<Mutex<Kept>>,
+    on_kill: OnKill,
 }
 
 /// Runs a child.
@@ -69,6 +70,22 @@ struct Children(BTreeMap<&'static str, (TypeId, Arc<RunChild>)>);
 impl fmt::Debug for Children {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// What is called at a kill.
+#[derive(Clone, Default)]
+struct OnKill(Option<Arc<dyn Fn() + Send + Sync>>);
+
+impl OnKill {
+    fn call(&self) {
+        self.0.iter().for_each(|called| called());
+    }
+}
+
+impl fmt::Debug for OnKill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "OnKill(..)" } else { "OnKill" })
     }
 }
 
@@ -215,6 +232,14 @@ impl Stage {
         self
     }
 
+    /// Calls a function at each kill, and where a fiber leaves memory.
+    ///
+    /// The destructors of what the body holds run after it; in a process that dies they would not.
+    pub fn on_kill(mut self, called: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_kill = OnKill(Some(Arc::new(called)));
+        self
+    }
+
     /// Sends a message, as `forever.send` does.
     ///
     /// It is pending for all later runs, until one has received it.
@@ -271,6 +296,7 @@ impl Stage {
             ledger,
             resources,
             children,
+            on_kill: self.on_kill.clone(),
         });
         let run = if let StartFrom::Start(_) = &from {
             Run::first("test", tape.clone())
@@ -328,13 +354,14 @@ struct Tape {
     ledger: Arc<MemoryLedger>,
     resources: Resources,
     children: Children,
+    on_kill: OnKill,
 }
 
 impl Tape {
     /// Runs the children that a checkpoint has stored.
     async fn run_children(&self, children: Vec<(NewFiber, Box<dyn Any + Send>)>) {
         for (new, call) in children {
-            let stage = Stage { resources: self.resources.clone(), children: self.children.clone(), kept: Arc::default() };
+            let stage = Stage { resources: self.resources.clone(), children: self.children.clone(), kept: Arc::default(), on_kill: OnKill::default() };
             let Some((_, run)) = self.children.0.get(&*new.name) else { continue };
             let end = run(stage, call).await;
             locked(&self.kept).ended.insert(new.id, end);
@@ -348,7 +375,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl RunBackend for Tape {
     fn commit(&self, checkpoint: Checkpoint) -> BoxFuture<'_, Result<(), Error>> {
-        let killed = || Box::pin(async { Err(Error::new(ErrorKind::Store, "killed by the test")) });
+        let killed = || -> BoxFuture<'_, Result<(), Error>> {
+            Box::pin(async {
+                self.on_kill.call();
+                Err(Error::new(ErrorKind::Store, "killed by the test"))
+            })
+        };
         let made = locked(&self.snapshots).len();
         if let Kill::Before(k) = self.kill
             && made + 1 >= k
@@ -380,7 +412,11 @@ impl RunBackend for Tape {
 
     fn pauses(&self) -> bool {
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
-        self.kill == Kill::AtAttempt(attempt)
+        let is_killed = self.kill == Kill::AtAttempt(attempt);
+        if is_killed {
+            self.on_kill.call();
+        }
+        is_killed
     }
 
     fn child(&self, name: &'static str, function: TypeId, args: String) -> Result<NewFiber, Error> {

@@ -223,7 +223,7 @@ impl Body {
             Ty::Next => format!("u32::from({name}.is_some())"),
             Ty::Letter | Ty::Index => format!("({} as u32)", self.read(id)),
             Ty::Text | Ty::Literal | Ty::Slice | Ty::Grid | Ty::Items | Ty::Tags => format!("({name}.len() as u32)"),
-            Ty::Token => format!("{name}.number()"),
+            Ty::Token | Ty::Noisy => format!("{name}.number()"),
             Ty::Choice => unreachable!("no local is one"),
         }
     }

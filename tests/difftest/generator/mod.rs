@@ -12,6 +12,7 @@ mod code;
 mod compounds;
 mod coverage;
 mod deferred;
+mod drops;
 mod expressions;
 mod file;
 mod for_loops;
@@ -25,6 +26,7 @@ mod statements;
 mod steps;
 mod types;
 mod waits;
+mod walks;
 
 use std::collections::BTreeSet;
 

@@ -33,6 +33,13 @@ const SIMPLE: &[(usize, Writer)] = &[
     (3, Body::shadow_borrowed),
     (4, Body::named_in_macros),
     (2, Body::chosen_literal),
+    (5, Body::guard_held),
+    (3, Body::guard_gone),
+    (3, Body::guard_operand),
+    (2, Body::walked_between),
+    (2, Body::capitals),
+    (2, Body::text_macros),
+    (1, Body::fresh_behind_a_trait),
 ];
 
 /// Statements with statements inside.
@@ -65,6 +72,15 @@ const NESTED: &[(usize, Writer)] = &[
     (2, Body::let_select),
     (5, Body::caught),
     (3, Body::side_by_side),
+    (3, Body::noisy),
+    (2, Body::guard_in_arm),
+    (3, Body::guard_bound),
+    (4, Body::guard_matched),
+    (2, Body::guard_gone_over),
+    (2, Body::guard_on_one_path),
+    (3, Body::walked),
+    (3, Body::replaced_list),
+    (3, Body::by_reference),
 ];
 
 impl Body {

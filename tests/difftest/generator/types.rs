@@ -39,6 +39,8 @@ pub(crate) enum Ty {
     Literal,
     /// A value that cannot be saved
     Token,
+    /// `Noisy`, a value that can be saved and has a destructor
+    Noisy,
     /// `(bool, Option<u32>)`, only ever a scrutinee
     Choice,
 }
@@ -69,6 +71,7 @@ impl Ty {
             Ty::Slice => "[u32]",
             Ty::Literal => "&'static str",
             Ty::Token => "Token",
+            Ty::Noisy => "Noisy",
             Ty::Choice => "(bool, Option<u32>)",
         }
     }
@@ -96,6 +99,7 @@ impl Ty {
             Ty::Letter => "c",
             Ty::Index => "i",
             Ty::Token => "tok",
+            Ty::Noisy => "noisy",
             Ty::Choice => "choice",
         }
     }

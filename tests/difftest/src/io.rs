@@ -1,5 +1,6 @@
 //! The outside world of a body: its calls are logged, and their values follow from the case, the call, how often that call
 //! has finished before, and the arguments. Two runs in which the same calls finish in the same order see the same values.
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use forever_testkit::prng::Prng;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Item, Shape};
 
@@ -27,6 +29,17 @@ struct World {
     log: Vec<String>,
     /// Messages that nobody has received yet, for the plain functions.
     letters: Vec<(&'static str, u32)>,
+    /// How many values with a destructor were made of each number.
+    made: BTreeMap<u32, u32>,
+    /// Whether the process is ending, so that destructors that run show nothing.
+    dies: bool,
+    /// Values with a destructor that went with their process.
+    lost: BTreeSet<String>,
+}
+
+thread_local! {
+    /// The world of the body that runs on this thread.
+    static HERE: RefCell<Option<Io>> = const { RefCell::new(None) };
 }
 
 /// The topics of the messages of a world.
@@ -47,7 +60,24 @@ impl Io {
     pub fn new(seed: u64) -> Self {
         let mut draw = Draw(Prng::new(seed));
         let letters = (0..draw.below(6)).map(|_| (draw.one_of(&TOPICS), draw.number())).collect();
-        Io(Arc::new(Mutex::new(World { seed, visits: BTreeMap::new(), log: Vec::new(), letters })))
+        let (visits, made) = (BTreeMap::new(), BTreeMap::new());
+        Io(Arc::new(Mutex::new(World { seed, visits, log: Vec::new(), letters, made, dies: false, lost: BTreeSet::new() })))
+    }
+
+    /// Makes it the world of this thread, in which a process begins.
+    pub fn enter(&self) {
+        self.world().dies = false;
+        HERE.set(Some(self.clone()));
+    }
+
+    /// The process ends: what it drops from now on is lost.
+    pub fn dies(&self) {
+        self.world().dies = true;
+    }
+
+    /// Whether a line tells of the drop of a value that went with its process.
+    pub fn is_lost(&self, line: &str) -> bool {
+        line.strip_prefix("dropped ").is_some_and(|name| self.world().lost.contains(name))
     }
 
     /// The messages that are there from the beginning, the oldest first.
@@ -64,7 +94,35 @@ impl Io {
 
     /// A value that cannot be saved, and whose end shows in the log.
     pub fn guard(&self, number: u32) -> Guard {
-        Guard { io: self.clone(), number }
+        Guard { io: self.clone(), number, name: self.makes(number) }
+    }
+
+    /// A guard or nothing.
+    pub fn guard_if(&self, is_there: bool, number: u32) -> Option<Guard> {
+        is_there.then(|| self.guard(number))
+    }
+
+    /// A value that can be saved, and whose end shows in the log.
+    pub fn noisy(&self, number: u32) -> Noisy {
+        Noisy { number, name: self.makes(number) }
+    }
+
+    fn makes(&self, number: u32) -> String {
+        let mut world = self.world();
+        let count = world.made.entry(number).or_default();
+        let name = format!("{number}.{count}");
+        *count += 1;
+        world.log.push(format!("made {name}"));
+        name
+    }
+
+    fn drops(&self, name: &str) {
+        let mut world = self.world();
+        if world.dies {
+            world.lost.insert(name.to_owned());
+        } else {
+            world.log.push(format!("dropped {name}"));
+        }
     }
 
     /// What has happened so far.
@@ -75,7 +133,20 @@ impl Io {
     /// Makes the world forget what happened after the first so many lines of its log.
     pub fn rewind(&self, lines: usize) {
         let mut world = self.world();
-        for line in world.log.split_off(lines) {
+        let forgotten = world.log.split_off(lines);
+        for line in &forgotten {
+            if let Some(name) = line.strip_prefix("dropped ") {
+                world.lost.insert(name.to_owned());
+            }
+        }
+        for line in forgotten {
+            if let Some(name) = line.strip_prefix("made ") {
+                world.lost.remove(name);
+                if let Some(count) = name.split('.').next().and_then(|number| number.parse().ok()).and_then(|n: u32| world.made.get_mut(&n)) {
+                    *count -= 1;
+                }
+                continue;
+            }
             let Some(call) = line.strip_prefix("finished ").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok()) else { continue };
             let visits = world.visits.entry(call).or_default();
             *visits = visits.saturating_sub(1);
@@ -136,11 +207,12 @@ impl Io {
     }
 }
 
-/// A value with a destructor that does something.
+/// A value that cannot be saved, with a destructor that does something.
 #[derive(Debug)]
 pub struct Guard {
     io: Io,
     number: u32,
+    name: String,
 }
 
 impl Guard {
@@ -148,11 +220,66 @@ impl Guard {
     pub fn number(&self) -> u32 {
         self.number
     }
+
+    /// Its number, if it is even.
+    pub fn even(&self) -> Option<u32> {
+        self.number.is_multiple_of(2).then_some(self.number)
+    }
+
+    /// The numbers below its last digit's quarter.
+    pub fn list(&self) -> Vec<u32> {
+        (0..self.number % 4).collect()
+    }
+
+    /// Its number; it ends here.
+    pub fn into_number(self) -> u32 {
+        self.number
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.io.note(format!("dropped {}", self.number));
+        self.io.drops(&self.name);
+    }
+}
+
+/// A value that can be saved, with a destructor that does something.
+#[derive(Serialize)]
+pub struct Noisy {
+    number: u32,
+    name: String,
+}
+
+impl Noisy {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Debug for Noisy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Noisy({})", self.number)
+    }
+}
+
+impl<'de> Deserialize<'de> for Noisy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Stored {
+            number: u32,
+            name: String,
+        }
+        let Stored { number, name } = Stored::deserialize(deserializer)?;
+        // It is there again.
+        HERE.with_borrow(|io| io.iter().for_each(|io| drop(io.world().lost.remove(&name))));
+        Ok(Noisy { number, name })
+    }
+}
+
+impl Drop for Noisy {
+    fn drop(&mut self) {
+        HERE.with_borrow(|io| io.iter().for_each(|io| io.drops(&self.name)));
     }
 }
 

@@ -5,5 +5,5 @@
 mod io;
 mod values;
 
-pub use io::Io;
-pub use values::{Item, Shape, Token, keep, label, make_item, plus, rank, sum, weigh};
+pub use io::{Io, Noisy};
+pub use values::{Item, Numbered, Shape, Token, keep, label, make_item, plus, rank, sum, weigh};

@@ -1,4 +1,6 @@
 //! The types of generated locals and the plain functions that generated bodies call.
+use std::fmt::Debug;
+
 use serde::{Deserialize, Serialize};
 
 /// A struct with a list and a box in it.
@@ -58,6 +60,18 @@ impl Token {
     /// Its number.
     pub fn number(&self) -> u32 {
         self.0
+    }
+}
+
+/// Something with a number, behind a trait.
+pub trait Numbered: Debug + Send + Sync {
+    /// Its number.
+    fn number(&self) -> u32;
+}
+
+impl Numbered for Token {
+    fn number(&self) -> u32 {
+        self.0 ^ 1
     }
 }
 

@@ -287,3 +287,194 @@ fn the_read_back_of_debug_builds_drops_no_copy() {
     assert_eq!(plain, ["-value", "value"]);
     assert_eq!(fiber, plain);
 }
+
+impl Unsaved {
+    fn list(&self) -> Vec<u32> {
+        vec![1, 2]
+    }
+
+    fn length(&self) -> Option<u32> {
+        Some(self.0.len() as u32)
+    }
+
+    fn taken(self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+fn found(name: &'static str) -> Option<Unsaved> {
+    Some(Unsaved(name))
+}
+
+twin! {
+    async fn in_arms(io, n: u32) -> anyhow::Result<u32> {
+        if n > 0 {
+            let first = Unsaved("first");
+            let lent = Unsaved(if first.0.len() > 1 { "lent" } else { "other" });
+            mark(&first.name());
+            step!("one", io.did(lent.name(), ()).await?);
+            mark("one");
+        } else {
+            let first = Unsaved("else");
+            mark(&first.name());
+            step!("two", io.did("two", ()).await?);
+        }
+        let length = match &found("lent") {
+            None => 1,
+            Some(lent) => {
+                mark(&lent.name());
+                2
+            }
+        };
+        let length = length + match found("bound") {
+            Some(bound) if n > 0 => {
+                let again = Unsaved("again");
+                mark(&bound.name());
+                step!("three", io.did(again.name(), ()).await?);
+                mark("three");
+                7
+            }
+            Some(other) => {
+                let again = Unsaved("another");
+                mark(&other.name());
+                step!("four", io.did(again.name(), ()).await?);
+                8
+            }
+            None => 9,
+        };
+        step!("five", io.did("five", ()).await?);
+        let mut rounds = 2;
+        while let Some(round) = found("round").filter(|_| rounds > 0) {
+            rounds -= 1;
+            mark(&round.name());
+            step!("six", io.did("six", ()).await?);
+            mark("six");
+        }
+        let Some(stays) = found("stays") else {
+            step!("seven", io.did("seven", ()).await?);
+            return Ok(0);
+        };
+        mark(&stays.name());
+        step!("eight", io.did("eight", ()).await?);
+        mark("end");
+        Ok(length)
+    }
+}
+
+#[test]
+fn an_unsaved_value_of_an_arm_is_dropped_where_the_arm_ends() {
+    for n in [0, 1] {
+        let (plain, fiber) = drops(|| in_arms(n));
+        assert_eq!(fiber, plain, "{n}");
+    }
+    let arm = ["-first", "-one", "lent", "first"];
+    assert_eq!(drops(|| in_arms(1)).1[..4], arm);
+    same(|| in_arms(1));
+}
+
+twin! {
+    async fn temporaries(io, n: u32) -> anyhow::Result<u32> {
+        let mut sum = match Unsaved("matched").length() {
+            Some(length) => {
+                step!("one", io.did("one", ()).await?);
+                mark("one");
+                length
+            }
+            None => 0,
+        };
+        mark("after the match");
+        if let Some(length) = Unsaved("if let").length() {
+            step!("two", io.did("two", ()).await?);
+            mark("two");
+            sum += length;
+        }
+        mark("after the if let");
+        let mut rounds = n;
+        while let Some(length) = Unsaved("while let").length().filter(|_| rounds > 0) {
+            rounds -= 1;
+            step!("three", io.did("three", ()).await?);
+            mark("three");
+            sum += length;
+        }
+        for item in Unsaved("for").list().into_iter().rev() {
+            step!("four", io.did("four", ()).await?);
+            mark("four");
+            sum += item;
+        }
+        mark("after the for");
+        sum += Unsaved("operand").length().unwrap_or(n) + step!("five", io.did("five", 1).await?);
+        mark("after the operand");
+        let both = (Unsaved("tuple").length(), step!("six", io.did("six", 1).await?));
+        mark("after the tuple");
+        match Unsaved("taken").taken() {
+            5 => {
+                step!("seven", io.did("seven", ()).await?);
+                mark("seven");
+            }
+            _ => mark("another"),
+        }
+        step!("end", io.did("end", ()).await?);
+        Ok(sum + both.1)
+    }
+}
+
+#[test]
+fn an_unsaved_temporary_is_dropped_where_its_statement_ends() {
+    let (plain, fiber) = drops(|| temporaries(1));
+    assert_eq!(fiber, plain);
+    assert_eq!(plain[..3], ["-one", "matched", "-after the match"]);
+    same(|| temporaries(2));
+}
+
+twin! {
+    async fn on_one_path(io, n: u32) -> anyhow::Result<u32> {
+        let given = Unsaved("given");
+        let mut sum = 0;
+        if n == 1 {
+            sum += given.taken();
+            mark("taken");
+            step!("one", io.did("one", ()).await?);
+        } else {
+            step!("two", io.did("two", ()).await?);
+        }
+        mark("after");
+        let other = Unsaved("other");
+        if n == 2 {
+            sum += other.taken();
+        }
+        step!("three", io.did("three", ()).await?);
+        mark("end");
+        Ok(sum)
+    }
+}
+
+#[test]
+fn an_unsaved_value_that_one_path_moves_is_dropped_where_its_block_ends_on_the_others() {
+    for n in [1, 2, 3] {
+        let (plain, fiber) = drops(|| on_one_path(n));
+        assert_eq!(fiber, plain, "{n}");
+        same(|| on_one_path(n));
+    }
+}
+
+twin! {
+    async fn among_kept(io, n: u32) -> anyhow::Result<u32> {
+        let first = Counted("first".to_owned());
+        let unsaved = Unsaved("unsaved");
+        let last = Counted("last".to_owned());
+        let _unused = Counted("unused".to_owned());
+        mark(&unsaved.name());
+        step!("one", io.did("one", ()).await?);
+        step!("two", io.did("two", ()).await?);
+        mark(&first.0);
+        mark(&last.0);
+        Ok(n)
+    }
+}
+
+#[test]
+fn saved_and_unsaved_values_are_dropped_in_reverse_order_of_declaration() {
+    let (plain, fiber) = drops(|| among_kept(1));
+    assert_eq!(plain[plain.len() - 5..], ["-last", "unused", "last", "unsaved", "first"]);
+    assert_eq!(fiber, plain);
+}

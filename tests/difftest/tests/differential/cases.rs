@@ -18,4 +18,21 @@ macro_rules! fail {
     };
 }
 
-include!(concat!(env!("OUT_DIR"), "/cases.rs"));
+// Macros of the program's own, named as macros of std that make text.
+macro_rules! concat {
+    ($a:expr, $b:expr) => {
+        plus($a, $b)
+    };
+}
+macro_rules! env {
+    ($n:expr) => {
+        plus($n, 1)
+    };
+}
+macro_rules! file {
+    ($n:expr) => {
+        $n ^ 1
+    };
+}
+
+::core::include!(::core::concat!(::core::env!("OUT_DIR"), "/cases.rs"));
