@@ -423,6 +423,10 @@ pub(crate) mod exec {
         #[derive(Debug, Default)]
         pub(crate) struct Compatibility;
 
+        pub(crate) fn not_registered(name: &str) -> String {
+            format!("fiber `{name}` is not registered")
+        }
+
         pub(crate) fn compare_again(_: Arc<Executor>) -> std::future::Ready<bool> {
             std::future::ready(true)
         }
