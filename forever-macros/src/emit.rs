@@ -261,7 +261,8 @@ impl Emit<'_> {
         let set: TokenStream = set.collect();
         let aliases = self.alias_exports(&exports, point);
         if is_enclosed {
-            let outside = self.alias_bound(&exports.iter().copied().filter(|v| self.storage(*v) != Storage::Carried).collect::<Vec<_>>(), point);
+            let outside =
+                self.alias_bound(&exports.iter().copied().filter(|v| self.storage(*v) != Storage::Carried).collect::<Vec<_>>(), point);
             let held = self.declarations(&outliving.statement);
             return Lead { before: emit!(#tokens #outside), inside: emit!(#held let #pat = #value; #set #aliases) };
         }
@@ -375,7 +376,9 @@ impl Emit<'_> {
             (Bind::Discard, Control::Branch(branch)) if branch::wants_value(branch, bind) => {
                 return enclosed(if later_cuts { emit!(if !#fiber.past(#last) { #value; }) } else { emit!(#value;) });
             }
-            (Bind::Discard, _) if later_cuts && !is_branch => return enclosed(emit!(if !#fiber.past(#last) { #before #value #end #after })),
+            (Bind::Discard, _) if later_cuts && !is_branch => {
+                return enclosed(emit!(if !#fiber.past(#last) { #before #value #end #after }));
+            }
             (Bind::Discard, _) => return enclosed(emit!(#before #value #end #after)),
         };
         let attrs: Vec<_> = if let Bind::Let { attrs, .. } = bind { attrs.iter().filter(|a| !is_ours(a)).collect() } else { Vec::new() };

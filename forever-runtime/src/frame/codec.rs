@@ -104,8 +104,7 @@ fn spent(value: &dyn Any) -> Option<&'static dyn Saved> {
 
 /// Whether ranges of a type are saved with whether their last item was taken.
 pub(super) fn is_range_with_its_end(type_name: &str) -> bool {
-    const ITEMS: [&str; 13] =
-        ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "char"];
+    const ITEMS: [&str; 13] = ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "char"];
     let of = type_name.strip_prefix("core::ops::range::RangeInclusive<").and_then(|rest| rest.strip_suffix('>'));
     of.is_some_and(|of| ITEMS.contains(&of))
 }

@@ -195,7 +195,11 @@ impl Save<'_> {
         let text = match &mut self.apart {
             Some(apart) => {
                 let text = value.save_with(&mut apart.kept.logs);
-                if is_mut && apart.kept.logs.is_range_in_doubt && !value.is_range_with_its_end() { Err(RANGE_IN_DOUBT.to_owned()) } else { text }
+                if is_mut && apart.kept.logs.is_range_in_doubt && !value.is_range_with_its_end() {
+                    Err(RANGE_IN_DOUBT.to_owned())
+                } else {
+                    text
+                }
             }
             None => value.save(),
         };

@@ -361,7 +361,12 @@ impl Tape {
     /// Runs the children that a checkpoint has stored.
     async fn run_children(&self, children: Vec<(NewFiber, Box<dyn Any + Send>)>) {
         for (new, call) in children {
-            let stage = Stage { resources: self.resources.clone(), children: self.children.clone(), kept: Arc::default(), on_kill: OnKill::default() };
+            let stage = Stage {
+                resources: self.resources.clone(),
+                children: self.children.clone(),
+                kept: Arc::default(),
+                on_kill: OnKill::default(),
+            };
             let Some((_, run)) = self.children.0.get(&*new.name) else { continue };
             let end = run(stage, call).await;
             locked(&self.kept).ended.insert(new.id, end);

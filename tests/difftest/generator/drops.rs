@@ -39,12 +39,14 @@ impl Body {
 
     fn held_guard(&mut self) -> Code {
         let (guard, number) = (self.guard_name(), self.mark());
-        let mut lines: Vec<Code> = vec![match self.prng.below(3) {
-            0 => format!("let ({guard}, _) = (io.guard({number}), 1);"),
-            1 => format!("let {guard} = vec![io.guard({number})].remove(0);"),
-            _ => format!("let {guard} = io.guard({number});"),
-        }
-        .into()];
+        let mut lines: Vec<Code> = vec![
+            match self.prng.below(3) {
+                0 => format!("let ({guard}, _) = (io.guard({number}), 1);"),
+                1 => format!("let {guard} = vec![io.guard({number})].remove(0);"),
+                _ => format!("let {guard} = io.guard({number});"),
+            }
+            .into(),
+        ];
         lines.push(format!("io.note({guard}.number());").into());
         self.cover(C::GuardHeld);
         match self.prng.below(4) {
@@ -291,7 +293,8 @@ impl Body {
                 self.cover(if again.is_some() { C::NoisyReplaced } else { C::NoisyKept });
                 // It is used to the end of its block: one that is not is dropped at the next step.
                 let (lines, gone) = self.nested(|body| {
-                    let mut lines = vec![format!("let mut {name} = {made};").into(), body.plain_step(), format!("io.note(&{name});").into()];
+                    let mut lines =
+                        vec![format!("let mut {name} = {made};").into(), body.plain_step(), format!("io.note(&{name});").into()];
                     if let Some(again) = again {
                         lines.extend([format!("{name} = io.noisy({again});").into(), body.plain_step()]);
                     }

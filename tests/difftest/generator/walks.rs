@@ -46,7 +46,8 @@ impl Body {
         self.names += 1;
         let walk = format!("walk{}", self.names);
         let source = self.prng.one_of(&[".clone().into_iter()", ".clone().into_iter().peekable()", ".iter().copied().cycle().take(4)"]);
-        let walked = format!("let mut {walk} = {name}{source}; while let Some(q) = {walk}.next() {{ io.note(q); }} io.note({walk}.next());");
+        let walked =
+            format!("let mut {walk} = {name}{source}; while let Some(q) = {walk}.next() {{ io.note(q); }} io.note({walk}.next());");
         let step = if self.can_step() { code!["io.note(", self.step(Ty::Number), ");"] } else { "".into() };
         Some((Code::Lines(vec![walked.into(), step]), false))
     }

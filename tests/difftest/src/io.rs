@@ -142,7 +142,8 @@ impl Io {
         for line in forgotten {
             if let Some(name) = line.strip_prefix("made ") {
                 world.lost.remove(name);
-                if let Some(count) = name.split('.').next().and_then(|number| number.parse().ok()).and_then(|n: u32| world.made.get_mut(&n)) {
+                if let Some(count) = name.split('.').next().and_then(|number| number.parse().ok()).and_then(|n: u32| world.made.get_mut(&n))
+                {
                     *count -= 1;
                 }
                 continue;

@@ -231,7 +231,7 @@ impl Differential<'_> {
                 return Err(self.report(&manner, None, "it stored no snapshot", &io));
             };
             io.enter();
-        let second = (self.case.fiber)(&stage, Begin::Snapshot(snapshot.clone()), Kill::Never);
+            let second = (self.case.fiber)(&stage, Begin::Snapshot(snapshot.clone()), Kill::Never);
             self.compare(&manner, Some(&snapshot), &second.outcome, &io)?;
         }
         unreachable!("its attempts have an end")
