@@ -79,7 +79,7 @@ impl Emit<'_> {
                 let StmtKind::Plain(syntax) = &stmt.kind else { continue };
                 for var in self.held_by_value(stmt, syntax) {
                     let name = self.ident(var).to_string();
-                    // A temporary ends with its own statement, which is the last one or ends before.
+                    // A temporary ends with its own statement.
                     let is_last = !name.starts_with(LASTING) || rest.len() == 1;
                     let is_named = is_last && times_named(&syntax.to_token_stream(), &name) == 1;
                     if is_named && self.lives_on(var, stmt.after) {
