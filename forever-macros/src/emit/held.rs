@@ -79,7 +79,7 @@ impl Emit<'_> {
                 let StmtKind::Plain(syntax) = &stmt.kind else { continue };
                 for var in self.held_by_value(stmt, syntax) {
                     let name = self.ident(var).to_string();
-                    // A temporary ends with its own statement: the last, or one that ends before.
+                    // A temporary ends with its own statement.
                     let is_last = !name.starts_with(LASTING) || rest.len() == 1;
                     let is_named = is_last && times_named(&syntax.to_token_stream(), &name) == 1;
                     if is_named && self.lives_on(var, stmt.after) {
@@ -138,10 +138,9 @@ impl Emit<'_> {
     /// Whether a variable may be declared before its stretch, as far as its uses show.
     fn lives_on(&self, var: VarId, at: PointId) -> bool {
         let table = self.cx.table;
-        let hides = |(_, hiding): &(VarId, VarId)| *hiding == var;
         // One that is moved would count as held by the compiler.
         let stays = table.moved_at[var.0] == usize::MAX || !table.moved_surely.contains(&var);
-        stays && self.is_only_here(var) && !table.hidden.get(&at).is_some_and(|all| all.iter().any(hides))
+        stays && self.is_only_here(var) && !self.hides_another(var, at)
     }
 
     /// Whether a variable of the user's is mentioned in its stretch alone.
@@ -154,10 +153,9 @@ impl Emit<'_> {
             && (info.ident.to_string().starts_with('_') || table.uses.iter().any(|u| u.var == var && !u.assigns))
     }
 
-    /// Whether no other variable of the function has its name.
-    fn is_named_once(&self, var: VarId) -> bool {
-        let ident = self.ident(var);
-        self.cx.table.vars.iter().filter(|other| other.ident == *ident).count() == 1
+    /// Whether a variable has the name of another one that is in scope, too.
+    fn hides_another(&self, var: VarId, at: PointId) -> bool {
+        self.cx.table.hidden.get(&at).is_some_and(|all| all.iter().any(|(_, hiding)| *hiding == var))
     }
 
     /// Whether an exported variable may be declared before its stretch.
@@ -172,7 +170,7 @@ impl Emit<'_> {
             _ => true,
         };
         let declaring = plain.iter().find(|stmt| stmt.declares.contains(&var));
-        self.is_named_once(var) && declaring.is_some_and(|stmt| !names_itself(stmt))
+        declaring.is_some_and(|stmt| !names_itself(stmt) && !self.hides_another(var, stmt.after))
     }
 
     /// `let name;` for each.

@@ -89,11 +89,3 @@ async fn set_later(slots: Res<Arc<Semaphore>>, order: u32) -> anyhow::Result<u32
     let charge = step!(pay(order).await?);
     Ok(charge)
 }
-
-#[fiber]
-async fn in_a_match(total: Res<tokio::sync::Mutex<Vec<u32>>>, order: u32) -> anyhow::Result<u32> {
-    match total.lock().await.len() {
-        0 => Ok(order),
-        _ => Ok(step!(pay(order).await?)),
-    }
-}
