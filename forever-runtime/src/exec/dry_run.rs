@@ -76,9 +76,10 @@ pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut st
     let place = innermost(known.machine().name, stored.snapshot.as_deref());
     let mut why = in_doubt.iter().filter_map(|op| {
         let machine = exec.registry.get(&op.function)?.machine();
-        let next = place.as_ref().filter(|(name, _)| *name == op.function).and_then(|(_, at)| match at {
-            Some(at) => machine.cuts.get(machine.find(at)? as usize).map(|cut| cut.next),
-            None => Some(machine.first),
+        let next = place.as_ref().and_then(|(name, at)| match at {
+            Some(at) if *name == op.function => machine.cuts.get(machine.find(at)? as usize).map(|cut| cut.next),
+            // A function without a checkpoint was called since the last one.
+            _ => Some(machine.first),
         });
         match (op.kind, op.state) {
             (OpKind::Effect, OpState::Started) => parks_in_doubt(op, machine, next),

@@ -57,7 +57,7 @@ impl Edit {
             Edit::FormChanged => Some("form"),
             Edit::CatchAdded | Edit::CatchRemoved => Some("caught"),
             Edit::LimitAdded => Some("recv"),
-            Edit::LimitRemoved => Some("limited"),
+            Edit::LimitRemoved => Some("limit passes"),
             Edit::FieldAdded | Edit::FieldAddedWithDefault | Edit::FieldRemoved | Edit::FieldRenamed | Edit::FieldRenamedWithAlias => {
                 Some("struct")
             }

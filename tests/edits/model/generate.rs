@@ -374,9 +374,9 @@ impl Make<'_> {
                 let (name, topic) = (self.named("r"), format!("t{}", self.prng.below(3)));
                 self.bound(Type::Int, |_, bind| Kind::Recv { name, bind, topic, hours: NEVER })
             }
-            "limited" => {
+            "limited" | "limit passes" => {
                 let name = self.named("r");
-                let passes = self.prng.chance(50);
+                let passes = shape == "limit passes" || self.prng.chance(50);
                 let topic = if passes { format!("never{}", self.program.new_id()) } else { format!("t{}", self.prng.below(3)) };
                 let (hours, of) = (if passes { PASSES } else { NEVER }, self.prng.one_of(&[Type::Json, Type::Int]));
                 let nodes = self.bound(of, |_, bind| Kind::Recv { name, bind, topic, hours });

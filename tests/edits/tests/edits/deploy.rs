@@ -15,8 +15,11 @@ use crate::oracle::message;
 use crate::state::{How, Stop};
 
 const ID: &str = "the-fiber";
-/// How often a fiber that neither ends nor waits is looked at, a millisecond apart.
-const LOOKS: u32 = 10_000;
+/// How often a fiber that neither ends nor waits is looked at, a millisecond apart: on Postgres until the lease of a worker is over, for which
+/// effects in doubt wait.
+fn looks_at_most() -> u32 {
+    if database::is_in_postgres() { 50_000 } else { 10_000 }
+}
 /// How many waits a fiber is helped out of before it counts as one that waits without end.
 const HELPED: u32 = 60;
 
@@ -124,7 +127,7 @@ impl Version {
                 clock.advance(Duration::from_secs(3600));
             }
             looks += 1;
-            if looks > LOOKS
+            if looks > looks_at_most()
                 || !matches!(status.state, FiberState::Pending | FiberState::Running | FiberState::Waiting | FiberState::Interrupted)
             {
                 return Err(format!("it did not come to {:?}: {status:?}, {:?}", stop.how, io.log()));
@@ -186,7 +189,7 @@ impl Version {
     async fn help(&self, forever: &Forever, topics: &[String], clock: &VirtualClock) {
         let mut looks = 0;
         let mut helped = 0;
-        while looks < LOOKS && helped < HELPED {
+        while looks < looks_at_most() && helped < HELPED {
             tokio::time::sleep(Duration::from_millis(1)).await;
             looks += 1;
             if (self.status)(forever).await.state == FiberState::Waiting {
