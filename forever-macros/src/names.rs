@@ -285,8 +285,10 @@ struct Lent {
     /// value.
     declared_at: Vec<usize>,
     moved_at: Vec<usize>,
-    /// How many scopes were around each declaration, and the variables that are used by value with
-    /// as many around.
+    /// How many scopes are around the walk that it always comes through, as the body of a step.
+    always: usize,
+    /// How many other scopes were around each declaration, and the variables that are used by value
+    /// with as many around.
     scopes_at: Vec<usize>,
     moved_surely: BTreeSet<VarId>,
     /// How many control constructs are around the walk, and were around each declaration.

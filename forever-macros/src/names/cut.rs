@@ -27,7 +27,7 @@ impl Names<'_> {
                 };
                 let body = match sealed {
                     Some(sealed) => self.sealed(sealed, walk),
-                    None => self.scoped(walk),
+                    None => self.always(|names| names.scoped(walk)),
                 };
                 // A body that never returns a value may still fail, and the options decide what its
                 // error does.

@@ -94,14 +94,14 @@ impl Names<'_> {
                 self.place(&e.expr)
             }
             Expr::Block(e) => {
-                let Some(label) = &e.label else { return self.stmts(&e.block.stmts) };
+                let Some(label) = &e.label else { return self.always(|names| names.stmts(&e.block.stmts)) };
                 let (id, name) = (self.fresh_jump(), label.name.ident.to_string());
                 self.jumps.push(super::Target { label: Some(name), id, is_loop: false });
                 let body = self.stmts(&e.block.stmts);
                 self.jumps.pop();
                 Flow::Labelled(id, Box::new(body))
             }
-            Expr::Unsafe(e) => self.stmts(&e.block.stmts),
+            Expr::Unsafe(e) => self.always(|names| names.stmts(&e.block.stmts)),
             Expr::If(e) => {
                 self.scopes.push(Vec::new());
                 let mut flow = self.expr(&e.cond);

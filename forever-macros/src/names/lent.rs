@@ -94,8 +94,16 @@ impl Names<'_> {
     pub(super) fn note_declared(&mut self) {
         self.lent.declared_at.push(self.lent.cuts);
         self.lent.moved_at.push(usize::MAX);
-        self.lent.scopes_at.push(self.scopes.len());
+        self.lent.scopes_at.push(self.scopes.len() - self.lent.always);
         self.lent.declared_in.push(self.lent.depth);
+    }
+
+    /// Walks what has a scope of its own, and is carried out once wherever the walk comes to it.
+    pub(super) fn always<T>(&mut self, walk: impl FnOnce(&mut Self) -> T) -> T {
+        self.lent.always += 1;
+        let walked = walk(self);
+        self.lent.always -= 1;
+        walked
     }
 
     /// Records a use of a variable, or of a field of it, as a value: it may be moved.
@@ -103,7 +111,7 @@ impl Names<'_> {
         if !self.lent.returns {
             let moved_at = &mut self.lent.moved_at[id.0];
             *moved_at = (*moved_at).min(self.lent.cuts);
-            if self.lent.scopes_at[id.0] == self.scopes.len() {
+            if self.lent.scopes_at[id.0] == self.scopes.len() - self.lent.always {
                 self.lent.moved_surely.insert(id);
             }
         }

@@ -161,7 +161,7 @@ impl Side {
     async fn arrive(&self) {
         if self.run.backend.is_dry_run() {
             self.run.backend.arrived();
-            self.run.halt(Exit::Closed).await
+            self.run.halt::<()>(Exit::Closed).await;
         }
     }
 

@@ -90,6 +90,7 @@ fn spent(value: &dyn Any) -> Option<&'static dyn Saved> {
     macro_rules! spent {
         ($($ty:ty: $empty:expr),*) => {$(
             if let Some(range) = value.downcast_ref::<RangeInclusive<$ty>>() {
+                #[allow(clippy::reversed_empty_ranges, reason = "it is meant to be empty")]
                 return if range.is_empty() { Some(const { &$empty }) } else { None };
             }
         )*};

@@ -206,7 +206,7 @@ impl Drop for Met {
 
 pub(super) enum Begun {
     /// The record to store with the transaction, or none; and its mark if it has no key.
-    Record(Option<OpRecord>, Option<Met>),
+    Record(Option<Box<OpRecord>>, Option<Met>),
     /// A committed transaction may or may not be this one.
     Unclear(String),
 }
@@ -222,7 +222,7 @@ pub(super) fn begin(run: &Arc<Run>, function: &str, name: &str, key: Option<Resu
         None => Some(Met::new(run, name)?),
     };
     let record = run.ops.of_transaction(run.tx_position.place(function, name, key), run.checkpoints.load(Ordering::Relaxed));
-    Ok(record.map_or_else(Begun::Unclear, |record| Begun::Record(Some(record), met)))
+    Ok(record.map_or_else(Begun::Unclear, |record| Begun::Record(Some(Box::new(record)), met)))
 }
 
 /// Carries out a transaction. The program's closure leaves its results in `came`.
@@ -250,7 +250,7 @@ where
         // to delete the record.
         run.ops.remember(record);
     }
-    let transacted = transact(run.backend.ledger(), record.clone()).await;
+    let transacted = transact(run.backend.ledger(), record.as_deref().cloned()).await;
     match outcome(transacted, came) {
         Outcome::Value(value) => {
             run.backend.progressed();

@@ -83,10 +83,10 @@ impl Body {
     pub(crate) fn by_reference(&mut self) -> Option<Written> {
         let id = self.find_where(|scope, id, var| var.ty == Ty::Item && var.hold == Hold::Owned && scope.readable(id))?;
         let Var { name, mutable, .. } = self.scope.var(id).clone();
-        let changes = mutable && self.scope.writable(id) && self.prng.chance(60);
+        let may_change = mutable && self.scope.writable(id) && self.prng.chance(60);
         let tags = self.fresh_name(Ty::Tags);
         let local = Var::owned(tags.clone(), Ty::Tags).borrowing(Hold::Shared, &[id]);
-        let changed: Code = if changes { format!("{name}.id = {};", self.prng.below(60)).into() } else { "".into() };
+        let changed: Code = if may_change { format!("{name}.id = {};", self.prng.below(60)).into() } else { "".into() };
         let used: Code = format!("io.note({tags});").into();
         if self.prng.chance(40) {
             self.cover(C::RefPattern);

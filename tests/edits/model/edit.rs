@@ -33,30 +33,29 @@ impl Edit {
     pub(super) fn needs(self) -> Option<&'static str> {
         match self {
             Edit::ListAppended | Edit::ListInsertedInFront | Edit::ListItemRemoved | Edit::ListReordered => Some("constant"),
-            Edit::BranchesExchanged | Edit::BranchRemoved | Edit::BranchAdded | Edit::BranchRenamed | Edit::BranchMadeEffect => {
-                Some("steps")
-            }
-            Edit::TopicChanged => Some("recv"),
-            Edit::CalleeEdited | Edit::CalleeReplaced => Some("call"),
+            Edit::BranchesExchanged
+            | Edit::BranchRemoved
+            | Edit::BranchAdded
+            | Edit::BranchRenamed
+            | Edit::BranchMadeEffect
+            | Edit::MovedIntoSteps => Some("steps"),
+            Edit::TopicChanged | Edit::LimitAdded => Some("recv"),
+            Edit::CalleeEdited | Edit::CalleeReplaced | Edit::MovedIntoHelper => Some("call"),
             Edit::EffectMadePlain | Edit::EffectMoved | Edit::StepBeforeEffect => Some("effect"),
             Edit::BranchMadePlain => Some("effects"),
             Edit::ItemsMadePlain => Some("effect for"),
             Edit::ItemsMadeEffect => Some("steps for"),
-            Edit::LoopReversed => Some("range"),
+            Edit::LoopReversed | Edit::MovedIntoLoop => Some("range"),
             Edit::LoopMadeBorrow => Some("value"),
             Edit::DerivedNamed => Some("derived"),
-            Edit::MovedIntoLoop => Some("range"),
             Edit::MovedIntoIf => Some("if"),
             Edit::MovedIntoArm | Edit::ArmsExchanged | Edit::ArmAdded | Edit::ArmRemoved => Some("select time"),
             Edit::ArmRenamed => Some("select"),
-            Edit::MovedIntoSteps => Some("steps"),
-            Edit::MovedIntoHelper => Some("call"),
             Edit::TransactionMoved | Edit::TransactionReplaced | Edit::TransactionRewritten | Edit::StepBeforeTransaction => {
                 Some("transaction")
             }
             Edit::FormChanged => Some("form"),
             Edit::CatchAdded | Edit::CatchRemoved => Some("caught"),
-            Edit::LimitAdded => Some("recv"),
             Edit::LimitRemoved => Some("limit passes"),
             Edit::FieldAdded | Edit::FieldAddedWithDefault | Edit::FieldRemoved | Edit::FieldRenamed | Edit::FieldRenamedWithAlias => {
                 Some("struct")

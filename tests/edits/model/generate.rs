@@ -38,15 +38,16 @@ pub(super) fn arm(program: &mut Program, prng: &mut Prng) -> Arm {
     make(program, prng, |make| make.arm(false, false))
 }
 
+#[allow(clippy::redundant_closure_for_method_calls, reason = "the method is not general enough")]
 pub(super) fn field(program: &mut Program, prng: &mut Prng) -> Field {
     make(program, prng, |make| make.field())
 }
 
 fn make<T>(program: &mut Program, prng: &mut Prng, with: impl FnOnce(&mut Make<'_>) -> T) -> T {
     let mut make = Make { program: program.clone(), prng, known: program.work.args.clone(), depth: 2 };
-    let made = with(&mut make);
+    let part = with(&mut make);
     *program = make.program;
-    made
+    part
 }
 
 /// A node for a program that is edited: its reads are of these variables.
@@ -305,6 +306,7 @@ impl Make<'_> {
         branches
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each shape")]
     fn shape(&mut self, shape: &str) -> Vec<Node> {
         match shape {
             "step" => {

@@ -19,7 +19,7 @@ pub(super) fn change(edit: Edit, program: &mut Program, prng: &mut Prng) -> Opti
             let node = take(program, id);
             let mut blocks = places::node(&mut program.work, around).kind.blocks_mut();
             let number = prng.below(blocks.len());
-            let block = &mut blocks[number];
+            let block = &mut *blocks[number];
             let at = prng.below(block.len() + 1);
             block.insert(at, node);
         }

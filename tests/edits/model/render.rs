@@ -133,6 +133,7 @@ impl Out<'_> {
         self.line("};");
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind")]
     fn node(&mut self, node: &Node) {
         match &node.kind {
             Kind::Local { bind, to } => {

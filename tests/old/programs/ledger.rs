@@ -131,7 +131,7 @@ pub(crate) async fn looked_up(desk: Res<Desk>) -> anyhow::Result<usize> {
 #[fiber]
 pub(crate) async fn booked(ctx: &FiberContext, desk: Res<Desk>) -> anyhow::Result<i64> {
     let row = ctx
-        .transaction(|tx| {
+        .transaction("book", |tx| {
             tx.execute("INSERT INTO entries (what) VALUES ('booked')", ())?;
             anyhow::Ok(tx.last_insert_rowid() + 40)
         })

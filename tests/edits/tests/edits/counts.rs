@@ -27,7 +27,9 @@ impl Counts {
     pub(crate) fn add_all(&mut self, other: &Counts) {
         let all = [(&mut self.by, &other.by), (&mut self.parked, &other.parked), (&mut self.not_in_layouts, &other.not_in_layouts)];
         for (to, from) in all {
-            from.iter().for_each(|(what, count)| *to.entry(what).or_default() += count);
+            for (what, count) in from {
+                *to.entry(what).or_default() += count;
+            }
         }
     }
 }

@@ -153,7 +153,7 @@ impl Judge {
     /// version.
     async fn chain<'a>(&mut self, what: &str, mut left: Left<'a>, [from, to]: [Side<'a>; 2], all: &[Side<'a>]) {
         let mut what = what.to_owned();
-        for leg in 0..1 + self.prng.below(3) {
+        for leg in 0..=self.prng.below(3) {
             let [there, back] = if leg % 2 == 0 { [to, from] } else { [from, to] };
             let Outcome { end, stops } = run(there.program, &left.state);
             if end.is_err() || stops.is_empty() || !must_resume(left.by.program, there.program, &left.state) {

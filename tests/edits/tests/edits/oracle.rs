@@ -477,6 +477,7 @@ impl Run<'_> {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "an arm for each kind")]
     fn node(&mut self, node: &Node) -> Run1<()> {
         match &node.kind {
             Kind::Local { bind, to } => {

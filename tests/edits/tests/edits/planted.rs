@@ -36,7 +36,7 @@ const FAULTS: [(&str, Fault); 8] = [
         let values = rounded.frames.iter_mut().flat_map(|frame| &mut frame.values).filter(|(id, _)| is_float(id));
         values.for_each(|(_, value)| {
             if let Value::Int(number) = value {
-                *number &= !1
+                *number &= !1;
             }
         });
         (format!("{rounded:?}") != format!("{state:?}")).then(|| (new.clone(), rounded))

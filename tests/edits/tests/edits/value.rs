@@ -59,6 +59,7 @@ pub(crate) fn restored(values: &BTreeMap<Id, Value>, program: &Program) -> BTree
 }
 
 /// The value that a variable is given.
+#[allow(clippy::match_same_arms, reason = "an arm for each type")]
 pub(crate) fn made(program: &Program, var: Id, number: i64) -> Value {
     let Var { of, wrap, .. } = &program.vars[&var];
     let value = match of {
@@ -98,6 +99,7 @@ pub(crate) fn read_as(value: &Value, var: &Var) -> Result<Value, &'static str> {
     }
 }
 
+#[allow(clippy::match_same_arms, reason = "an arm for each pair of types")]
 fn form(value: &Value, of: Type) -> Result<Value, &'static str> {
     const OTHER: &str = "a value is of another type";
     Ok(match (value, of) {
