@@ -241,6 +241,7 @@ pub(crate) fn resolve(body: &mut Body, given: &[Ident], report: &mut Report) -> 
         hidden_jump: None,
         sealed: None,
         lent: Lent::default(),
+        lasting: BTreeMap::new(),
     };
     for ident in given {
         names.declare(ident, false, VarKind::Given);
@@ -268,6 +269,8 @@ struct Names<'a> {
     /// Description of the statement that is walked, for messages.
     by: Rc<str>,
     lent: Lent,
+    /// The temporaries with names of their own, and their values.
+    lasting: BTreeMap<String, syn::Expr>,
 }
 
 /// What the values of blocks borrow from, and what is needed to decide what can be kept.

@@ -1,13 +1,15 @@
 //! Declarations of `let`s and patterns: saved values, borrows that are taken again, and variables
 //! that are made again.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
+use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Pat};
 
 use super::{Names, Reborrow, ReborrowId, VarKind, assign_all, key_of};
 use crate::flow::Flow;
+use crate::hir::LASTING;
 use crate::ids::VarId;
 use crate::pattern;
 use crate::place;
@@ -38,7 +40,11 @@ impl Names<'_> {
         let aside = matches!(init, Expr::Path(_)) && bindings.iter().all(|b| b.ident.to_string().starts_with("__value_"));
         let again: Vec<bool> = bindings.iter().map(|b| b.by_ref && is_place || borrows && !b.copied && (aside || !b.mutable)).collect();
         let (bases, borrowed) = (self.variables_in(init), self.borrowed(init));
-        let text_of = self.owner_of_text(pat, init);
+        let whole = self.whole(init);
+        let text_of = self.owner_of_text(pat, &whole);
+        if let Some(name) = bindings.first().map(|bound| bound.ident.to_string()).filter(|name| name.starts_with(LASTING)) {
+            self.lasting.insert(name, whole);
+        }
         let declares = self.pattern(pat, &VarKind::Value);
         declares.iter().for_each(|id| self.table.vars[id.0].text_of.clone_from(&text_of));
         let makes: Vec<VarId> = declares.iter().zip(&again).filter(|(_, again)| **again).map(|(id, _)| *id).collect();
@@ -49,6 +55,13 @@ impl Names<'_> {
         makes.iter().for_each(|id| self.table.vars[id.0].borrowed.clone_from(&borrowed));
         self.make_reborrow(pat, init, mutable, bases, makes);
         declares
+    }
+
+    /// An expression with the temporaries in it that have names of their own.
+    fn whole(&self, init: &Expr) -> Expr {
+        let mut whole = init.clone();
+        Whole(&self.lasting).visit_expr_mut(&mut whole);
+        whole
     }
 
     /// The place that owns the text which a pattern binds, if there is one and it can be named
@@ -267,5 +280,18 @@ impl Names<'_> {
             self.table.vars[error.0].made_by = MadeBy::Error;
         }
         declares
+    }
+}
+
+/// Puts the values of temporaries in the place of their names.
+struct Whole<'a>(&'a BTreeMap<String, Expr>);
+
+impl VisitMut for Whole<'_> {
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        let name = if let Expr::Path(path) = &*expr { path.path.get_ident() } else { None };
+        match name.and_then(|name| self.0.get(&name.to_string())) {
+            Some(value) => *expr = value.clone(),
+            None => visit_mut::visit_expr_mut(self, expr),
+        }
     }
 }
