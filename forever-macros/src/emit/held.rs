@@ -140,9 +140,7 @@ impl Emit<'_> {
         let table = self.cx.table;
         // One that is moved would count as held by the compiler.
         let stays = table.moved_at[var.0] == usize::MAX || !table.moved_surely.contains(&var);
-        // What is refused anyway, or saved, needs no place of its own.
-        let is_another = self.cx.plan.held.contains_key(&var) || !self.cx.plan.kept_at(var).is_empty();
-        stays && !is_another && self.is_only_here(var) && !self.hides_another(var, at)
+        stays && self.cx.plan.kept_at(var).is_empty() && self.is_only_here(var) && !self.hides_another(var, at)
     }
 
     /// Whether a variable of the user's is mentioned in its stretch alone.
@@ -152,7 +150,7 @@ impl Emit<'_> {
             && info.kind == VarKind::Value
             && info.origin() == VarOrigin::User
             && info.key.is_none()
-            && table.uses.iter().any(|u| u.var == var && !u.assigns)
+            && (info.ident.to_string().starts_with('_') || table.uses.iter().any(|u| u.var == var && !u.assigns))
     }
 
     /// Whether a variable has the name of another one that is in scope, too.
