@@ -261,8 +261,7 @@ impl Emit<'_> {
         let set: TokenStream = set.collect();
         let aliases = self.alias_exports(&exports, point);
         if is_enclosed {
-            let outside =
-                self.alias_bound(&exports.iter().copied().filter(|v| self.storage(*v) != Storage::Carried).collect::<Vec<_>>(), point);
+            let outside = self.alias_bound(&self.not_carried(&exports), point);
             let held = self.declarations(&outliving.statement);
             return Lead { before: emit!(#tokens #outside), inside: emit!(#held let #pat = #value; #set #aliases) };
         }

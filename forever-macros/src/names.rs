@@ -12,7 +12,7 @@ use proc_macro2::TokenStream;
 use syn::{Attribute, Expr, Ident, Pat, Type};
 
 use crate::flow::Flow;
-use crate::hir::{Bind, Block, Body, Branch, Control, For, Head, REST, Stmt, StmtKind};
+use crate::hir::{Bind, Block, Body, Branch, Control, For, Head, LASTING, REST, Stmt, StmtKind};
 use crate::ids::{JumpId, PointId, VarId};
 use crate::messages;
 use crate::place;
@@ -672,7 +672,7 @@ fn described(stmt: &syn::Stmt) -> String {
         return "gone over by a `for` loop".to_owned();
     }
     // The pass `lower` names such values.
-    let text = text.replace("__lasting_", "__value_");
+    let text = text.replace(LASTING, "__value_");
     let mut parts = text.split("__value_");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {

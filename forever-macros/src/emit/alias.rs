@@ -58,12 +58,16 @@ impl Emit<'_> {
 
     /// Aliases of exported variables, except carried ones: the names of their places are unique.
     pub(super) fn alias_exports(&self, exports: &[VarId], point: PointId) -> TokenStream {
-        let plain: Vec<VarId> = exports.iter().copied().filter(|v| self.storage(*v) != Storage::Carried).collect();
+        let plain = self.not_carried(exports);
         let aliases = self.alias_bound(&plain, point);
         // The code behind may not use what only a `#[fresh]` value is made from.
         let sources = plain.iter().filter(|v| self.made_from.contains(v) && (!self.is_hidden(**v, point) || self.is_aliased(**v)));
         let sources = sources.map(|v| self.named(*v));
         emit!(#aliases #(let _ = #sources;)*)
+    }
+
+    pub(super) fn not_carried(&self, exports: &[VarId]) -> Vec<VarId> {
+        exports.iter().copied().filter(|v| self.storage(*v) != Storage::Carried).collect()
     }
 
     fn aliases(&self, vars: &[VarId], target: impl Fn(VarId) -> Ident) -> TokenStream {

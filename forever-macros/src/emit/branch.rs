@@ -100,19 +100,15 @@ impl Emit<'_> {
                         emit!(#fiber.inside(#from..=#to)),
                         if payload { emit!(#entry::#variant({ #resume })) } else { emit!({ #resume #entry::#variant }) },
                     ));
-                    let set = self.outliving_bound(&arm.declares);
-                    // The types of variables that are declared before are known once they are set.
-                    let checks = if set.is_empty() { TokenStream::new() } else { self.may_be_dropped(&arm.declares) };
-                    let run = emit!(#set #checks #run);
                     if payload { emit!({ #entry::#variant({ #run }) }) } else { emit!({ #run #entry::#variant }) }
                 }
             };
             self.open = open;
-            let mut touch = self.touch(&arm.declares);
+            // The types of variables that are declared before are known once they are set.
+            let mut touch = self.outliving_bound(&arm.declares);
+            touch.extend(self.touch(&arm.declares));
             touch.extend(self.alias_declared(&arm.declares));
-            if self.outliving_bound(&arm.declares).is_empty() {
-                touch.extend(self.may_be_dropped(&arm.declares));
-            }
+            touch.extend(self.may_be_dropped(&arm.declares));
             arms.push(if touch.is_empty() { code } else { emit!({ #touch #code }) });
         }
         let past = later_cuts;

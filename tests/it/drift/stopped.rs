@@ -123,13 +123,13 @@ impl Stopped {
 
     /// A check of code `F` says of the fiber what will be; that it may be parked, and that `migrate` is asked, it may say of both.
     async fn says<F: Fiber>(&self, parks: bool) {
-        let compatibility = self.builder(&World::without(None)).fiber::<F>().check().await.unwrap();
-        let is_so = match &compatibility.entries[0].verdict {
+        let verdict = self.verdict::<F>().await;
+        let is_so = match verdict {
             Verdict::Resumes => !parks,
             Verdict::Parks { .. } => parks,
             _ => true,
         };
-        assert!(is_so, "{compatibility}");
+        assert!(is_so, "{verdict}");
     }
 
     /// How many fibers a check of code `F`, which calls `Callee`, says that it would park.
