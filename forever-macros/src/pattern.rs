@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use proc_macro2::{TokenStream, TokenTree};
+use syn::parse::Parser;
 use syn::visit::{self, Visit};
 use syn::{Ident, Pat};
 
@@ -51,18 +52,32 @@ impl Variables {
         Irrefutable(self).visit_pat(pat);
     }
 
-    /// `let NAME` in the arguments of macros, such as the arms of a `select!`.
+    /// The `let` and `for` of statements in the arguments of macros, such as the arms of a `select!`.
     fn tokens(&mut self, tokens: &TokenStream) {
-        let mut is_let = false;
-        for token in tokens.clone() {
+        let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
+        let is = |token: &TokenTree, word: &str| matches!(token, TokenTree::Ident(ident) if ident == word);
+        for (place, token) in tokens.iter().enumerate() {
+            let (before, after) = (&tokens[..place], &tokens[place + 1..]);
+            let is_statement = match before.last() {
+                Some(TokenTree::Punct(punct)) => matches!(punct.as_char(), ';' | '>' | ']' | '#'),
+                Some(before) => !is(before, "if") && !is(before, "while"),
+                None => true,
+            };
+            let mut rest = after.iter().take_while(|token| !matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';'));
             match token {
                 TokenTree::Group(group) => self.tokens(&group.stream()),
-                TokenTree::Ident(ident) if is_let && ident != "mut" => {
-                    self.0.insert(ident.to_string());
-                    is_let = false;
+                token if is(token, "for") || is(token, "let") && is_statement && !rest.any(|token| is(token, "else")) => {
+                    let pattern = |input: syn::parse::ParseStream<'_>| {
+                        let pat = Pat::parse_multi(input)?;
+                        // A `for` may also be that of an `impl` or of a bound.
+                        let binds = is(token, "let") || input.peek(syn::Token![in]);
+                        input.parse::<TokenStream>().map(|_| binds.then_some(pat))
+                    };
+                    if let Ok(Some(pat)) = pattern.parse2(after.iter().cloned().collect()) {
+                        self.add(&pat);
+                    }
                 }
-                TokenTree::Ident(ident) => is_let = is_let || ident == "let",
-                _ => is_let = false,
+                _ => {}
             }
         }
     }

@@ -132,6 +132,7 @@ pub mod __layers {
     pub use crate::layers::context::{ContextOfLayer, FrameOfLayer};
     pub use crate::layers::engine::{ClusterWatcher, Engine, EngineLink, WeakEngine, not_started};
     pub use crate::layers::layer::{Functions, Layer};
+    pub use crate::layers::local;
     pub use crate::runtime::exit::Exit;
     pub use crate::runtime::fence::Fence;
     pub use crate::runtime::race::{Race, race};

@@ -32,6 +32,18 @@ async fn statuses(up: &Up, headers: &[(&str, &str)]) -> [u16; 3] {
     [connected, status(up, &format!("{HERE}/get-messages"), headers).await, status(up, &format!("{HERE}/stream/r1"), headers).await]
 }
 
+#[tokio::test]
+async fn no_browser_takes_an_answer_for_a_page() {
+    let place = Place::new();
+    let up = place.up().await;
+    for path in ["/get-messages", "/stream/none", "", "/other/stream"] {
+        let answered = up.get(&format!("{HERE}{path}")).await;
+        let head = answered.head.to_lowercase();
+        assert!(head.contains("x-content-type-options: nosniff") && head.contains("default-src 'none'"), "{path}: {head}");
+    }
+    up.down().await;
+}
+
 const IN: [u16; 3] = [200, 200, 404];
 const REFUSED: [u16; 3] = [403; 3];
 

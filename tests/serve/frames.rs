@@ -128,11 +128,11 @@ async fn still_served(up: &Up, agent: &str, steady: &mut Client, seed: u64) {
 async fn no_frame_harms_another_client_or_tells_of_another_agent() {
     let (first, cases) = (from_environment("FOREVER_FRAMES_SEED", 1), size("FOREVER_FRAMES_CASES", 100, 500));
     let place = Place::in_memory();
-    // As many places as there are clients at the same time, the hostile one among them.
+    // Two places for this address: as many as there are clients at the same time, the hostile one among them.
     let up = place
         .up_with(|server| {
             server
-                .max_connections_per_agent(2)
+                .max_connections_per_agent(3)
                 .max_frame(64 << 10)
                 .max_rate(100_000, 100_000)
                 .max_agent_rate(100_000, 100_000)

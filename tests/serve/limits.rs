@@ -16,10 +16,12 @@ async fn refused(up: &Up, agent: &str) -> (u16, String) {
     Client::try_connect(up.address, &format!("/agents/chat-agent/{agent}"), &[]).await.err().unwrap()
 }
 
+// All clients of these tests have one address, which gets no more places than it leaves free: two of three.
+
 #[tokio::test]
 async fn an_agent_has_so_many_connections_and_no_more() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections_per_agent(2)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(3)).await;
     let (one, two) = (up.settled("ada").await, up.settled("ada").await);
     let (status, said) = refused(&up, "ada").await;
     assert_eq!((status, said.as_str()), (429, r#"{"error":"this agent has too many connections"}"#));
@@ -40,7 +42,7 @@ async fn an_agent_has_so_many_connections_and_no_more() {
 #[tokio::test]
 async fn there_are_so_many_connections_in_all_event_streams_among_them() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections(2)).await;
+    let up = place.up_with(|server| server.max_connections(3)).await;
     let mut one = up.settled("ada").await;
     one.ask("r1", json!({ "script": [{ "say": "a " }, { "wait": "half" }] })).await;
     place.gates.reached("half").await;
@@ -153,7 +155,7 @@ async fn frames_may_be_sent_again_after_a_while() {
 #[tokio::test]
 async fn an_agent_is_asked_so_much_in_all_and_others_as_before() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_agent_rate(0, 6)).await;
+    let up = place.up_with(|server| server.max_agent_rate(0, 12)).await;
     // A connection each, a frame each, a request, and an event stream of nothing. They do not answer pings, which would count too.
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -183,7 +185,7 @@ async fn an_agent_is_asked_so_much_in_all_and_others_as_before() {
 async fn an_agent_may_be_asked_again_after_a_while() {
     let place = Place::new();
     // One is the connection, one answers the server's first ping.
-    let up = place.up_with(|server| server.max_agent_rate(100, 3)).await;
+    let up = place.up_with(|server| server.max_agent_rate(200, 6)).await;
     let mut client = up.client("ada").await;
     client.next().await.unwrap();
     for _ in 0..5 {
@@ -228,7 +230,7 @@ async fn a_client_waits_for_so_many_calls_and_no_more() {
 #[tokio::test]
 async fn who_is_silent_for_too_long_is_gone() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections_per_agent(2).ping_interval(Duration::from_millis(20))).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(3).ping_interval(Duration::from_millis(20))).await;
     // One that answers pings, by taking what it is sent, and one that does nothing.
     let mut there = up.settled("ada").await;
     let mut silent = Raw::upgraded(up.address, "/agents/chat-agent/ada").await;
@@ -269,7 +271,7 @@ async fn the_head_of_a_request_has_so_much_time() {
 #[tokio::test]
 async fn conversations_that_nobody_takes_have_places_of_their_own() {
     let place = Place::new();
-    let up = place.up_with(|server| server.max_connections_per_agent(2).max_connections(3)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(3).max_connections(5)).await;
     // More than sockets hold.
     let long = forever::chat::message::UiMessage::user("m", "x".repeat(16 << 20));
     for agent in ["ada", "bob"] {

@@ -37,7 +37,7 @@ fn tasks() -> usize {
 async fn clients_are_told_to_come_again_and_have_the_whole_answer_in_the_next_process() {
     let place = Place::new();
     let before = tasks();
-    let up = place.up_with(|server| server.max_connections_per_agent(2)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(3)).await;
     let address = up.address;
     let clients = in_the_middle(&up).await;
     up.down().await;
@@ -49,7 +49,7 @@ async fn clients_are_told_to_come_again_and_have_the_whole_answer_in_the_next_pr
     }
     until("no task is left", async || tasks() == before).await;
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
-    let up = place.up_at(address, |server| server.max_connections_per_agent(2)).await;
+    let up = place.up_at(address, |server| server.max_connections_per_agent(3)).await;
     let mut again = Vec::new();
     for (name, (text, numbers)) in had {
         assert_eq!(text, "w0 w1 ");

@@ -56,7 +56,7 @@ async fn resumed(up: &Up) {
 async fn who_takes_nothing_is_closed_and_asks_for_the_rest_and_nobody_else_waits() {
     let clock = VirtualClock::new();
     let place = Place::by(&clock);
-    let up = place.up_with(|server| server.max_connections_per_agent(2)).await;
+    let up = place.up_with(|server| server.max_connections_per_agent(3)).await;
     let mut raw = stuck(&up, "r1").await;
     place.gates.reached("start").await;
     // Another of the same agent, and one of another, which have all of theirs while the first takes nothing.

@@ -47,6 +47,29 @@ const cases = {
     }
   },
 
+  async "a slow line shows what came, one question at a time, while more happens"(browser, company) {
+    const page = await open(browser, company, "#/functions");
+    let [under_way, most, asked] = [0, 0, 0];
+    await page.route("**/api/overview", async (route) => {
+      asked++;
+      most = Math.max(most, ++under_way);
+      await new Promise((resume) => setTimeout(resume, 1000));
+      under_way--;
+      await route.continue();
+    });
+    await page.evaluate(() => {
+      location.hash = "#/";
+      setInterval(() => dispatchEvent(new Event("hashchange")), 100);
+    });
+    await viewOf(page, "Needs you");
+    await until("it asks again", () => asked > 2);
+    assert.equal(most, 1);
+    // Another view does not wait for the answer.
+    await page.evaluate(() => (location.hash = "#/functions"));
+    await viewOf(page, "Functions");
+    await page.context().close();
+  },
+
   async "the overview says what is wrong, and leads to it"(browser, company) {
     const page = await open(browser, company, "");
     assert.equal(await page.locator("h1").textContent(), "Needs you");

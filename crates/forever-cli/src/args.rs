@@ -118,7 +118,7 @@ fn views() -> [Command; 10] {
 }
 
 fn id() -> Arg {
-    Arg::new("id").value_name("FIBER").required(true).help("The fiber's id or key")
+    Arg::new("id").value_name("FIBER").required(true).help("The fiber's id or key; `id:ID` where an id is also the key of another")
 }
 
 /// The most rows.

@@ -73,8 +73,11 @@ impl Client {
 
     /// Gives a command whose body is JSON already.
     pub(crate) async fn post_text(&mut self, path: &str, body: String) -> Result<Value, Failure> {
-        let answer = self.ask("POST", path, Some(body)).await?;
-        read(answer).await
+        let answer = read(self.ask("POST", path, Some(body)).await?).await?;
+        match &answer["done"] {
+            Value::Bool(true) | Value::Number(_) => Ok(answer),
+            _ => Err(Failure::unreachable("this is no inspector: its answer does not say that anything was done")),
+        }
     }
 
     /// Reads an answer as the text that it is, with numbers as they are written.

@@ -114,7 +114,12 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
         "import" => import(client, given).await?,
         "backup" => {
             let path = std::path::absolute(text(given, "path").unwrap_or_default()).map_err(|why| Failure::usage(why.to_string()))?;
-            client.post("backup", &json!({ "path": path })).await?
+            let answer = client.post("backup", &json!({ "path": path })).await?;
+            // The owner is on this machine, and so is what it has copied.
+            match std::fs::metadata(&path) {
+                Ok(found) if found.len() > 0 => answer,
+                _ => return Err(Failure::refused(format!("the owner says that it has made `{}`, and there is no such file", path.display()))),
+            }
         }
         other => return Err(Failure::usage(format!("there is no command `{other}`"))),
     };
@@ -146,14 +151,27 @@ async fn id_of_named(client: &mut Client, name: &str) -> Result<String, Failure>
     if name.trim().is_empty() {
         return Err(Failure::usage("a fiber is named by its id or key, and neither is empty"));
     }
-    let by_key = client.get(&format!("fibers?key={}", escaped(name))).await?;
-    if let Some(id) = by_key["fibers"][0]["id"].as_str() {
-        return Ok(id.to_owned());
+    // A program may give a fiber a key that is the id of another one.
+    if let Some(id) = name.strip_prefix("id:") {
+        return has_id(client, id).await?.then(|| id.to_owned()).ok_or_else(|| Failure::not_found(format!("there is no fiber with id `{id}`")));
     }
-    match client.get(&format!("fibers/{}/ops", escaped(name))).await {
-        Err(failure) if failure.is_not_found() => Err(Failure::not_found(format!("there is no fiber with id or key `{name}`"))),
+    let has_id = has_id(client, name).await?;
+    let by_key = client.get(&format!("fibers?key={}", escaped(name))).await?;
+    match (has_id, by_key["fibers"][0]["id"].as_str()) {
+        (true, Some(other)) if other != name => Err(Failure::usage(format!(
+            "`{name}` is the id of one fiber and the key of another: say `id:{name}` for the first, `{other}` for the second"
+        ))),
+        (true, _) => Ok(name.to_owned()),
+        (false, Some(id)) => Ok(id.to_owned()),
+        (false, None) => Err(Failure::not_found(format!("there is no fiber with id or key `{name}`"))),
+    }
+}
+
+async fn has_id(client: &mut Client, id: &str) -> Result<bool, Failure> {
+    match client.get(&format!("fibers/{}/ops", escaped(id))).await {
+        Err(failure) if failure.is_not_found() => Ok(false),
         Err(failure) => Err(failure),
-        Ok(_) => Ok(name.to_owned()),
+        Ok(_) => Ok(true),
     }
 }
 
@@ -426,7 +444,7 @@ fn status(answer: &Value, now: u64) {
         stopped.row(vec![
             string(&group["state"]),
             string(&group["name"]),
-            group["fibers"].to_string(),
+            format!("{}{}", if group["at_least"] == true { "at least " } else { "" }, group["fibers"]),
             short(&string(&group["reason"]), 140),
         ]);
     }
@@ -437,10 +455,18 @@ fn status(answer: &Value, now: u64) {
     if each(&answer["in_doubt"]).next().is_some() {
         say_title("outcome unknown:");
         operations(&answer["in_doubt"], now);
+        and_more(&answer["in_doubt_more"]);
     }
     if each(&answer["retrying"]).next().is_some() {
         say_title("retrying:");
         fibers(&answer["retrying"], now);
+        and_more(&answer["retrying_more"]);
+    }
+}
+
+fn and_more(more: &Value) {
+    if *more == true {
+        say("and more");
     }
 }
 
@@ -523,9 +549,7 @@ fn chats(answer: &Value, now: u64) {
             table.row(vec![agent_of(pending), string(&pending["message"]["id"]), age(&pending["since_ms"], now)]);
         }
         table.print();
-        if answer["pending_more"] == true {
-            say("and more");
-        }
+        and_more(&answer["pending_more"]);
         say("");
     }
     turns(&answer["turns"], now);

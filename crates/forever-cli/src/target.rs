@@ -83,16 +83,33 @@ async fn by_url(rest: &str, headers: Vec<(String, String)>) -> Result<Target, Fa
 }
 
 /// A client of the live owner of a file; `None` if nothing listens.
+///
+/// In a folder that others can write to, anybody can put a socket beside the file. So it is asked
+/// only if it is served by this user, root, or the file's own user.
 #[cfg(unix)]
 async fn over_socket(file: &Path) -> Result<Option<Client>, Failure> {
     use std::io::ErrorKind;
-    match tokio::net::UnixStream::connect(socket_path(file)).await {
-        Ok(stream) => Client::over(Way::Socket(socket_path(file)), stream, "localhost", "", Vec::new()).await.map(Some),
+    use std::os::unix::fs::MetadataExt;
+
+    let socket = socket_path(file);
+    let cannot_tell = |why: std::io::Error| Failure::unreachable(format!("who serves `{}` cannot be told: {why}", socket.display()));
+    let stream = match tokio::net::UnixStream::connect(&socket).await {
+        Ok(stream) => stream,
         Err(why) if why.kind() == ErrorKind::PermissionDenied => {
-            Err(Failure::unreachable(format!("the socket of `{}` belongs to another user", file.display())))
+            return Err(Failure::unreachable(format!("the socket of `{}` belongs to another user", file.display())));
         }
-        Err(_) => Ok(None),
+        Err(_) => return Ok(None),
+    };
+    let server = stream.peer_cred().map_err(cannot_tell)?.uid();
+    let this = tokio::net::UnixStream::pair().and_then(|(ours, _)| ours.peer_cred()).map_err(cannot_tell)?.uid();
+    let owner = std::fs::metadata(file).map_err(cannot_tell)?.uid();
+    if ![0, this, owner].contains(&server) {
+        return Err(Failure::unreachable(format!(
+            "`{}` is served by user {server}, whose database this is not: it was not asked, and should be removed",
+            socket.display()
+        )));
     }
+    Client::over(Way::Socket(socket), stream, "localhost", "", Vec::new()).await.map(Some)
 }
 
 #[cfg(not(unix))]

@@ -197,6 +197,9 @@ async fn a_live_owner_answers_over_its_socket() {
     done(&file, &["check"]).await;
     done(&file, &["agents"]).await;
     done(&file, &["schedules"]).await;
+    let link = shop.folder.path().join("link");
+    std::os::unix::fs::symlink("shop db.sqlite", &link).unwrap();
+    done(&link, &["cancel", "retries"]).await;
     forever.close().await.unwrap();
     socket.await.unwrap().unwrap();
     assert!(!socket_path(&file).exists());
@@ -547,4 +550,95 @@ async fn chats_are_read_as_far_as_they_are_asked_for_and_keep_errors_to_themselv
     let shown = done(&file, &["chat", "Desk/ada"]).await;
     assert!(shown.starts_with("80 earlier messages") && !shown.contains("word 80\n") && shown.contains("word 81\n"), "{shown}");
     assert!(done(&file, &["chat", "Desk/ada", "--limit", "500"]).await.contains("word 1\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fiber_is_named_by_its_id_whatever_keys_others_have() {
+    let shop = Shop::new();
+    let file = shop.file();
+    let forever = shop.open().await;
+    forever.spawn(approval("x".into(), 1)).id("victim").await.unwrap();
+    let other = forever.spawn(approval("x".into(), 1)).id("other").key("victim").await.unwrap();
+    forever.spawn(approval("x".into(), 1)).id("both").key("both").await.unwrap();
+    forever.close().await.unwrap();
+    for arguments in [&["cancel", "victim"][..], &["send", "victim", "approval", "2"], &["ls", "--parent", "victim"]] {
+        let (code, out, err) = run(&file, arguments).await;
+        assert_eq!(code, 2, "{arguments:?}: {out}");
+        assert!(err.contains("`id:victim` for the first, `other` for the second"), "{err}");
+    }
+    let states = async || {
+        let listed = json(&file, &["ls", "--oldest-first"]).await;
+        listed["fibers"].as_array().unwrap().iter().map(|fiber| fiber["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(!states().await.contains(&"cancelled".to_owned()));
+    done(&file, &["cancel", "id:victim"]).await;
+    assert_eq!(states().await.iter().map(|state| state == "cancelled").collect::<Vec<_>>(), [true, false, false]);
+    done(&file, &["cancel", other.id()]).await;
+    done(&file, &["cancel", "both"]).await;
+    assert_eq!(run(&file, &["cancel", "id:nobody"]).await.0, 3);
+}
+
+/// Answers everything that is asked over a socket with this, as user `uid`.
+#[cfg(unix)]
+struct Impostor(std::process::Child);
+
+#[cfg(unix)]
+impl Impostor {
+    async fn at(file: &Path, answer: &str, uid: u32) -> Self {
+        use std::os::unix::process::CommandExt;
+
+        const SERVER: &str = "
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+while True:
+    asked, _ = listener.accept()
+    while asked.recv(1 << 16):
+        asked.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s' % (len(sys.argv[2]), sys.argv[2].encode()))
+";
+        let socket = socket_path(file);
+        drop(std::fs::remove_file(&socket));
+        let child = Command::new("python3").args(["-c", SERVER]).arg(&socket).arg(answer).uid(uid).spawn().unwrap();
+        let impostor = Impostor(child);
+        eventually("the impostor", async || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+        impostor
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Impostor {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_done_is_not_said_to_be() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    let shop = Shop::seeded().await;
+    let (file, copy) = (shop.file(), shop.folder.path().join("copy.db"));
+    let backup = ["backup", copy.to_str().unwrap()];
+    let me = std::fs::metadata(&file).unwrap().uid();
+    for (answer, code) in [("{}", 4), ("null", 4), (r#"{"done":false}"#, 4), (r#"{"done":true}"#, 1)] {
+        let _impostor = Impostor::at(&file, answer, me).await;
+        let (got, out, _) = run(&file, &backup).await;
+        assert_eq!((got, out.as_str()), (code, ""), "{answer}");
+    }
+    if me != 0 {
+        return println!("left out: to serve as another user needs root");
+    }
+    std::fs::set_permissions(shop.folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let impostor = Impostor::at(&file, r#"{"done":true,"fibers":[]}"#, 65534).await;
+    for arguments in [&backup[..], &["ls"], &["cancel", "waits"]] {
+        let (code, out, err) = run(&file, arguments).await;
+        assert_eq!((code, out.as_str()), (4, ""), "{arguments:?}: {err}");
+        assert!(err.contains("is served by user 65534"), "{err}");
+    }
+    drop(impostor);
+    // Nobody listens: it is a leftover.
+    done(&file, &["cancel", "waits"]).await;
 }

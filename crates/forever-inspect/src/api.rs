@@ -26,6 +26,9 @@ const LOOKED_AT: u32 = 1_000;
 /// How many turns and messages of a chat are shown.
 const MESSAGES: u32 = 100;
 
+/// Length in bytes of the longest condition. SQLite refuses patterns from 50 000 on.
+const LONGEST: usize = 10_000;
+
 /// How many checkpoints a timeline has.
 const TIMELINE: usize = 100;
 
@@ -113,6 +116,7 @@ impl Filter {
 fn given<'a>(name: &str, value: Option<&'a str>) -> Result<Option<&'a str>, Failure> {
     match value {
         Some(value) if value.trim().is_empty() => Err(Failure::bad(format!("condition `{name}` has no value"))),
+        Some(value) if value.len() > LONGEST => Err(Failure::bad(format!("condition `{name}` has more than {LONGEST} bytes"))),
         value => Ok(value),
     }
 }
@@ -188,7 +192,9 @@ pub(crate) async fn overview(State(shared): State<Arc<Shared>>) -> Answer {
     let pending = page(of(&[FiberState::Pending]), SHOWN).await?;
     let running = newest(&[FiberState::Running], GROUPED).await?;
     let recent = newest(&[], SHOWN).await?;
-    let retrying: Vec<&FiberStatus> = running.fibers.iter().filter(|fiber| fiber.retry.is_some()).collect();
+    let mut retrying: Vec<&FiberStatus> = running.fibers.iter().filter(|fiber| fiber.retry.is_some()).collect();
+    let retrying_more = retrying.len() > SHOWN as usize || !retrying.is_empty() && running.next.is_some();
+    retrying.truncate(SHOWN as usize);
     Ok(Json(json!({
         "now_ms": now_ms(),
         "actions": shared.has_actions,
@@ -197,6 +203,7 @@ pub(crate) async fn overview(State(shared): State<Arc<Shared>>) -> Answer {
         "in_doubt": in_doubt.0,
         "in_doubt_more": in_doubt.1,
         "retrying": retrying,
+        "retrying_more": retrying_more,
         "oldest_waiting": waiting.fibers,
         "oldest_pending": pending.fibers,
         "recent": recent.fibers,

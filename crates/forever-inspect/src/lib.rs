@@ -258,13 +258,17 @@ impl Inspector {
     }
 }
 
-/// The path of the control socket of a database: that of the database, and `.sock`.
+/// The path of the control socket of a database: that of the database, and `.sock`. A symbolic link
+/// to the database leads to the socket beside the database itself.
 ///
 /// ```
 /// assert_eq!(forever_inspect::socket_path("shop.db"), std::path::Path::new("shop.db.sock"));
 /// ```
 pub fn socket_path(database: impl AsRef<Path>) -> PathBuf {
-    let mut path = database.as_ref().as_os_str().to_owned();
+    let database = database.as_ref();
+    let is_link = database.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    let real = is_link.then(|| database.canonicalize().ok()).flatten();
+    let mut path = real.unwrap_or_else(|| database.to_owned()).into_os_string();
     path.push(".sock");
     path.into()
 }

@@ -34,19 +34,27 @@ pub(crate) async fn tcp(listener: TcpListener, router: Router, forever: &Forever
 
 #[cfg(unix)]
 pub(crate) async fn unix(path: &Path, router: Router, forever: &Forever) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 
-    // Made under another name with the rights it is to have, and then moved: at no moment can
-    // others open it.
-    let mut being_made = path.as_os_str().to_owned();
-    being_made.push(".new");
-    match std::fs::remove_file(&being_made) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-        _ => {}
-    }
-    let listener = tokio::net::UnixListener::bind(&being_made)?;
-    std::fs::set_permissions(&being_made, std::fs::Permissions::from_mode(0o600))?;
-    std::fs::rename(&being_made, path)?;
+    // Made with the rights it is to have in a folder that only this user can enter, and then moved:
+    // at no moment can others open it, whatever the umask.
+    let mut folder = path.as_os_str().to_owned();
+    folder.push(".n");
+    let folder = std::path::PathBuf::from(folder);
+    let being_made = folder.join("s");
+    // Left behind by an owner that died here.
+    let _ = std::fs::remove_file(&being_made);
+    let _ = std::fs::remove_dir(&folder);
+    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+    let made = tokio::net::UnixListener::bind(&being_made).and_then(|listener| {
+        std::fs::set_permissions(&being_made, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&being_made, path)?;
+        Ok(listener)
+    });
+    let _ = std::fs::remove_file(&being_made);
+    std::fs::remove_dir(&folder)?;
+    let listener = made?;
     loop {
         tokio::select! {
             taken = listener.accept() => match taken {

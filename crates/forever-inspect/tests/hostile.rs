@@ -140,6 +140,7 @@ async fn whatever_is_sent_gets_an_error_and_harms_nothing() {
         "/api/nothing",
         "/nothing",
         "/api/schedules?limit=x",
+        &format!("/api/fibers?text={}", "x".repeat(60_000)),
     ] {
         let answer = get(at, path).await;
         assert!((400..500).contains(&answer.status), "{path}: {} {}", answer.status, answer.body);

@@ -3,7 +3,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
+use forever_runtime::__layers::local;
 use forever_runtime::store::BoxFuture;
 use tracing::warn;
 
@@ -183,20 +184,6 @@ pub(super) enum Page {
     Any,
 }
 
-/// Headers that proxies add to a forwarded request, besides all that begin with `x-forwarded-`.
-/// With one of them, a peer on the same machine is a proxy and does not tell where the client is.
-const FORWARDED: [&str; 9] = [
-    "forwarded",
-    "via",
-    "x-real-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "true-client-ip",
-    "cf-connecting-ip",
-    "fastly-client-ip",
-    "cdn-loop",
-];
-
 /// Headers in which a trusted proxy reports the address of a client; the first that is present
 /// counts.
 const ONE_ADDRESS: [&str; 6] =
@@ -232,8 +219,8 @@ impl Auth {
             return Ok(Page::Own);
         }
         // A development server on the same machine is allowed as well.
-        let local = names_this_machine(authority) && self.is_local(headers, peer) && host.is_some_and(names_this_machine);
-        if local || self.origins.iter().any(|allowed| allowed == origin) {
+        let is_development = local::names_this_machine(authority) && self.is_local(headers, peer);
+        if is_development || self.origins.iter().any(|allowed| allowed == origin) {
             return Ok(Page::Named);
         }
         if self.origins.iter().any(|allowed| allowed == "*") { Ok(Page::Any) } else { Err(refused()) }
@@ -241,14 +228,13 @@ impl Auth {
 }
 
 impl Auth {
-    /// Whether a request comes from the same machine, and names it. After DNS rebinding, a page of
-    /// another site reaches this machine by that site's name.
+    /// Whether a request comes from the same machine. A trusted proxy says where it comes from.
     fn is_local(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> bool {
-        let mut hosts = headers.get_all(header::HOST).iter();
-        let meant = hosts.next().is_some_and(|host| hosts.next().is_none() && host.to_str().is_ok_and(names_this_machine));
-        let proxied = self.is_trusted(peer) || is_forwarded(headers);
-        let from = if proxied { self.forwarded(headers, peer) } else { peer.map(|peer| peer.ip()) };
-        meant && from.is_some_and(is_loopback)
+        let hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().ok());
+        if self.is_trusted(peer) {
+            return local::is_local(self.forwarded(headers, peer), hosts, []);
+        }
+        local::is_local(peer.map(|peer| peer.ip()), hosts, headers.keys().map(HeaderName::as_str))
     }
 
     /// Address of a client: as reported by trusted proxies, else the other end of the connection.
@@ -288,11 +274,6 @@ impl Auth {
     }
 }
 
-/// Whether a proxy has forwarded the request.
-fn is_forwarded(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| name.as_str().starts_with("x-forwarded-") || FORWARDED.contains(&name.as_str()))
-}
-
 /// The `for` of a hop in a `Forwarded` header (RFC 7239).
 fn for_of(hop: &str) -> Option<&str> {
     let pairs = hop.split(';').filter_map(|pair| pair.trim().split_once('='));
@@ -306,19 +287,6 @@ fn address(text: &str) -> Option<IpAddr> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     let address = bare.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
     address.ok().map(|address| address.to_canonical())
-}
-
-/// Whether a name, with or without a port, means this machine everywhere.
-fn names_this_machine(authority: &str) -> bool {
-    let name = match authority.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
-        _ => authority,
-    };
-    name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse().is_ok_and(is_loopback)
-}
-
-pub(super) fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 #[cfg(test)]
@@ -349,8 +317,7 @@ mod tests {
             assert_eq!(status(&closed, auth_request(peer, &[])).await, let_in, "{peer}");
             assert_eq!(status(&open, auth_request(peer, &[])).await, 200);
         }
-        let others = ["x-forwarded-for", "x-forwarded-host", "x-forwarded-anything"];
-        for header in FORWARDED.into_iter().chain(others) {
+        for header in ONE_ADDRESS.into_iter().chain(["forwarded", "via", "cdn-loop", "x-forwarded-for", "x-forwarded-host", "x-original-url"]) {
             assert_eq!(status(&closed, auth_request("127.0.0.1:1", &[(header, "127.0.0.1")])).await, 403, "{header}");
         }
     }

@@ -1,5 +1,5 @@
-//! CORS headers for pages of other origins (<https://fetch.spec.whatwg.org/#http-cors-protocol>):
-//! pages that are allowed may read responses.
+//! What browsers may do with responses: pages of other origins that are allowed may read them
+//! (<https://fetch.spec.whatwg.org/#http-cors-protocol>), and none is shown as a page.
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,8 +14,20 @@ use super::http::{Failed, Served};
 /// `Access-Control-Max-Age` in seconds; no browser keeps it longer than a day.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("86400");
 
+/// What clients have written is in responses, and no browser is to take it for a page.
+const DATA: [(HeaderName, HeaderValue); 2] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'")),
+];
+
 /// Adds the headers to every response, and answers preflight requests.
 pub(super) async fn tell(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
+    let mut answer = answer(&served, request, next).await;
+    answer.headers_mut().extend(DATA);
+    answer
+}
+
+async fn answer(served: &Served, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let Some(origin) = headers.get(header::ORIGIN).cloned() else { return next.run(request).await };
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);

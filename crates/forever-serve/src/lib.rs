@@ -95,6 +95,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get};
 pub use client_messages::ClientMessages;
 use forever_chat::ChatAgent;
+use forever_runtime::__layers::local;
 use forever_runtime::agent::{Agent, AgentHandle};
 use forever_runtime::store::BoxFuture;
 use forever_runtime::{BoxError, Error, ErrorKind, Forever, Result};
@@ -286,7 +287,9 @@ impl Server {
 
     /// Sets the maximum number of connections of one agent. Defaults to 256.
     ///
-    /// `WebSocket`s and event streams count together. Further ones are refused with 429.
+    /// `WebSocket`s and event streams count together. Further ones are refused with 429. One address
+    /// gets no more places than it leaves free, so the first one half of them; for an IPv6 address
+    /// the first 64 bits count.
     pub fn max_connections_per_agent(mut self, connections: usize) -> Self {
         self.limits.connections_per_agent = connections;
         self
@@ -294,7 +297,8 @@ impl Server {
 
     /// Sets the maximum number of connections, over all agents. Defaults to 10 000.
     ///
-    /// Further ones are refused with 503.
+    /// Further ones are refused with 503. For one address, see
+    /// [`max_connections_per_agent`](Self::max_connections_per_agent).
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.limits.connections = connections;
         self
@@ -311,7 +315,8 @@ impl Server {
 
     /// Sets the rate limit of one agent: per second, and burst. Defaults to 500 and 2 000.
     ///
-    /// Frames, connections and requests of all its clients count. A burst of 0 counts as 1.
+    /// Frames, connections and requests of all its clients count. One address has half of it. A
+    /// burst of 0 counts as 1.
     ///
     /// Beyond the limit, requests are answered with 429, and a connection is closed with code 1013:
     /// it may reconnect.
@@ -452,7 +457,7 @@ impl Server {
     /// address.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
         let address = listener.local_addr().map_err(|why| Error::new(ErrorKind::Store, "failed to listen").with_source(why))?;
-        if !self.auth.is_decided() && !auth::is_loopback(address.ip()) {
+        if !self.auth.is_decided() && !local::is_loopback(address.ip()) {
             let why = format!("other machines reach {address}: authorize clients with `.authorize(..)` or `.allow_anonymous()`");
             return Err(Error::new(ErrorKind::Value, why));
         }

@@ -1,4 +1,7 @@
 //! Limits of connections, of one agent and of all, and of requests per agent.
+//!
+//! Of places, one address gets no more than it leaves free, and of an agent's rate half: so it cannot
+//! shut out the others.
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +13,7 @@ use tokio::sync::watch;
 use super::Limits;
 use super::http::At;
 use super::network::neighbourhood;
-use super::token_bucket::TokenBucket;
+use super::token_bucket::{RateLimit, TokenBucket};
 
 /// Unused agents are removed when there are twice as many agents as after the last removal, but not
 /// below this number.
@@ -24,16 +27,15 @@ pub(super) struct Quotas {
     limits: Limits,
     state: Mutex<State>,
     /// Number of connections.
-    taken: watch::Sender<usize>,
+    connections: watch::Sender<usize>,
 }
 
 #[derive(Default)]
 struct State {
     agents: HashMap<Key, Quota>,
-    /// Number of conversations, over all agents, that are being sent.
-    readings: usize,
-    /// Rate limits of new agents, by address.
-    addresses: HashMap<Option<IpAddr>, TokenBucket>,
+    /// Over all agents.
+    taken: Taken,
+    addresses: HashMap<Option<IpAddr>, Address>,
     /// Whether the task that removes unused entries runs.
     is_swept: bool,
     /// Number of agents after the last removal.
@@ -43,11 +45,11 @@ struct State {
 impl State {
     fn sweep(&mut self) {
         self.agents.retain(|_, quota| quota.is_used());
-        self.addresses.retain(|_, rate| !rate.is_full());
+        self.addresses.retain(|_, address| address.is_used());
         self.kept = self.agents.len();
         if self.is_empty() {
             // Memory that many clients have used is freed when they are gone.
-            *self = State { is_swept: self.is_swept, readings: self.readings, ..State::default() };
+            *self = State { is_swept: self.is_swept, ..State::default() };
         }
     }
 
@@ -58,17 +60,69 @@ impl State {
 
 impl Quota {
     fn is_used(&mut self) -> bool {
-        self.connections > 0 || self.readings > 0 || !self.rate.is_full()
+        self.shares.retain(|_, share| share.taken != Taken::default() || !share.rate.is_full());
+        self.taken != Taken::default() || !self.rate.is_full() || !self.shares.is_empty()
     }
 }
 
 type Key = (&'static str, String);
 
 struct Quota {
-    connections: usize,
-    /// Number of conversations that are being sent to clients.
-    readings: usize,
+    taken: Taken,
     rate: TokenBucket,
+    /// What addresses have of it.
+    shares: HashMap<IpAddr, Share>,
+}
+
+struct Share {
+    taken: Taken,
+    rate: TokenBucket,
+}
+
+/// What one address has of all agents.
+struct Address {
+    taken: Taken,
+    /// Rate limit of new agents.
+    new_agents: TokenBucket,
+}
+
+impl Address {
+    fn is_used(&mut self) -> bool {
+        self.taken != Taken::default() || !self.new_agents.is_full()
+    }
+}
+
+/// Taken places of each kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Taken([usize; 2]);
+
+/// What a place is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Connection,
+    /// A conversation that is being sent.
+    Reading,
+}
+
+impl Taken {
+    fn of(self, what: Use) -> usize {
+        self.0[what as usize]
+    }
+
+    fn take(&mut self, what: Use) {
+        self.0[what as usize] += 1;
+    }
+
+    fn give_back(&mut self, what: Use) {
+        self.0[what as usize] -= 1;
+    }
+
+    /// Whether an address that has `own` of these places may take another one of `most`: it gets no
+    /// more than it leaves free.
+    fn leaves(self, what: Use, own: Option<Taken>, most: usize) -> bool {
+        let free = most.saturating_sub(self.of(what));
+        own.map_or(free > 0, |own| free > own.of(what))
+    }
 }
 
 /// Reason why a connection or request exceeds a limit.
@@ -86,52 +140,58 @@ pub(super) enum Full {
 
 impl Quotas {
     pub(super) fn new(limits: Limits) -> Self {
-        Quotas { limits, state: Mutex::default(), taken: watch::Sender::new(0) }
+        Quotas { limits, state: Mutex::default(), connections: watch::Sender::new(0) }
     }
 
     /// Takes a place among the connections, until it is dropped.
     pub(super) fn enter(self: &Arc<Self>, at: &At) -> Result<Place, Full> {
-        self.ask(at)?;
-        self.with(at, |quota| {
-            if quota.connections >= self.limits.connections_per_agent {
-                return Err(Full::Agent);
-            }
-            // All places are counted under the lock of the agents, so that none is given twice.
-            if *self.taken.borrow() >= self.limits.connections {
-                return Err(Full::Server);
-            }
-            quota.connections += 1;
-            self.taken.send_modify(|taken| *taken += 1);
-            Ok(())
-        })??;
-        Ok(Place { quotas: Arc::clone(self), key: key(at) })
+        self.take(at, Use::Connection)
     }
 
     /// Takes a place for a conversation that is sent as a response, until it is dropped.
     ///
     /// There are as many as for connections, but counted apart: a page reads the conversation
     /// before it connects.
-    pub(super) fn read(self: &Arc<Self>, at: &At) -> Result<Reading, Full> {
+    pub(super) fn read(self: &Arc<Self>, at: &At) -> Result<Place, Full> {
+        self.take(at, Use::Reading)
+    }
+
+    fn take(self: &Arc<Self>, at: &At, what: Use) -> Result<Place, Full> {
         self.ask(at)?;
         let mut state = self.state();
-        let State { agents, readings, .. } = &mut *state;
-        if *readings >= self.limits.connections {
-            return Err(Full::Server);
-        }
-        // It existed a moment ago, and is not removed while it has a request.
+        let State { agents, addresses, taken, .. } = &mut *state;
+        // Both existed a moment ago, and are not removed while their rates are not full.
         let Some(quota) = agents.get_mut(&key(at)) else { return Err(Full::Asked) };
-        if quota.readings >= self.limits.connections_per_agent {
+        let address = at.client.map(neighbourhood);
+        let mut own = address.and_then(|address| quota.shares.get_mut(&address));
+        if !quota.taken.leaves(what, own.as_ref().map(|own| own.taken), self.limits.connections_per_agent) {
             return Err(Full::Agent);
         }
-        quota.readings += 1;
-        *readings += 1;
-        drop(state);
-        Ok(Reading { quotas: Arc::clone(self), key: key(at) })
+        let of_all = address.map(|address| {
+            let new_agents = || TokenBucket::new(self.limits.new_agents);
+            addresses.entry(Some(address)).or_insert_with(|| Address { taken: Taken::default(), new_agents: new_agents() })
+        });
+        // All places are counted under one lock, so that none is given twice.
+        if !taken.leaves(what, of_all.as_ref().map(|of_all| of_all.taken), self.limits.connections) {
+            return Err(Full::Server);
+        }
+        let counts = [Some(taken), Some(&mut quota.taken), own.as_mut().map(|own| &mut own.taken), of_all.map(|of_all| &mut of_all.taken)];
+        counts.into_iter().flatten().for_each(|taken| taken.take(what));
+        self.connections.send_replace(state.taken.of(Use::Connection));
+        Ok(Place { quotas: Arc::clone(self), key: key(at), address, what })
     }
 
     /// Counts a request to an agent.
     pub(super) fn ask(self: &Arc<Self>, at: &At) -> Result<(), Full> {
-        self.with(at, |quota| if quota.rate.takes_one() { Ok(()) } else { Err(Full::Asked) })?
+        self.with(at, |quota| {
+            let RateLimit { per_second, burst } = self.limits.agent_rate;
+            let half = RateLimit { per_second: per_second.div_ceil(2), burst: burst.div_ceil(2) };
+            let own = at.client.map(neighbourhood).map(|address| {
+                quota.shares.entry(address).or_insert_with(|| Share { taken: Taken::default(), rate: TokenBucket::new(half) })
+            });
+            let is_let_in = own.is_none_or(|own| own.rate.takes_one()) && quota.rate.takes_one();
+            if is_let_in { Ok(()) } else { Err(Full::Asked) }
+        })?
     }
 
     /// Accesses the counts of an agent. An unknown agent gets an entry, if the rate limit of the
@@ -143,8 +203,10 @@ impl Quotas {
         if let Some(quota) = agents.get_mut(&key(at)) {
             return Ok(look(quota));
         }
-        let address = addresses.entry(at.client.map(neighbourhood)).or_insert_with(|| TokenBucket::new(self.limits.new_agents));
-        if !address.takes_one() {
+        let address = addresses
+            .entry(at.client.map(neighbourhood))
+            .or_insert_with(|| Address { taken: Taken::default(), new_agents: TokenBucket::new(self.limits.new_agents) });
+        if !address.new_agents.takes_one() {
             return Err(Full::Named);
         }
         if agents.len() >= (*kept * 2).max(FEW) {
@@ -152,9 +214,9 @@ impl Quotas {
             *kept = agents.len();
         }
         Ok(look(agents.entry(key(at)).or_insert_with(|| Quota {
-            connections: 0,
-            readings: 0,
+            taken: Taken::default(),
             rate: TokenBucket::new(self.limits.agent_rate),
+            shares: HashMap::new(),
         })))
     }
 
@@ -188,7 +250,7 @@ impl Quotas {
     /// Waits until there are no connections.
     pub(super) async fn are_empty(&self) {
         // The sender is in `self`, so the wait cannot fail.
-        let _ = self.taken.subscribe().wait_for(|taken| *taken == 0).await;
+        let _ = self.connections.subscribe().wait_for(|taken| *taken == 0).await;
     }
 }
 
@@ -196,35 +258,25 @@ fn key(at: &At) -> Key {
     (at.class, at.name.clone())
 }
 
-/// Place of a connection.
+/// Place of a connection, or of a conversation that is being sent.
 pub(super) struct Place {
     quotas: Arc<Quotas>,
     key: Key,
+    address: Option<IpAddr>,
+    what: Use,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.quotas.state();
-        if let Some(quota) = state.agents.get_mut(&self.key) {
-            quota.connections -= 1;
-        }
-        self.quotas.taken.send_modify(|taken| *taken -= 1);
-    }
-}
-
-/// Place of a conversation that is being sent.
-pub(super) struct Reading {
-    quotas: Arc<Quotas>,
-    key: Key,
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        let mut state = self.quotas.state();
-        state.readings -= 1;
-        if let Some(quota) = state.agents.get_mut(&self.key) {
-            quota.readings -= 1;
-        }
+        let State { agents, addresses, taken, .. } = &mut *state;
+        let quota = agents.get_mut(&self.key);
+        let (of_agent, shares) = quota.map(|quota| (&mut quota.taken, &mut quota.shares)).unzip();
+        let own = self.address.zip(shares).and_then(|(address, shares)| shares.get_mut(&address));
+        let of_all = self.address.and_then(|address| addresses.get_mut(&Some(address)));
+        let counts = [Some(taken), of_agent, own.map(|own| &mut own.taken), of_all.map(|of_all| &mut of_all.taken)];
+        counts.into_iter().flatten().for_each(|taken| taken.give_back(self.what));
+        self.quotas.connections.send_replace(state.taken.of(Use::Connection));
     }
 }
 
@@ -232,7 +284,6 @@ impl Drop for Reading {
 mod tests {
     use std::time::Duration;
 
-    use super::super::token_bucket::RateLimit;
     use super::*;
 
     fn at(name: &str) -> At {
@@ -256,6 +307,31 @@ mod tests {
         drop(first);
         assert!(quotas.enter(&at("a")).is_ok());
         drop((second, third));
+        quotas.are_empty().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_leaves_places_and_requests_to_the_others() {
+        let from = |address: [u8; 4], name: &str| At { client: Some(address.into()), ..at(name) };
+        let (greedy, others) = (from([10, 0, 0, 1], "a"), from([10, 0, 0, 2], "a"));
+        let quotas = quotas(16, 1000, 100);
+        for take in [Quotas::enter, Quotas::read] {
+            let mut taken: Vec<_> = std::iter::from_fn(|| take(&quotas, &greedy).ok()).collect();
+            assert_eq!((taken.len(), take(&quotas, &greedy).err()), (8, Some(Full::Agent)));
+            taken.extend(std::iter::from_fn(|| take(&quotas, &others).ok()));
+            assert_eq!(taken.len(), 12, "and the next one leaves half of the rest");
+            assert!(take(&quotas, &from([10, 0, 0, 3], "a")).is_ok());
+            drop(taken);
+        }
+        let mut elsewhere = (0..).map(|n: u32| from([10, 0, 0, 1], &n.to_string()));
+        let taken: Vec<_> = std::iter::from_fn(|| quotas.enter(&elsewhere.next()?).ok()).collect();
+        assert_eq!(taken.len(), 500);
+        assert!(quotas.enter(&from([10, 0, 0, 2], "mine")).is_ok());
+        while quotas.ask(&greedy).is_ok() {}
+        assert_eq!(quotas.ask(&others), Ok(()));
+        drop(taken);
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert!(quotas.state().is_empty());
         quotas.are_empty().await;
     }
 

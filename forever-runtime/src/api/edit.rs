@@ -236,7 +236,7 @@ pub(super) async fn edited(
 
 impl LocalsMut {
     /// The values of a fiber, and the names that its code keeps where it stands.
-    fn of(exec: &Executor, stored: &Stored, known: &Arc<dyn Known>) -> Result<Self, String> {
+    fn of(exec: &Executor, stored: &Stored, known: &Arc<Known>) -> Result<Self, String> {
         let mut locals = LocalsMut::default();
         if let Some(why) = stored.problem() {
             return Err(why.to_owned());
@@ -244,7 +244,7 @@ impl LocalsMut {
         let mut next = stored.snapshot();
         if next.is_none() {
             locals.stored = arguments(&stored.row().args).into_iter().collect();
-            locals.wanted = known.machine().arguments.iter().map(|&name| name.to_owned()).collect();
+            locals.wanted = known.machine.arguments.iter().map(|&name| name.to_owned()).collect();
         }
         let mut depth = 0;
         while let Some(frame) = next {
@@ -252,9 +252,9 @@ impl LocalsMut {
                 frame
                     .fiber
                     .as_deref()
-                    .and_then(|name| exec.registry.get(name).map(|known| known.machine()).or_else(|| machine_of(name, None)))
+                    .and_then(|name| exec.registry.get(name).map(|known| known.machine).or_else(|| machine_of(name, None)))
             };
-            let machine = if depth == 0 { Some(known.machine()) } else { of_callee() };
+            let machine = if depth == 0 { Some(known.machine) } else { of_callee() };
             let kept = machine.and_then(|machine| Some(machine.cuts[machine.find(&frame.at)? as usize].locals)).unwrap_or_default();
             // The result of a call is there when it has returned.
             let kept = kept.iter().filter(|local| !local.result || frame.call.is_none());

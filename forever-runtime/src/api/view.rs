@@ -555,7 +555,7 @@ impl Stored {
     /// Which values of a function are secret: what the code says, and the layout it was left under.
     fn secrecy_of_frame(&self, exec: &Executor, depth: usize, frame: Option<&Snapshot>) -> Secrecy {
         let name = frame.and_then(|frame| frame.fiber.as_deref()).filter(|_| depth > 0).unwrap_or(&self.row.name);
-        let machine = exec.registry.get(name).map(|known| known.machine()).or_else(|| machine_of(name, None));
+        let machine = exec.registry.get(name).map(|known| known.machine).or_else(|| machine_of(name, None));
         let row = match (depth, frame.and_then(|frame| frame.layout.as_deref())) {
             (0, _) => self.loaded.as_ref().and_then(|loaded| loaded.layout.as_ref()),
             (_, Some(hash)) => self.callee_layout(hash),
@@ -656,7 +656,7 @@ impl Stored {
             _ => frame.layout.clone(),
         };
         let secrecy = self.secrecy_of_frame(exec, depth, Some(frame));
-        let machine = exec.registry.get(function).map(|known| known.machine()).or_else(|| machine_of(function, layout.as_deref()));
+        let machine = exec.registry.get(function).map(|known| known.machine).or_else(|| machine_of(function, layout.as_deref()));
         let is_current = machine.is_some_and(|machine| Some(&row_of(machine).hash) == layout.as_ref());
         let locals = frame.locals.iter().map(|(name, text)| LocalView {
             name: name.clone(),
@@ -810,7 +810,7 @@ impl ScheduleView {
 pub(crate) async fn statuses(exec: &Arc<Executor>, rows: Vec<FiberRow>) -> Vec<FiberStatus> {
     let mut statuses = Vec::with_capacity(rows.len());
     for row in rows {
-        let machine = exec.registry.get(&row.name).map(|known| known.machine()).or_else(|| machine_of(&row.name, None));
+        let machine = exec.registry.get(&row.name).map(|known| known.machine).or_else(|| machine_of(&row.name, None));
         let is_plain = row.closure || machine.is_some_and(|machine| machine.secrets.is_empty() && !machine.calls());
         if is_plain || row.reason.is_none() && row.retry.is_none() && row.metadata.is_none() && row.key.is_none() {
             let mut status = FiberStatus::of(row).live(&exec.runtime);

@@ -50,7 +50,7 @@ pub(crate) struct FiberTask {
     /// Its stored name.
     name: String,
     /// Its function; none that is not registered.
-    known: Option<Arc<dyn Known>>,
+    known: Option<Arc<Known>>,
     seq: Seq,
     agent: Option<AgentId>,
     /// What this task knows of who may run the fiber.
@@ -183,7 +183,7 @@ impl FiberTask {
     /// requested under `lease`.
     pub(crate) async fn begin(
         exec: Arc<Executor>,
-        known: Arc<dyn Known>,
+        known: Arc<Known>,
         (claim, lease): (Claim, LeaseNumber),
         agent: Option<AgentId>,
         alive: ActiveGuard,
@@ -191,7 +191,7 @@ impl FiberTask {
     ) {
         let task = FiberTask {
             exec,
-            name: known.machine().name.to_owned(),
+            name: known.machine.name.to_owned(),
             known: Some(known),
             seq: claim.fiber,
             agent,
@@ -356,7 +356,7 @@ impl FiberTask {
 
     /// The exit of a fiber that has died too often.
     fn exhausted(&self, deaths: u32) -> Option<Exit> {
-        let limit = self.known.as_ref()?.machine().max_recoveries.unwrap_or(MAX_RECOVERIES);
+        let limit = self.known.as_ref()?.machine.max_recoveries.unwrap_or(MAX_RECOVERIES);
         (deaths > limit).then(|| {
             let why =
                 format!("the process died {deaths} times while it ran, without a checkpoint in between; {limit} recoveries are allowed");

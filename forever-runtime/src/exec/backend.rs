@@ -39,7 +39,7 @@ use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, 
 /// The store, as one running fiber uses it.
 pub(super) struct StoreBackend {
     exec: Arc<Executor>,
-    known: Arc<dyn Known>,
+    known: Arc<Known>,
     id: Arc<str>,
     agent: Option<AgentId>,
     control: Weak<Control>,
@@ -65,7 +65,7 @@ pub(super) struct StoreBackend {
 impl StoreBackend {
     pub(super) fn new(
         exec: &Arc<Executor>,
-        known: &Arc<dyn Known>,
+        known: &Arc<Known>,
         claim: Claim,
         alive: &ActiveGuard,
         agent: Option<AgentId>,
@@ -135,7 +135,7 @@ impl StoreBackend {
     }
 
     fn name(&self) -> &'static str {
-        self.known.machine().name
+        self.known.machine.name
     }
 
     /// Stores a checkpoint that creates children, and starts them. They are claimed with the
@@ -207,14 +207,14 @@ struct Passed {
 /// Data to start a child once it is stored.
 struct Child {
     id: String,
-    known: Arc<dyn Known>,
+    known: Arc<Known>,
     call: Box<dyn std::any::Any + Send>,
 }
 
 /// Starts a child that is stored, under the claim of its creation.
 async fn start_child(exec: &Arc<Executor>, claim: (Claim, LeaseNumber), child: Child, agent: Option<AgentId>, parent: &Weak<Control>) {
     let Child { id, known, call } = child;
-    let name = known.machine().name;
+    let name = known.machine.name;
     exec.runtime.tell(&id, name, || EventKind::Spawned);
     let alive = exec.runtime.active.activate_new(&id, name).await;
     if let Some(reason) = parent.upgrade().and_then(|control| control.reason()) {

@@ -176,10 +176,9 @@ impl<C> SpawnClosure<C> {
             return Err(Error::new(ErrorKind::Setup, why));
         }
         let lease = LeaseNumber::of(&exec.runtime);
-        spawn::start(link, &name, true, Ok("{}".to_owned()), given, move |claim, agent, alive| {
-            Box::pin(ClosureTask { exec, claim, lease, name: called, agent, alive }.run(closure))
-        })
-        .await
+        let run: spawn::RunAccepted =
+            Box::new(move |claim, agent, alive| Box::pin(ClosureTask { exec, claim, lease, name: called, agent, alive }.run(closure)));
+        spawn::start(link, &name, true, Ok("{}".to_owned()), given, Some(run)).await.map(FiberHandle::of_type)
     }
 }
 
@@ -303,8 +302,8 @@ impl ClosureTask {
 /// Runs the closure to its end; a panic is a failure.
 async fn drive_closure<C, F, T, E>(run: &Arc<Run>, ctx: FiberContext, closure: C) -> Exit
 where
-    C: FnOnce(FiberContext) -> F,
-    F: Future<Output = Result<T, E>>,
+    C: FnOnce(FiberContext) -> F + Send,
+    F: Future<Output = Result<T, E>> + Send,
     T: Value,
     E: Failure,
 {

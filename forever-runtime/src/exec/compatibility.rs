@@ -252,28 +252,28 @@ pub(crate) fn not_registered(name: &str) -> String {
 }
 
 /// Whether a group was left by code of the same layouts, so that nothing has to be compared.
-fn is_the_same(group: &UnfinishedGroup, known: &dyn Known, registry: &Registry) -> bool {
+fn is_the_same(group: &UnfinishedGroup, known: &Known, registry: &Registry) -> bool {
     let mut callees = group.callees.iter().flat_map(|hashes| hashes.split_whitespace());
     // Before the first checkpoint its arguments decide.
     !group.mixed && group.layout.as_deref() == Some(&known.row().hash) && callees.all(|hash| registry.has_layout(hash))
 }
 
-fn compare_one(known: &dyn Known, stored: &LoadedFiber, registry: &Registry) -> Found {
+fn compare_one(known: &Known, stored: &LoadedFiber, registry: &Registry) -> Found {
     let under = LeftUnder::of(stored);
     let found = compare_snapshot(known, stored, &under, registry);
     if !found.verdict.is_resumable() {
         return found;
     }
     // Of the functions on the call stack this was asked, with their snapshots.
-    let asked: Vec<&str> = std::iter::once(known.machine().name).chain(stored.callees.iter().map(|layout| layout.fiber.as_str())).collect();
+    let asked: Vec<&str> = std::iter::once(known.machine.name).chain(stored.callees.iter().map(|layout| layout.fiber.as_str())).collect();
     let others = under.functions().into_iter().filter(|name| !asked.contains(name)).filter_map(|name| registry.get(name));
-    let unclear = others.map(|known| under.check_begun(known.machine(), None)).find_map(Result::err);
+    let unclear = others.map(|known| under.check_begun(known.machine, None)).find_map(Result::err);
     unclear.map_or(found, Found::parks)
 }
 
-fn compare_snapshot(known: &dyn Known, stored: &LoadedFiber, under: &LeftUnder, registry: &Registry) -> Found {
+fn compare_snapshot(known: &Known, stored: &LoadedFiber, under: &LeftUnder, registry: &Registry) -> Found {
     let Some(text) = &stored.snapshot else {
-        return match under.check_begun(known.machine(), None) {
+        return match under.check_begun(known.machine, None) {
             Ok(()) => known.compare_arguments(&stored.args, registry.on_renamed_field),
             Err(why) => Found::parks(why),
         };

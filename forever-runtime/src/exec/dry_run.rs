@@ -31,9 +31,9 @@ use crate::runtime::state::Runtime;
 use crate::store::{LoadedFiber, OpKind, OpRecord, OpState};
 
 /// Checks that a fiber can be resumed from what is stored; `Err` says why not.
-pub(crate) async fn check(exec: &Arc<Executor>, id: &str, known: &Arc<dyn Known>, stored: LoadedFiber) -> Result<(), String> {
+pub(crate) async fn check(exec: &Arc<Executor>, id: &str, known: &Arc<Known>, stored: LoadedFiber) -> Result<(), String> {
     if stored.snapshot.is_none() {
-        LeftUnder::of(&stored).check_begun(known.machine(), None)?;
+        LeftUnder::of(&stored).check_begun(known.machine, None)?;
         return match known.compare_arguments(&stored.args, exec.registry.on_renamed_field).verdict {
             Verdict::Parks { reason } => Err(reason),
             Verdict::Resumes | Verdict::Migrates | Verdict::MayPark { .. } => Ok(()),
@@ -53,7 +53,7 @@ pub(crate) async fn check(exec: &Arc<Executor>, id: &str, known: &Arc<dyn Known>
 
 /// The verdict on a fiber whose layouts fit the code. `migrate` functions are not run. Without a
 /// resource that one of its functions takes, nothing is read.
-pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut stored: LoadedFiber) -> Verdict {
+pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<Known>, mut stored: LoadedFiber) -> Verdict {
     let parks = |reason: String| Verdict::Parks { reason };
     let callees = stored.callees.iter().filter_map(|layout| exec.registry.get(&layout.fiber));
     let mut needs = Needs::new(&exec.resources);
@@ -61,7 +61,7 @@ pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut st
     // Of operations in doubt the code decides, once it has come to them.
     let in_doubt = std::mem::take(&mut stored.ops);
     // A layer above reads its own.
-    let is_ours = exec.registry.is_ours(known.machine().name);
+    let is_ours = exec.registry.is_ours(known.machine.name);
     if stored.snapshot.is_some() && needs.missing.is_empty() && !is_ours {
         match once(exec, "", known, stored.clone(), &BTreeSet::new()).await {
             Ok(None) => {}
@@ -73,9 +73,9 @@ pub(crate) async fn verdict(exec: &Arc<Executor>, known: &Arc<dyn Known>, mut st
             Err(why) => return parks(why),
         }
     }
-    let place = innermost(known.machine().name, stored.snapshot.as_deref());
+    let place = innermost(known.machine.name, stored.snapshot.as_deref());
     let mut why = in_doubt.iter().filter_map(|op| {
-        let machine = exec.registry.get(&op.function)?.machine();
+        let machine = exec.registry.get(&op.function)?.machine;
         let next = place.as_ref().and_then(|(name, at)| match at {
             Some(at) if *name == op.function => machine.cuts.get(machine.find(at)? as usize).map(|cut| cut.next),
             // A function without a checkpoint was called since the last one.
@@ -139,7 +139,7 @@ fn parks_in_doubt(op: &OpRecord, machine: &Machine, next: Option<&[u32]>) -> Opt
 async fn once(
     exec: &Arc<Executor>,
     id: &str,
-    known: &Arc<dyn Known>,
+    known: &Arc<Known>,
     mut stored: LoadedFiber,
     unreadable: &BTreeSet<u32>,
 ) -> Result<Option<Exit>, String> {
@@ -149,7 +149,7 @@ async fn once(
     let run = Run::again(id, Arc::clone(&backend) as Arc<dyn RunBackend>, left);
     let ctx = FiberContext {
         id: id.to_owned(),
-        name: known.machine().name.into(),
+        name: known.machine.name.into(),
         resuming: true,
         resources: exec.resources.clone(),
         clock: Arc::clone(&exec.runtime.clock),

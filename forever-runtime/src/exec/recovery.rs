@@ -264,7 +264,7 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
         return Ok(None);
     };
     let seen = Claim { fiber: fiber.seq, epoch: stored.epoch };
-    let limit = exec.registry.get(&fiber.name).and_then(|known| known.machine().max_recoveries).unwrap_or(MAX_RECOVERIES);
+    let limit = exec.registry.get(&fiber.name).and_then(|known| known.machine.max_recoveries).unwrap_or(MAX_RECOVERIES);
     if stored.deaths > limit {
         return Ok(Some(Described::Dead { seen, deaths: stored.deaths, limit }));
     }

@@ -37,30 +37,10 @@ pub(crate) enum Begin {
     Stored(Box<LoadedFiber>),
 }
 
-/// A registered fiber function, without its types.
-pub(crate) trait Known: Send + Sync {
-    fn machine(&self) -> &'static Machine;
-    fn function(&self) -> TypeId;
-    fn needs(&self, needs: &mut Needs<'_>);
-    /// The row of the table of layouts under which this code writes.
-    fn row(&self) -> &Arc<LayoutRow>;
-    /// Whether stored arguments are these, where the code that stored them had fewer: an argument
-    /// or a field that was added since counts as its default.
-    fn same_arguments(&self, stored: &str, args: &str) -> bool;
-    /// Whether code of this function can begin with stored arguments.
-    fn compare_arguments(&self, args: &str, on_renamed_field: OnRenamedField) -> Found;
-    /// Whether it can resume a snapshot that was left under a layout.
-    fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found;
-    /// Whether it can resume its part of a snapshot in which it is being called.
-    fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found;
-    /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
-    fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String>;
-}
-
 /// All registered fiber functions.
 #[derive(Default)]
 pub(crate) struct Registry {
-    functions: BTreeMap<&'static str, Arc<dyn Known>>,
+    functions: BTreeMap<&'static str, Arc<Known>>,
     /// Those of the layers above, of which no agent is asked or told.
     ours: Vec<&'static str>,
     pub(crate) on_renamed_field: OnRenamedField,
@@ -82,9 +62,10 @@ impl Registry {
 
     fn add_with<F: Fiber>(&mut self, host: Option<Arc<dyn Any + Send + Sync>>) -> Result<()> {
         let name = F::MACHINE.name;
-        let known: Arc<dyn Known> = Arc::new(Function::<F> { host, layout: OnceLock::new(), row: OnceLock::new(), fiber: PhantomData });
-        match self.functions.insert(name, known) {
-            Some(there) if there.function() != TypeId::of::<F>() => Err(Error::new(
+        let code: &dyn Typed = &Of::<F>(PhantomData);
+        let known = Known { machine: F::MACHINE, code, host, layout: OnceLock::new(), row: OnceLock::new() };
+        match self.functions.insert(name, Arc::new(known)) {
+            Some(there) if there.code.function() != TypeId::of::<F>() => Err(Error::new(
                 ErrorKind::Setup,
                 format!("two fibers are registered under the name `{name}`: give one of them `name = \"..\"`"),
             )),
@@ -104,19 +85,19 @@ impl Registry {
         self.ours.contains(&name)
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Known>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Known>> {
         self.functions.get(name).cloned()
     }
 
     /// All registered functions, by name.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &'static Machine> {
-        self.functions.values().map(|known| known.machine())
+        self.functions.values().map(|known| known.machine)
     }
 
     /// The layouts of all functions that the program has registered.
     pub(crate) fn layouts(&self) -> Vec<Layout> {
-        let of_the_program = self.functions.values().filter(|known| !self.is_ours(known.machine().name));
-        of_the_program.map(|known| Layout::of(known.machine())).collect()
+        let of_the_program = self.functions.values().filter(|known| !self.is_ours(known.machine.name));
+        of_the_program.map(|known| Layout::of(known.machine)).collect()
     }
 
     /// Whether a registered function has the layout with this hash.
@@ -125,13 +106,13 @@ impl Registry {
     }
 
     /// The entry of `F` itself.
-    pub(crate) fn of<F: Fiber>(&self) -> Result<Arc<dyn Known>> {
+    pub(crate) fn of<F: Fiber>(&self) -> Result<Arc<Known>> {
         self.of_function(F::MACHINE.name, TypeId::of::<F>())
     }
 
     /// The entry of a function itself, and not of another one of its name.
-    pub(crate) fn of_function(&self, name: &str, function: TypeId) -> Result<Arc<dyn Known>> {
-        self.get(name).filter(|k| k.function() == function).ok_or_else(|| {
+    pub(crate) fn of_function(&self, name: &str, function: TypeId) -> Result<Arc<Known>> {
+        self.get(name).filter(|known| known.code.function() == function).ok_or_else(|| {
             Error::new(ErrorKind::NotRegistered, format!("fiber `{name}` is not registered: add `.fiber::<{name}>()` before `.open()`"))
         })
     }
@@ -151,17 +132,82 @@ impl Registry {
     }
 }
 
-struct Function<F> {
+/// A registered fiber function.
+///
+/// What depends on its types is behind [`Typed`], so that the rest is compiled once.
+pub(crate) struct Known {
+    pub(crate) machine: &'static Machine,
+    code: &'static dyn Typed,
     /// What the context of a function of a layer above has.
     host: Option<Arc<dyn Any + Send + Sync>>,
     layout: OnceLock<Layout>,
     row: OnceLock<Arc<LayoutRow>>,
-    fiber: PhantomData<fn() -> F>,
 }
 
-impl<F: Fiber> Function<F> {
+impl Known {
+    pub(crate) fn needs(&self, needs: &mut Needs<'_>) {
+        self.code.needs(needs);
+    }
+
+    /// The row of the table of layouts under which this code writes.
+    pub(crate) fn row(&self) -> &Arc<LayoutRow> {
+        self.row.get_or_init(|| row_of(self.machine))
+    }
+
     fn layout(&self) -> &Layout {
-        self.layout.get_or_init(|| Layout::of(F::MACHINE))
+        self.layout.get_or_init(|| Layout::of(self.machine))
+    }
+
+    /// Whether stored arguments are these, where the code that stored them had fewer: an argument
+    /// or a field that was added since counts as its default.
+    pub(crate) fn same_arguments(&self, stored: &str, args: &str) -> bool {
+        let Some(stored) = with_defaults(stored, args) else { return false };
+        // Read by the types of the code and written again, a field that was added has its default.
+        let written = guarded(|| self.code.written_again(&stored));
+        written.is_ok_and(|written| exact::same(&written, args))
+    }
+
+    /// Whether this code can begin with stored arguments.
+    pub(crate) fn compare_arguments(&self, args: &str, on_renamed_field: OnRenamedField) -> Found {
+        match guarded(|| self.code.load(args, on_renamed_field).map(drop)) {
+            Ok(()) => Found { verdict: Verdict::Resumes, wait_changed: false },
+            Err(why) => Found::parks(why),
+        }
+    }
+
+    /// Whether it can resume a snapshot that was left under a layout.
+    pub(crate) fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        if let Err(why) = left.check_begun(self.machine, old.map(|old| old.hash.as_str())) {
+            return Found::parks(why);
+        }
+        match old.filter(|old| old.hash != self.row().hash).map(Layout::read) {
+            Some(Ok(old)) => self.compare_with(&old, snapshot, left),
+            _ => self.found(self.check(old, snapshot, left), false),
+        }
+    }
+
+    /// Whether it can resume its part of a snapshot in which it is being called.
+    pub(crate) fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        if let Err(why) = left.check_begun(self.machine, snapshot.layout.as_deref()) {
+            return Found::parks(why);
+        }
+        match snapshot.layout.as_deref().filter(|hash| *hash != self.row().hash).map(|hash| left.layout(hash)) {
+            Some(Ok(old)) => self.compare_with(&old, snapshot, left),
+            _ => self.found(self.machine.fits(snapshot, &self.row().hash, left), false),
+        }
+    }
+
+    /// The verdict on a snapshot that was left under another layout.
+    fn compare_with(&self, old: &Layout, snapshot: &Snapshot, left: &LeftUnder) -> Found {
+        self.found(left.check(self.layout(), old, snapshot), self.layout().waits_otherwise(old, snapshot))
+    }
+
+    fn found(&self, fits: Result<(), String>, wait_changed: bool) -> Found {
+        match (fits, self.machine.migrate) {
+            (Ok(()), _) => Found { verdict: Verdict::Resumes, wait_changed },
+            (Err(_), Some(_)) => Found { verdict: Verdict::Migrates, wait_changed: true },
+            (Err(why), None) => Found::parks(why),
+        }
     }
 
     /// Whether a snapshot left by the code of `old` fits; says why not.
@@ -175,36 +221,75 @@ impl<F: Fiber> Function<F> {
         }
     }
 
-    /// The verdict on a snapshot that was left under another layout.
-    fn compare_with(&self, old: &Layout, snapshot: &Snapshot, left: &LeftUnder) -> Found {
-        found::<F>(left.check(self.layout(), old, snapshot), self.layout().waits_otherwise(old, snapshot))
-    }
-}
-
-/// A run from a snapshot that `migrate` has made; such a one is in the names of this code.
-async fn migrated<F: Fiber>(layout: Layout, snapshot: Snapshot, migrate: Migrate, ctx: FiberContext, run: Arc<Run>) -> Exit {
-    run.left().migrate();
-    let migrated = guarded(|| migrate(snapshot).map_err(|e| chain(&*e)));
-    let snapshot = match migrated {
-        Ok(snapshot) => snapshot,
-        Err(why) => return Exit::unfit(format!("its snapshot could not be migrated: {why}")),
-    };
-    if let Err(drift) = layout.check(None, &snapshot) {
-        return Exit::unfit(format!("its snapshot does not fit after it was migrated: {drift}"));
-    }
-    match Frame::resume(F::MACHINE, Arc::clone(&run), snapshot) {
-        Ok(frame) => exit_of(drive::<F>(None, &ctx, frame, &run).await),
-        Err(why) => Exit::unfit(why),
+    /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
+    pub(crate) fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String> {
+        let (code, ctx) = (self.code, FiberContext { host: self.host.clone(), ..ctx });
+        let start = Frame::start(self.machine, Arc::clone(&run));
+        let stored = match begin {
+            Begin::Call(call) if (*call).type_id() != code.function() => return Err("the invocation is of another fiber".to_owned()),
+            Begin::Call(call) => return Ok(code.run(Some(call), ctx, start, run)),
+            Begin::Stored(stored) => stored,
+        };
+        run.left().check_begun(self.machine, stored.layout.as_ref().map(|layout| layout.hash.as_str()))?;
+        let Some(text) = stored.snapshot else {
+            return Ok(Box::pin(async move {
+                match guarded(|| code.load(&stored.args, run.backend.on_renamed_field())) {
+                    Ok((call, unread)) => code.run(Some(call), ctx, start.with_unread(unread), run).await,
+                    Err(why) => Exit::unfit(why),
+                }
+            }));
+        };
+        let mut snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
+        snapshot.put_back(&stored.rows)?;
+        let fits = self.check(stored.layout.as_ref(), &snapshot, run.left());
+        match (fits, self.machine.migrate) {
+            (fits, Some(migrate)) if fits.is_err() || run.left().is_unreadable(0) => {
+                snapshot.put_back_logs(&stored.rows)?;
+                run.kept().resume(&text, stored.rows);
+                let (machine, layout) = (self.machine, self.layout().clone());
+                Ok(Box::pin(async move {
+                    match migrated(machine, &layout, snapshot, migrate, &run) {
+                        Ok(frame) => code.run(None, ctx, frame, run).await,
+                        Err(why) => Exit::unfit(why),
+                    }
+                }))
+            }
+            (Err(why), _) => Err(why),
+            (Ok(()), _) => {
+                run.kept().resume(&text, stored.rows);
+                let frame = Frame::resume(self.machine, Arc::clone(&run), snapshot)?;
+                Ok(code.run(None, ctx, frame, run))
+            }
+        }
     }
 }
 
 type Migrate = fn(Snapshot) -> Result<Snapshot, Box<dyn std::error::Error + Send + Sync>>;
 
-impl<F: Fiber> Known for Function<F> {
-    fn machine(&self) -> &'static Machine {
-        F::MACHINE
-    }
+/// The frame of a snapshot that `migrate` has made; such a one is in the names of this code.
+fn migrated(machine: &'static Machine, layout: &Layout, snapshot: Snapshot, migrate: Migrate, run: &Arc<Run>) -> Result<Frame, String> {
+    run.left().migrate();
+    let snapshot = guarded(|| migrate(snapshot).map_err(|e| chain(&*e)));
+    let snapshot = snapshot.map_err(|why| format!("its snapshot could not be migrated: {why}"))?;
+    layout.check(None, &snapshot).map_err(|drift| format!("its snapshot does not fit after it was migrated: {drift}"))?;
+    Frame::resume(machine, Arc::clone(run), snapshot)
+}
 
+/// What is done with the types of a fiber function.
+trait Typed: Send + Sync {
+    fn function(&self) -> TypeId;
+    fn needs(&self, needs: &mut Needs<'_>);
+    /// An invocation with stored arguments, and what its types do not read of them.
+    fn load(&self, args: &str, on_renamed_field: OnRenamedField) -> Result<(Box<dyn Any + Send>, UnreadKeys), String>;
+    /// Stored arguments as this code writes them.
+    fn written_again(&self, args: &str) -> Result<String, String>;
+    /// Runs a frame, from its start with an invocation of this function.
+    fn run(&self, start: Option<Box<dyn Any + Send>>, ctx: FiberContext, frame: Frame, run: Arc<Run>) -> BoxFuture<'static, Exit>;
+}
+
+struct Of<F>(PhantomData<fn() -> F>);
+
+impl<F: Fiber> Typed for Of<F> {
     fn function(&self) -> TypeId {
         TypeId::of::<F>()
     }
@@ -213,78 +298,18 @@ impl<F: Fiber> Known for Function<F> {
         F::needs(needs);
     }
 
-    fn row(&self) -> &Arc<LayoutRow> {
-        self.row.get_or_init(|| row_of(F::MACHINE))
+    fn load(&self, args: &str, on_renamed_field: OnRenamedField) -> Result<(Box<dyn Any + Send>, UnreadKeys), String> {
+        load_arguments::<F>(args, on_renamed_field).map(|(call, unread)| (Box::new(call) as Box<dyn Any + Send>, unread))
     }
 
-    fn same_arguments(&self, stored: &str, args: &str) -> bool {
-        let Some(stored) = with_defaults(stored, args) else { return false };
-        // Read by the types of the code and written again, a field that was added has its default.
-        let written = guarded(|| load_arguments::<F>(&stored, OnRenamedField::Warn).and_then(|(call, _)| save_arguments(&call)));
-        written.is_ok_and(|written| exact::same(&written, args))
+    fn written_again(&self, args: &str) -> Result<String, String> {
+        load_arguments::<F>(args, OnRenamedField::Warn).and_then(|(call, _)| save_arguments(&call))
     }
 
-    fn compare_arguments(&self, args: &str, on_renamed_field: OnRenamedField) -> Found {
-        match guarded(|| load_arguments::<F>(args, on_renamed_field).map(drop)) {
-            Ok(()) => Found { verdict: Verdict::Resumes, wait_changed: false },
-            Err(why) => Found::parks(why),
-        }
-    }
-
-    fn compare(&self, old: Option<&LayoutRow>, snapshot: &Snapshot, left: &LeftUnder) -> Found {
-        if let Err(why) = left.check_begun(F::MACHINE, old.map(|old| old.hash.as_str())) {
-            return Found::parks(why);
-        }
-        match old.filter(|old| old.hash != self.row().hash).map(Layout::read) {
-            Some(Ok(old)) => self.compare_with(&old, snapshot, left),
-            _ => found::<F>(self.check(old, snapshot, left), false),
-        }
-    }
-
-    fn compare_callee(&self, snapshot: &Snapshot, left: &LeftUnder) -> Found {
-        if let Err(why) = left.check_begun(F::MACHINE, snapshot.layout.as_deref()) {
-            return Found::parks(why);
-        }
-        match snapshot.layout.as_deref().filter(|hash| *hash != self.row().hash).map(|hash| left.layout(hash)) {
-            Some(Ok(old)) => self.compare_with(&old, snapshot, left),
-            _ => found::<F>(F::MACHINE.fits(snapshot, &self.row().hash, left), false),
-        }
-    }
-
-    fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String> {
-        let ctx = FiberContext { host: self.host.clone(), ..ctx };
-        let stored = match begin {
-            Begin::Call(call) => {
-                let call = call.downcast::<F>().map_err(|_| "the invocation is of another fiber".to_owned())?;
-                return Ok(Box::pin(from_start((*call, UnreadKeys::new()), ctx, run)));
-            }
-            Begin::Stored(stored) => stored,
-        };
-        run.left().check_begun(F::MACHINE, stored.layout.as_ref().map(|layout| layout.hash.as_str()))?;
-        let Some(text) = stored.snapshot else {
-            return Ok(Box::pin(async move {
-                match guarded(|| load_arguments::<F>(&stored.args, run.backend.on_renamed_field())) {
-                    Ok(call) => from_start(call, ctx, run).await,
-                    Err(why) => Exit::unfit(why),
-                }
-            }));
-        };
-        let mut snapshot: Snapshot = serde_json::from_str(&text).map_err(|e| format!("the stored snapshot cannot be read: {e}"))?;
-        snapshot.put_back(&stored.rows)?;
-        let fits = self.check(stored.layout.as_ref(), &snapshot, run.left());
-        match (fits, F::MACHINE.migrate) {
-            (fits, Some(migrate)) if fits.is_err() || run.left().is_unreadable(0) => {
-                snapshot.put_back_logs(&stored.rows)?;
-                run.kept().resume(&text, stored.rows);
-                Ok(Box::pin(migrated::<F>(self.layout().clone(), snapshot, migrate, ctx, run)))
-            }
-            (Err(why), _) => Err(why),
-            (Ok(()), _) => {
-                run.kept().resume(&text, stored.rows);
-                let frame = Frame::resume(F::MACHINE, Arc::clone(&run), snapshot)?;
-                Ok(Box::pin(async move { exit_of(drive::<F>(None, &ctx, frame, &run).await) }))
-            }
-        }
+    fn run(&self, start: Option<Box<dyn Any + Send>>, ctx: FiberContext, frame: Frame, run: Arc<Run>) -> BoxFuture<'static, Exit> {
+        // `Known` gives no other type.
+        let start = start.and_then(|call| call.downcast::<F>().ok()).map(|call| *call);
+        Box::pin(async move { exit_of(drive::<F>(start, &ctx, frame, &run).await) })
     }
 }
 
@@ -301,17 +326,4 @@ fn with_defaults(stored: &str, args: &str) -> Option<String> {
         }
     }
     serde_json::to_string(&stored).ok()
-}
-
-fn found<F: Fiber>(fits: Result<(), String>, wait_changed: bool) -> Found {
-    match (fits, F::MACHINE.migrate) {
-        (Ok(()), _) => Found { verdict: Verdict::Resumes, wait_changed },
-        (Err(_), Some(_)) => Found { verdict: Verdict::Migrates, wait_changed: true },
-        (Err(why), None) => Found::parks(why),
-    }
-}
-
-async fn from_start<F: Fiber>((call, unread): (F, UnreadKeys), ctx: FiberContext, run: Arc<Run>) -> Exit {
-    let frame = Frame::start(F::MACHINE, Arc::clone(&run)).with_unread(unread);
-    exit_of(drive(Some(call), &ctx, frame, &run).await)
 }

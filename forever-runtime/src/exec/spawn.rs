@@ -1,4 +1,5 @@
 //! Starting a fiber: from an invocation to a stored row and a running task.
+use std::any::Any;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -95,17 +96,19 @@ impl<F: Fiber> Spawn<F> {
         let Spawn { link, call, given } = self;
         let exec = link.get()?;
         let args = save_arguments(&call);
-        if exec.runtime.claims_as().is_none() {
-            // A worker runs it, and has to know its function.
-            return start(link, F::MACHINE.name, false, args, given, |_, _, _| Box::pin(std::future::ready(()))).await;
-        }
-        let known = exec.registry.of::<F>()?;
-        let lease = LeaseNumber::of(&exec.runtime);
-        start(link, F::MACHINE.name, false, args, given, move |claim, agent, alive| {
-            Box::pin(FiberTask::begin(exec, known, (claim, lease), agent, alive, Box::new(call)))
-        })
-        .await
+        // Where a worker runs it, that one has to know its function.
+        let known = exec.runtime.claims_as().map(|_| exec.registry.of::<F>()).transpose()?;
+        let run = known.map(|known| run_by(exec, known, Box::new(call)));
+        start(link, F::MACHINE.name, false, args, given, run).await.map(FiberHandle::of_type)
     }
+}
+
+/// Runs a fiber that was accepted. Neither this nor what takes it is compiled for each function.
+pub(crate) type RunAccepted = Box<dyn FnOnce(Claim, Option<AgentId>, ActiveGuard) -> BoxFuture<'static, ()> + Send>;
+
+fn run_by(exec: Arc<Executor>, known: Arc<Known>, call: Box<dyn Any + Send>) -> RunAccepted {
+    let lease = LeaseNumber::of(&exec.runtime);
+    Box::new(move |claim, agent, alive| Box::pin(FiberTask::begin(exec, known, (claim, lease), agent, alive, call)))
 }
 
 /// Options of a fiber to be started.
@@ -124,15 +127,16 @@ impl Given {
     }
 }
 
-/// Stores a fiber and runs it by `run`, or joins the one with its id or key.
-pub(crate) async fn start<T>(
+/// Stores a fiber and runs it by `run`, if this process runs fibers, or joins the one with its id or
+/// key.
+pub(crate) async fn start(
     link: Link<Executor>,
     name: &str,
     closure: bool,
     args: Result<String, String>,
     given: Given,
-    run: impl FnOnce(Claim, Option<AgentId>, ActiveGuard) -> BoxFuture<'static, ()> + Send + 'static,
-) -> Result<FiberHandle<T>> {
+    run: Option<RunAccepted>,
+) -> Result<FiberHandle<()>> {
     let exec = &link.get()?;
     let Given { id: asked_id, key, metadata, agent } = given;
     let refused = |kind, why: String| Error::new(kind, format!("failed to start fiber `{name}`: {why}"));
@@ -149,12 +153,12 @@ pub(crate) async fn start<T>(
         closure,
         args: args.clone(),
         metadata,
-        agent: agent.clone(),
+        agent,
         parent: None,
         worker: exec.runtime.claims_as(),
         now_ms: exec.runtime.now_ms(),
     };
-    let there = accept(exec, new, move |claim, alive| run(claim, agent, alive)).await;
+    let there = accept(exec, new, run).await;
     let there = there.map_err(|e| refused(e.kind(), "it could not be stored".into()).with_source(e))?;
     let Some(there) = there else { return Ok(FiberHandle::new(link.runtime(), id, name, true)) };
     let known = exec.registry.get(name);
@@ -193,7 +197,7 @@ impl There {
     }
 
     /// Whether it was spawned with these arguments, as the code reads them now.
-    fn has_arguments(&self, args: &str, known: Option<&dyn Known>) -> bool {
+    fn has_arguments(&self, args: &str, known: Option<&Known>) -> bool {
         match self {
             There::Stored(row) => exact::same(&row.args, args) || known.is_some_and(|known| known.same_arguments(&row.args, args)),
             // Only a digest is stored of a deleted fiber's arguments.
@@ -229,22 +233,13 @@ fn check_agent(exec: &Executor, agent: Option<&AgentId>) -> Result<(), String> {
 /// Stores a fiber and runs it, or returns the one that has its id or key.
 ///
 /// The task that runs the fiber also stores it, so a dropped caller leaves nothing half done.
-async fn accept(
-    exec: &Arc<Executor>,
-    new: NewFiber,
-    run: impl FnOnce(Claim, ActiveGuard) -> BoxFuture<'static, ()> + Send + 'static,
-) -> Result<Option<There>> {
+async fn accept(exec: &Arc<Executor>, new: NewFiber, run: Option<RunAccepted>) -> Result<Option<There>> {
     let (tell, told) = oneshot::channel();
     let of_task = Arc::clone(exec);
     exec.runtime.start(async move {
-        let (id, name) = (new.id.clone(), new.name.clone());
+        let (id, name, agent) = (new.id.clone(), new.name.clone(), new.agent.clone());
         let spawn = of_task.runtime.active.announce_spawn(&id);
         let claim = match of_task.runtime.store.accept(new).await {
-            Ok(AcceptResult::Created(_)) if of_task.runtime.claims_as().is_none() => {
-                drop(spawn);
-                of_task.runtime.tell(&id, &name, || EventKind::Spawned);
-                return drop(tell.send(Ok(None)));
-            }
             Ok(AcceptResult::Created(claim)) => claim,
             Ok(AcceptResult::Existing(row)) => {
                 drop(spawn);
@@ -261,17 +256,22 @@ async fn accept(
                 return drop(tell.send(Err(error)));
             }
         };
+        let Some(run) = run else {
+            drop(spawn);
+            of_task.runtime.tell(&id, &name, || EventKind::Spawned);
+            return drop(tell.send(Ok(None)));
+        };
         let alive = of_task.runtime.active.activate_new(&id, &name).await;
         drop(spawn);
         of_task.runtime.tell(&id, &name, || EventKind::Spawned);
         drop(tell.send(Ok(None)));
-        run(claim, alive).await;
+        run(claim, agent, alive).await;
     })?;
     told.await.unwrap_or_else(|_| Err(Error::closed()))
 }
 
 /// Checks that a spawn that found `there` meant it.
-fn joins(there: &There, name: &str, args: &str, known: Option<&dyn Known>, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
+fn joins(there: &There, name: &str, args: &str, known: Option<&Known>, id: Option<&str>, key: Option<&str>) -> Result<(), String> {
     let what = match (id, key) {
         (Some(id), _) if id == there.id() => format!("id `{id}`"),
         (_, Some(key)) => format!("key `{key}`"),

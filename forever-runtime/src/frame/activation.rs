@@ -140,15 +140,23 @@ impl Frame {
 
     /// Reads values from the snapshot.
     pub fn restore<T>(&mut self, read: impl FnOnce(&mut Locals) -> Result<T, Unreadable>) -> Restore<T> {
-        let target = self.target.as_mut().expect("values are restored only on the way to a cut point");
-        let read = read(&mut target.locals);
-        self.unread.get_mut().unwrap_or_else(PoisonError::into_inner).append(&mut target.locals.unread);
-        match read {
-            Ok(value) => Restore(Some(value)),
-            Err(Unreadable(why)) => {
-                self.run.stop(Exit::Unreadable { why: why.into(), depth: self.depth, migrates: self.machine.migrate.is_some() });
-                Restore(None)
-            }
+        let read = read(self.locals());
+        let why = read.as_ref().err().map(|Unreadable(why)| &**why);
+        self.have_read(why);
+        Restore(read.ok())
+    }
+
+    fn locals(&mut self) -> &mut Locals {
+        &mut self.target.as_mut().expect("values are restored only on the way to a cut point").locals
+    }
+
+    /// After values were read, or could not be.
+    fn have_read(&mut self, why_not: Option<&str>) {
+        if let Some(target) = &mut self.target {
+            self.unread.get_mut().unwrap_or_else(PoisonError::into_inner).append(&mut target.locals.unread);
+        }
+        if let Some(why) = why_not {
+            self.run.stop(Exit::Unreadable { why: why.into(), depth: self.depth, migrates: self.machine.migrate.is_some() });
         }
     }
 
@@ -265,7 +273,11 @@ impl Frame {
     }
 
     /// Replaces the snapshot: the fiber is at `cut`, with the locals that `save` writes.
-    pub fn checkpoint(&mut self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
+    pub fn checkpoint(&mut self, cut: u32, mut save: impl FnMut(&mut Save<'_>)) -> BoxFuture<'static, ()> {
+        self.checkpoint_of(cut, &mut save)
+    }
+
+    fn checkpoint_of(&self, cut: u32, save: &mut dyn FnMut(&mut Save<'_>)) -> BoxFuture<'static, ()> {
         let written = self.write(cut, save, "null}");
         Box::pin(commit(Arc::clone(&self.run), written, &self.machine.cuts[cut as usize], self.callees.clone()))
     }

@@ -7,6 +7,7 @@ use crate::frame::activation::Frame;
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
 use crate::frame::locals::Save;
+use crate::frame::machine::Machine;
 use crate::frame::poll::drive;
 use crate::frame::saved::ReturnValue;
 use crate::frame::snapshot::{MAX_CALLS, Snapshot, too_many_calls};
@@ -26,12 +27,12 @@ impl Frame {
         start: Option<F>,
         ctx: &'a FiberContext,
         result: Option<&'static str>,
-        save: impl FnOnce(&mut Save<'_>),
+        mut save: impl FnMut(&mut Save<'_>),
     ) -> BoxFuture<'a, Result<F::Output, F::Error>> {
         let nested = self.target.take().and_then(|t| t.call);
-        let open = self.write(cut, save, "");
+        let open = self.write(cut, &mut save, "");
         Box::pin(async move {
-            let (mut open, callee) = match self.callee::<F>(open, nested) {
+            let (mut open, callee) = match self.callee(F::MACHINE, open, nested) {
                 Ok(opened) => opened,
                 Err(stopped) => {
                     self.run.stop(stopped);
@@ -67,12 +68,12 @@ impl Frame {
         cut: u32,
         start: F,
         ctx: &FiberContext,
-        save: impl FnOnce(&mut Save<'_>),
+        mut save: impl FnMut(&mut Save<'_>),
     ) -> Result<Result<F::Output, F::Error>, Exit> {
         let nested = self.target.take().and_then(|t| t.call);
         let start = nested.is_none().then_some(start);
-        let open = self.write(cut, save, "");
-        let (_, callee) = self.callee::<F>(open, nested)?;
+        let open = self.write(cut, &mut save, "");
+        let (_, callee) = self.callee(F::MACHINE, open, nested)?;
         let returned = drive::<F>(start, ctx, callee, &self.run).await;
         self.run.step.end();
         self.run.tx_position.returned();
@@ -81,8 +82,8 @@ impl Frame {
 
     /// Replaces the snapshot, as [`checkpoint`](Self::checkpoint) does; an error is the exit of a
     /// run whose snapshot cannot be stored.
-    pub(crate) async fn store(&self, cut: u32, save: impl FnOnce(&mut Save<'_>)) -> Result<(), Exit> {
-        let written = self.write(cut, save, "null}");
+    pub(crate) async fn store(&self, cut: u32, mut save: impl FnMut(&mut Save<'_>)) -> Result<(), Exit> {
+        let written = self.write(cut, &mut save, "null}");
         try_commit(&self.run, written, &self.machine.cuts[cut as usize], self.callees.clone()).await
     }
 
@@ -92,21 +93,26 @@ impl Frame {
     }
 
     /// The frame of a callee, and the open text of this frame around it.
-    fn callee<F: Fiber>(&self, open: Result<Written, String>, nested: Option<Box<Snapshot>>) -> Result<(Written, Frame), Exit> {
+    fn callee(
+        &self,
+        machine: &'static Machine,
+        open: Result<Written, String>,
+        nested: Option<Box<Snapshot>>,
+    ) -> Result<(Written, Frame), Exit> {
         if self.depth == MAX_CALLS {
-            return Err(Exit::failed(format!("`{}` cannot be called from here: {}", F::MACHINE.name, too_many_calls())));
+            return Err(Exit::failed(format!("`{}` cannot be called from here: {}", machine.name, too_many_calls())));
         }
         let mut open = open.map_err(Exit::failed)?;
         open.text.truncate(open.text.len() - self.suffix.len());
-        let layout = row_of(F::MACHINE);
+        let layout = row_of(machine);
         let left = &self.run.left;
         let nested = match nested {
-            Some(snapshot) => F::MACHINE.fit(*snapshot, &layout.hash, left, self.depth + 1).map(Some),
-            None => left.check_begun(F::MACHINE, None).map(|()| None),
+            Some(snapshot) => machine.fit(*snapshot, &layout.hash, left, self.depth + 1).map(Some),
+            None => left.check_begun(machine, None).map(|()| None),
         };
         let nested = nested.map_err(Exit::unfit)?;
-        let mut callee = Frame::start(F::MACHINE, Arc::clone(&self.run));
-        callee.prefix = format!("{}{{{}", open.text, F::MACHINE.heading(&layout.hash));
+        let mut callee = Frame::start(machine, Arc::clone(&self.run));
+        callee.prefix = format!("{}{{{}", open.text, machine.heading(&layout.hash));
         callee.suffix = format!("}}{}", self.suffix);
         callee.outer = open.named.clone();
         callee.depth = self.depth + 1;

@@ -35,7 +35,11 @@ impl Run {
 impl Frame {
     /// Leaves memory until the next attempt of a step is due, with what the step needs stored at
     /// the cut point before it. A fiber that stays in memory goes on at once.
-    pub fn pause(&mut self, before: u32, until: i64, save: impl FnOnce(&mut Save<'_>)) -> BoxFuture<'static, ()> {
+    pub fn pause(&mut self, before: u32, until: i64, mut save: impl FnMut(&mut Save<'_>)) -> BoxFuture<'static, ()> {
+        self.pause_with(before, until, &mut save)
+    }
+
+    fn pause_with(&self, before: u32, until: i64, save: &mut dyn FnMut(&mut Save<'_>)) -> BoxFuture<'static, ()> {
         if self.run.backend.stays_in_memory() {
             return Box::pin(async {});
         }

@@ -63,8 +63,14 @@ pub(crate) fn counted<T, E>(run: &Run, ended: Result<Result<T, E>, End>) -> Resu
 ///
 /// A called function is polled in its caller's place until it returns, so the stack does not grow
 /// with the calls.
-pub(crate) async fn to_end<T, E>(run: &Arc<Run>, code: impl Future<Output = Result<T, E>>) -> Result<Result<T, E>, End> {
-    let mut future = pin!(code);
+pub(crate) async fn to_end<T: Send>(run: &Arc<Run>, code: impl Future<Output = T> + Send) -> Result<T, End> {
+    let mut returned = None;
+    poll_to_end(run, pin!(async { returned = Some(code.await) })).await?;
+    Ok(returned.unwrap_or_else(|| unreachable!("it has ended")))
+}
+
+/// Not compiled for each function.
+async fn poll_to_end(run: &Arc<Run>, mut code: Pin<&mut (dyn Future<Output = ()> + Send)>) -> Result<(), End> {
     let mut calls = Calls::default();
     poll_fn(|cx| {
         loop {
@@ -72,13 +78,13 @@ pub(crate) async fn to_end<T, E>(run: &Arc<Run>, code: impl Future<Output = Resu
             run.step.resume();
             let polled = catch_unwind(AssertUnwindSafe(|| match calls.0.last_mut() {
                 Some(innermost) => innermost.as_mut().poll(cx).map(|()| None),
-                None => future.as_mut().poll(cx).map(Some),
+                None => code.as_mut().poll(cx).map(Some),
             }));
             run.step.suspend();
             drop(within);
             match polled {
                 Err(payload) => return Poll::Ready(Err(End::Panicked(panic_text(payload)))),
-                Ok(Poll::Ready(Some(result))) => return Poll::Ready(Ok(result)),
+                Ok(Poll::Ready(Some(()))) => return Poll::Ready(Ok(())),
                 Ok(Poll::Ready(None)) => drop(calls.0.pop()),
                 Ok(Poll::Pending) => match (run.take_stopped(), run.take_called()) {
                     (Some(stopped), _) => return Poll::Ready(Err(End::Stopped(stopped))),

@@ -20,7 +20,8 @@ pub(super) struct Written {
 }
 
 impl Frame {
-    pub(super) fn write(&self, cut: u32, save: impl FnOnce(&mut Save<'_>), close: &str) -> Result<Written, String> {
+    // `save` is a trait object, so that this is not compiled for each cut point.
+    pub(super) fn write(&self, cut: u32, save: &mut dyn FnMut(&mut Save<'_>), close: &str) -> Result<Written, String> {
         let cut = &self.machine.cuts[cut as usize];
         let mut text = String::with_capacity(self.prefix.len() + 256);
         if self.prefix.is_empty() {
@@ -46,7 +47,7 @@ impl Frame {
         if let Some(name) = result {
             open.text.truncate(open.text.len() - OPEN.len());
             let first = open.text.ends_with("\"locals\":{");
-            self.put_locals(open, name, first, |save| save.put(name, value))?;
+            self.put_locals(open, name, first, &mut |save| save.put(name, value))?;
             open.text.push_str(OPEN);
         }
         open.text.push_str("null}");
@@ -60,7 +61,7 @@ impl Frame {
         written: &mut Written,
         step: &'static str,
         first: bool,
-        save: impl FnOnce(&mut Save<'_>),
+        save: &mut dyn FnMut(&mut Save<'_>),
     ) -> Result<(), String> {
         let mut kept = self.run.kept();
         kept.adopt();

@@ -118,11 +118,11 @@ pub trait FrameOfLayer {
         cut: u32,
         start: F,
         ctx: &FiberContext,
-        save: impl FnOnce(&mut Save<'_>) + Send,
+        save: impl FnMut(&mut Save<'_>) + Send,
     ) -> impl Future<Output = Result<Result<F::Output, F::Error>, Exit>> + Send;
 
     /// Replaces the snapshot; an error is the exit of a run whose snapshot cannot be stored.
-    fn store(&self, cut: u32, save: impl FnOnce(&mut Save<'_>) + Send) -> impl Future<Output = Result<(), Exit>> + Send;
+    fn store(&self, cut: u32, save: impl FnMut(&mut Save<'_>) + Send) -> impl Future<Output = Result<(), Exit>> + Send;
 
     /// Name of the function whose call the snapshot to resume from contains.
     fn called(&self) -> Option<&str>;
@@ -134,12 +134,12 @@ impl FrameOfLayer for Frame {
         cut: u32,
         start: F,
         ctx: &FiberContext,
-        save: impl FnOnce(&mut Save<'_>) + Send,
+        save: impl FnMut(&mut Save<'_>) + Send,
     ) -> Result<Result<F::Output, F::Error>, Exit> {
         Frame::host(self, cut, start, ctx, save).await
     }
 
-    async fn store(&self, cut: u32, save: impl FnOnce(&mut Save<'_>) + Send) -> Result<(), Exit> {
+    async fn store(&self, cut: u32, save: impl FnMut(&mut Save<'_>) + Send) -> Result<(), Exit> {
         Frame::store(self, cut, save).await
     }
 

@@ -10,3 +10,4 @@ pub(crate) mod agents;
 pub(crate) mod context;
 pub(crate) mod engine;
 pub(crate) mod layer;
+pub mod local;

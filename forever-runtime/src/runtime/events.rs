@@ -213,16 +213,23 @@ impl Listeners {
 
     /// Sends an event of this process to all listeners; it is made only if there are any.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        let all = self.all();
-        if all.queues.is_empty() && all.relay.is_none() && all.observers.is_empty() {
-            return;
+        if !self.are_none() {
+            self.send(&event());
         }
-        let event = event();
+    }
+
+    fn are_none(&self) -> bool {
+        let all = self.all();
+        all.queues.is_empty() && all.relay.is_none() && all.observers.is_empty()
+    }
+
+    fn send(&self, event: &Event) {
+        let all = self.all();
         for observe in &all.observers {
-            observe(&event);
+            observe(event);
         }
         if let Some(relay) = &all.relay {
-            relay(&event);
+            relay(event);
         }
         for listener in all.queues.iter().filter_map(Weak::upgrade) {
             listener.push(EventItem::Event(event.clone()));

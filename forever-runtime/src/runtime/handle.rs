@@ -71,6 +71,11 @@ impl<T> FiberHandle<T> {
         FiberHandle { link, id: id.into(), name: name.into(), accepted, output: PhantomData }
     }
 
+    /// The handle of a fiber whose result is a `U`.
+    pub(crate) fn of_type<U>(self) -> FiberHandle<U> {
+        FiberHandle { link: self.link, id: self.id, name: self.name, accepted: self.accepted, output: PhantomData }
+    }
+
     /// Id of the fiber, unique in its database.
     pub fn id(&self) -> &str {
         &self.id

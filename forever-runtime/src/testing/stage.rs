@@ -15,6 +15,7 @@ use crate::frame::activation::Frame;
 use crate::frame::backend::{Checkpoint, RunBackend};
 use crate::frame::context::FiberContext;
 use crate::frame::fiber::Fiber;
+use crate::frame::machine::Machine;
 use crate::frame::poll::drive;
 use crate::frame::resources::{Needs, Resources};
 use crate::frame::run::Run;
@@ -271,13 +272,40 @@ impl Stage {
         let mut needs = Needs::new(&self.resources);
         F::needs(&mut needs);
         assert!(needs.missing.is_empty(), "missing resources: {:?}", needs.missing);
+        let (start, from) = match from {
+            StartFrom::Start(invocation) => (Some(invocation), StartFrom::Start(())),
+            StartFrom::Restart(invocation) => (Some(invocation), StartFrom::Restart(())),
+            StartFrom::Snapshot(text) => (None, StartFrom::Snapshot(text)),
+        };
+        let (tape, run, frame) = self.begin(F::MACHINE, from, kill);
+        let ctx = FiberContext::new("test".to_owned(), self.resources.clone(), &run);
+        let outcome = match frame {
+            Err(why) => Outcome::Parked(why),
+            Ok(frame) => match drive(start, &ctx, frame, &run).await {
+                Ok(Ok(value)) => Outcome::Completed(value),
+                Ok(Err(error)) => Outcome::Failed(error.into().to_string()),
+                Err(Exit::Parked(why) | Exit::StoredAsParked(why) | Exit::Unfit(why) | Exit::Unreadable { why, .. }) => {
+                    Outcome::Parked(why.to_string())
+                }
+                Err(Exit::Waiting(_)) => Outcome::Waiting,
+                Err(Exit::Interrupted(_)) => Outcome::Killed,
+                Err(Exit::Failed(why)) => Outcome::Failed(why.to_string()),
+                Err(exit) => Outcome::Failed(exit.word().to_owned()),
+            },
+        };
+        let snapshots = std::mem::take(&mut *locked(&tape.snapshots));
+        StageRun { snapshots, outcome }
+    }
+
+    /// A run, not yet begun; `Err` in place of its frame where the snapshot does not fit.
+    fn begin(&self, machine: &'static Machine, from: StartFrom<()>, kill: Kill) -> (Arc<Tape>, Arc<Run>, Result<Frame, String>) {
         let made = match &from {
-            StartFrom::Start(_) => {
+            StartFrom::Start(()) => {
                 let messages = std::mem::take(&mut locked(&self.kept).messages);
                 *locked(&self.kept) = Kept { messages, ..Kept::default() };
                 None
             }
-            StartFrom::Restart(_) => None,
+            StartFrom::Restart(()) => None,
             StartFrom::Snapshot(text) => {
                 let made = locked(&self.kept).made.get(text).cloned();
                 Some(made.unwrap_or_else(|| Made { number: 0, text: text.clone(), beside: SnapshotRows::default() }))
@@ -298,7 +326,7 @@ impl Stage {
             children,
             on_kill: self.on_kill.clone(),
         });
-        let run = if let StartFrom::Start(_) = &from {
+        let run = if let StartFrom::Start(()) = &from {
             Run::first("test", tape.clone())
         } else {
             let checkpoints = made.as_ref().map_or(0, |made| made.number);
@@ -310,35 +338,12 @@ impl Stage {
             Run::again("test", tape.clone(), Left { checkpoints, ops, under, ..Left::default() })
         };
         run.kept().part_from(PART);
-        let ctx = FiberContext::new("test".to_owned(), self.resources.clone(), &run);
-        let (start, frame) = match (from, made) {
-            (StartFrom::Snapshot(_), Some(made)) => {
-                let mut snapshot: Snapshot = serde_json::from_str(&made.text).expect("a snapshot is JSON");
-                let whole = snapshot.put_back(&made.beside);
-                run.kept().resume(&made.text, made.beside);
-                (None, whole.and_then(|()| Frame::resume(F::MACHINE, run.clone(), snapshot)))
-            }
-            (StartFrom::Snapshot(_), None) => unreachable!("what was made of a snapshot is known"),
-            (StartFrom::Start(invocation) | StartFrom::Restart(invocation), _) => {
-                (Some(invocation), Ok(Frame::start(F::MACHINE, run.clone())))
-            }
-        };
-        let outcome = match frame {
-            Err(why) => Outcome::Parked(why),
-            Ok(frame) => match drive(start, &ctx, frame, &run).await {
-                Ok(Ok(value)) => Outcome::Completed(value),
-                Ok(Err(error)) => Outcome::Failed(error.into().to_string()),
-                Err(Exit::Parked(why) | Exit::StoredAsParked(why) | Exit::Unfit(why) | Exit::Unreadable { why, .. }) => {
-                    Outcome::Parked(why.to_string())
-                }
-                Err(Exit::Waiting(_)) => Outcome::Waiting,
-                Err(Exit::Interrupted(_)) => Outcome::Killed,
-                Err(Exit::Failed(why)) => Outcome::Failed(why.to_string()),
-                Err(exit) => Outcome::Failed(exit.word().to_owned()),
-            },
-        };
-        let snapshots = std::mem::take(&mut *locked(&tape.snapshots));
-        StageRun { snapshots, outcome }
+        let Some(made) = made else { return (tape, Arc::clone(&run), Ok(Frame::start(machine, run))) };
+        let mut snapshot: Snapshot = serde_json::from_str(&made.text).expect("a snapshot is JSON");
+        let whole = snapshot.put_back(&made.beside);
+        run.kept().resume(&made.text, made.beside);
+        let frame = whole.and_then(|()| Frame::resume(machine, Arc::clone(&run), snapshot));
+        (tape, run, frame)
     }
 }
 

@@ -1,6 +1,6 @@
 // The page: which view the address names, keys, and what keeps it up to date.
 import * as chats from "./chats.js";
-import { h, toast } from "./dom.js";
+import { during, h, toast } from "./dom.js";
 import * as fiber from "./fiber.js";
 import { relative } from "./format.js";
 import * as views from "./views.js";
@@ -42,19 +42,36 @@ function route() {
 }
 
 let shown = "";
-let turn = 0;
 let actions = false;
+/** The one question that is under way. */
+let question = null;
 
 const go = (hash) => (location.hash === hash ? refresh() : (location.hash = hash));
 
+/**
+ * Asks for the view's data, once at a time: on a slow line the answer takes longer than news come, and what is shown is the newest answer
+ * that came. What is asked for meanwhile is asked once, behind it. Another view is asked for at once.
+ */
+function refresh() {
+  if (question?.hash === location.hash) {
+    question.again ??= question.done.then(refresh);
+    return question.again;
+  }
+  question?.left.abort();
+  const mine = (question = { hash: location.hash, left: new AbortController(), again: null, done: null });
+  mine.done = show(mine).finally(() => {
+    if (question === mine) question = null;
+  });
+  return mine.done;
+}
+
 /** Reads the view's data and shows it, unless it is what is shown already. */
-async function refresh() {
-  const mine = ++turn;
+async function show(mine) {
   const { view, tab, params } = route();
   for (const link of document.querySelectorAll("header nav a")) link.toggleAttribute("aria-current", link.dataset.tab === tab);
   try {
-    const data = await view.load(params);
-    if (mine !== turn) return;
+    const data = await during(mine.left.signal, () => view.load(params));
+    if (mine !== question) return;
     if (data.actions !== undefined) actions = data.actions;
     // The clock alone is no news.
     const text = location.hash + JSON.stringify({ ...data, now_ms: 0 }) + actions;
@@ -65,7 +82,7 @@ async function refresh() {
     replace(view.render(data, params, { refresh: again, go, actions }), isNew);
     document.title = `${main.querySelector("h1")?.textContent ?? "Forever"} · Forever`;
   } catch (error) {
-    if (mine !== turn) return;
+    if (mine !== question) return;
     shown = "";
     main.replaceChildren(h("section", { class: "verdict bad" }, h("h1", null, error.status === 404 ? "Not here" : "This cannot be shown"), h("p", { class: "sentence" }, error.message), error.status === 404 && h("p", { class: "remedy" }, "It may have been deleted when its retention ended.")));
   }

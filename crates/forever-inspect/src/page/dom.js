@@ -36,9 +36,20 @@ export function copyable(text, shown = text) {
   return h("button", { class: "copy mono", type: "button", title: `${text} (click to copy)`, onclick: copy }, shown);
 }
 
+let signal;
+/** What is asked while `load` begins is given up by this signal. */
+export function during(given, load) {
+  signal = given;
+  try {
+    return load();
+  } finally {
+    signal = undefined;
+  }
+}
+
 /** Reads JSON of the API. */
 export async function api(path) {
-  const answer = await fetch(`api/${path}`, { headers: { accept: "application/json" } });
+  const answer = await fetch(`api/${path}`, { headers: { accept: "application/json" }, signal });
   return read(answer);
 }
 

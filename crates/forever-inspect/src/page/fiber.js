@@ -110,7 +110,7 @@ function timeline(id, history, shown) {
   return h(
     "section",
     { class: "card" },
-    h("h2", null, "Timeline", h("span", { class: "count" }, `${history.length === 100 ? "the last 100" : history.length} checkpoints`)),
+    h("h2", null, "Timeline", h("span", { class: "count" }, history.length === 100 ? "the last 100 checkpoints" : plural(history.length, "checkpoint"))),
     h(
       "ol",
       { class: "timeline" },

@@ -54,7 +54,7 @@ export const overview = {
       total.failed > 0 && `${plural(total.failed, "fiber")} failed`,
       total.parked > 0 && `${plural(total.parked, "fiber")} parked`,
       total.interrupted > 0 && `${plural(total.interrupted, "fiber")} interrupted`,
-      data.retrying.length > 0 && `${data.retrying.length === 8 ? "8 or more" : data.retrying.length} retrying`,
+      data.retrying.length > 0 && `${atLeast(data.retrying.length, data.retrying_more)} retrying`,
       late.length > 0 && "some are ready and not started",
       data.schedules.length > 0 && `${plural(data.schedules.length, "schedule")} failing`,
     ].filter(Boolean);
@@ -97,7 +97,7 @@ export const overview = {
       h(
         "div",
         { class: "halves" },
-        data.retrying.length > 0 && card("Retrying", data.retrying.length, fibersHref({ state: "running" }), list(data.retrying)),
+        data.retrying.length > 0 && card("Retrying", atLeast(data.retrying.length, data.retrying_more), fibersHref({ state: "running" }), list(data.retrying)),
         late.length > 0 && card("Ready, and not started", late.length, fibersHref({ state: "pending", oldest_first: "true" }), list(late)),
         data.oldest_waiting.length > 0 && card("Waiting longest", total.waiting ?? 0, fibersHref({ state: "waiting", oldest_first: "true" }), list(data.oldest_waiting)),
         data.schedules.length > 0 && card("Schedules that fail", data.schedules.length, "#/schedules", scheduleRows(data.schedules)),

@@ -13,6 +13,7 @@ use rusqlite::{Connection, InterruptHandle};
 use super::file_guard::Kept;
 use super::job::Scope;
 use super::open;
+use super::private;
 use super::store::Sqlite;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -28,6 +29,8 @@ impl Sqlite {
     pub async fn back_up(&self, path: impl AsRef<Path>, part: &str) -> Result<()> {
         let made = Made::begin(path.as_ref(), part)?;
         let part = made.part.clone();
+        // SQLite fills an empty file.
+        private::open(&part).map_err(|e| failed(&made.path, "it cannot be made").with_source(e))?;
         if self.is_in_memory {
             // The one connection is the only way to a database in memory.
             self.writer.call("copy the database", Scope::Alone, move |conn| copy(conn, &part)).await?;

@@ -21,7 +21,7 @@ impl Copied {
             if !from.is_file() {
                 return Err(failed("there is no such file"));
             }
-            std::fs::create_dir(&folder).map_err(|e| failed("a folder for the copy cannot be made").with_source(e))?;
+            super::private::folder(&folder).map_err(|e| failed("a folder for the copy cannot be made").with_source(e))?;
             let copied = Copied { folder };
             copy(&from, &copied.path()).map_err(|e| failed("it cannot be copied").with_source(e))?;
             Ok(copied)

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tracing::{error, warn};
 
 use super::file_guard::{Files, Kept};
+use super::private;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many descriptors of databases without an owner stay open. The program may have connections
@@ -262,13 +263,7 @@ fn make(given: &Path, at: &Path) -> Result<File> {
     }
     let folder = at.parent().unwrap_or(at);
     folder.canonicalize().map_err(|e| refused(format!("the folder `{}` cannot be used", folder.display())).with_source(e))?;
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(at)
-        .map_err(|e| refused("it cannot be made".into()).with_source(e))
+    private::open(at).map_err(|e| refused("it cannot be made".into()).with_source(e))
 }
 
 /// Ownership of a database, released on drop.
@@ -536,7 +531,7 @@ fn place_of(found: &io::Result<Metadata>, path: &Path, id: &FileId) -> Place {
 
 /// Opens the file beside a database, locks it, and writes the process id into it.
 fn lock_beside(path: &Path) -> Result<File, TryLockError> {
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(TryLockError::Error)?;
+    let mut file = private::open(path).map_err(TryLockError::Error)?;
     file.try_lock()?;
     file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(TryLockError::Error)?;
     Ok(file)

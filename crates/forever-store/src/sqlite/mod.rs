@@ -39,6 +39,7 @@ mod past;
 mod places;
 #[cfg(test)]
 mod plans;
+mod private;
 #[cfg(test)]
 mod reads;
 mod recent_items;
