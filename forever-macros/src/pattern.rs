@@ -52,7 +52,7 @@ impl Variables {
         Irrefutable(self).visit_pat(pat);
     }
 
-    /// The `let` and `for` of statements in the arguments of macros, such as the arms of a `select!`.
+    /// The `let` and `for` of statements in the arguments of macros, as in arms of a `select!`.
     fn tokens(&mut self, tokens: &TokenStream) {
         let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
         let is = |token: &TokenTree, word: &str| matches!(token, TokenTree::Ident(ident) if ident == word);

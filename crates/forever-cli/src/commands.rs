@@ -112,15 +112,7 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
         }
         "export" => return export(client, given).await,
         "import" => import(client, given).await?,
-        "backup" => {
-            let path = std::path::absolute(text(given, "path").unwrap_or_default()).map_err(|why| Failure::usage(why.to_string()))?;
-            let answer = client.post("backup", &json!({ "path": path })).await?;
-            // The owner is on this machine, and so is what it has copied.
-            match std::fs::metadata(&path) {
-                Ok(found) if found.len() > 0 => answer,
-                _ => return Err(Failure::refused(format!("the owner says that it has made `{}`, and there is no such file", path.display()))),
-            }
-        }
+        "backup" => backup(client, given).await?,
         other => return Err(Failure::usage(format!("there is no command `{other}`"))),
     };
     if json {
@@ -142,6 +134,16 @@ fn parsed(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|why| Failure::usage(format!("`{text}` is not JSON ({why}): text is written in quotes, '\"yes\"'")))
 }
 
+async fn backup(client: &mut Client, given: &ArgMatches) -> Result<Value, Failure> {
+    let path = std::path::absolute(text(given, "path").unwrap_or_default()).map_err(|why| Failure::usage(why.to_string()))?;
+    let answer = client.post("backup", &json!({ "path": path })).await?;
+    // The owner is on this machine, and so is what it has copied.
+    match std::fs::metadata(&path) {
+        Ok(found) if found.len() > 0 => Ok(answer),
+        _ => Err(Failure::refused(format!("the owner says that it has made `{}`, and there is no such file", path.display()))),
+    }
+}
+
 /// The id of the fiber that is named by id or key.
 async fn id_of(client: &mut Client, given: &ArgMatches) -> Result<String, Failure> {
     id_of_named(client, text(given, "id").unwrap_or_default()).await
@@ -153,7 +155,10 @@ async fn id_of_named(client: &mut Client, name: &str) -> Result<String, Failure>
     }
     // A program may give a fiber a key that is the id of another one.
     if let Some(id) = name.strip_prefix("id:") {
-        return has_id(client, id).await?.then(|| id.to_owned()).ok_or_else(|| Failure::not_found(format!("there is no fiber with id `{id}`")));
+        return has_id(client, id)
+            .await?
+            .then(|| id.to_owned())
+            .ok_or_else(|| Failure::not_found(format!("there is no fiber with id `{id}`")));
     }
     let has_id = has_id(client, name).await?;
     let by_key = client.get(&format!("fibers?key={}", escaped(name))).await?;

@@ -158,7 +158,7 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
         found.push(Finding::new(what, "mend what the step calls; it is tried again by itself"));
     }
     if overview["retrying_more"] == true {
-        found.push(Finding::new("more fibers are retrying".into(), "`ls --state running` lists them"));
+        found.push(Finding::new("more fibers are retrying", "`ls --state running` lists them"));
     }
     let stuck = |fiber: &&Value| fiber["changed_ms"].as_u64().is_some_and(|at| now.saturating_sub(at) > STUCK_MS);
     if let Some(fiber) = list("oldest_pending").iter().find(stuck).filter(|_| is_live) {

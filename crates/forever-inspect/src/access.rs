@@ -106,7 +106,9 @@ impl Access {
                 Verdict::Unauthorized => Err(Failure::unauthorized()),
                 Verdict::Forbidden => Err(Failure::forbidden("you are not allowed to do this")),
             },
-            None if local::is_local(request.peer.map(|peer| peer.ip()), [Some(host)], request.headers.keys().map(HeaderName::as_str)) => Ok(()),
+            None if local::is_local(request.peer.map(|peer| peer.ip()), [Some(host)], request.headers.keys().map(HeaderName::as_str)) => {
+                Ok(())
+            }
             None => Err(Failure::forbidden("clients of other machines are not let in: the program has to say `.authorize(..)`")),
         }
     }

@@ -317,7 +317,9 @@ mod tests {
             assert_eq!(status(&closed, auth_request(peer, &[])).await, let_in, "{peer}");
             assert_eq!(status(&open, auth_request(peer, &[])).await, 200);
         }
-        for header in ONE_ADDRESS.into_iter().chain(["forwarded", "via", "cdn-loop", "x-forwarded-for", "x-forwarded-host", "x-original-url"]) {
+        for header in
+            ONE_ADDRESS.into_iter().chain(["forwarded", "via", "cdn-loop", "x-forwarded-for", "x-forwarded-host", "x-original-url"])
+        {
             assert_eq!(status(&closed, auth_request("127.0.0.1:1", &[(header, "127.0.0.1")])).await, 403, "{header}");
         }
     }

@@ -287,9 +287,9 @@ impl Server {
 
     /// Sets the maximum number of connections of one agent. Defaults to 256.
     ///
-    /// `WebSocket`s and event streams count together. Further ones are refused with 429. One address
-    /// gets no more places than it leaves free, so the first one half of them; for an IPv6 address
-    /// the first 64 bits count.
+    /// `WebSocket`s and event streams count together. Further ones are refused with 429. One
+    /// address gets no more places than it leaves free, so the first one half of them; for an IPv6
+    /// address the first 64 bits count.
     pub fn max_connections_per_agent(mut self, connections: usize) -> Self {
         self.limits.connections_per_agent = connections;
         self

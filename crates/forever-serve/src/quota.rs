@@ -1,7 +1,7 @@
 //! Limits of connections, of one agent and of all, and of requests per agent.
 //!
-//! Of places, one address gets no more than it leaves free, and of an agent's rate half: so it cannot
-//! shut out the others.
+//! Of places, one address gets no more than it leaves free, and of an agent's rate half: so it
+//! cannot shut out the others.
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

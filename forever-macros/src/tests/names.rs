@@ -245,6 +245,20 @@ fn names_in_capitals_are_constants_unless_the_pattern_says_otherwise() {
     assert_eq!(bindings(quote!((_x, __y, größe, Ä))), "_x, __y, größe");
 }
 
+#[test]
+fn a_variable_in_an_arm_may_be_named_as_constants_are() {
+    let in_arm = |lines: &str| {
+        let source = format!(r#"async fn f(n: u32) -> Result<u32, E> {{ select! {{ m: u32 = recv!("a") => {{ {lines} }} }} Ok(1) }}"#);
+        kept(&source, "s")
+    };
+    assert_eq!(in_arm(r#"let (LIMIT, _) = (n, 1); step!("s", a()); show(LIMIT);"#), ["LIMIT"]);
+    assert_eq!(in_arm(r#"let LIMIT: u32 = n; step!("s", a()); show(LIMIT);"#), ["LIMIT"]);
+    assert_eq!(in_arm(r#"for (LIMIT, _) in list() { step!("s", a()); show(LIMIT); }"#), ["for LIMIT", "LIMIT"]);
+    // Where a pattern may fail, it may be a constant.
+    assert_eq!(in_arm(r#"if let (LIMIT, k) = (n, 1) { step!("s", a()); show(LIMIT, k); }"#), ["k"]);
+    assert_eq!(in_arm(r#"let (LIMIT, k) = (n, 1) else { return Ok(2) }; step!("s", a()); show(LIMIT, k);"#), ["k"]);
+}
+
 fn step_names(body: &str) -> Vec<String> {
     let plan = analysed(&format!("async fn f() -> Result<(), E> {{ {body} }}")).plan;
     plan.names.into_iter().map(|(name, _)| name).collect()

@@ -212,7 +212,7 @@ pub(crate) async fn compare(
             count(Verdict::Parks { reason: not_registered(&group.name) }, group.fibers);
             continue;
         };
-        if dry.is_none() && is_the_same(&group, &*known, registry) {
+        if dry.is_none() && is_the_same(&group, &known, registry) {
             count(Verdict::Resumes, group.fibers);
             continue;
         }
@@ -224,7 +224,7 @@ pub(crate) async fn compare(
             for seq in page {
                 let found = match store.load(seq).await {
                     Ok(stored) => {
-                        let found = compare_one(&*known, &stored, registry);
+                        let found = compare_one(&known, &stored, registry);
                         match dry.filter(|_| found.verdict == Verdict::Resumes) {
                             Some(exec) => Found { verdict: dry_run::verdict(exec, &known, stored).await, ..found },
                             None => found,

@@ -61,11 +61,14 @@ impl Registry {
     }
 
     fn add_with<F: Fiber>(&mut self, host: Option<Arc<dyn Any + Send + Sync>>) -> Result<()> {
-        let name = F::MACHINE.name;
-        let code: &dyn Typed = &Of::<F>(PhantomData);
-        let known = Known { machine: F::MACHINE, code, host, layout: OnceLock::new(), row: OnceLock::new() };
+        self.add_code(F::MACHINE, &Of::<F>(PhantomData), host)
+    }
+
+    fn add_code(&mut self, machine: &'static Machine, code: &'static dyn Typed, host: Option<Arc<dyn Any + Send + Sync>>) -> Result<()> {
+        let name = machine.name;
+        let known = Known { machine, code, host, layout: OnceLock::new(), row: OnceLock::new() };
         match self.functions.insert(name, Arc::new(known)) {
-            Some(there) if there.code.function() != TypeId::of::<F>() => Err(Error::new(
+            Some(there) if there.code.function() != code.function() => Err(Error::new(
                 ErrorKind::Setup,
                 format!("two fibers are registered under the name `{name}`: give one of them `name = \"..\"`"),
             )),

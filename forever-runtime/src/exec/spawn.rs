@@ -127,8 +127,8 @@ impl Given {
     }
 }
 
-/// Stores a fiber and runs it by `run`, if this process runs fibers, or joins the one with its id or
-/// key.
+/// Stores a fiber and runs it by `run`, if this process runs fibers, or joins the one with its id
+/// or key.
 pub(crate) async fn start(
     link: Link<Executor>,
     name: &str,

@@ -24,12 +24,53 @@ pub(crate) async fn drive<F: Fiber>(
     run: &Arc<Run>,
 ) -> Result<Result<F::Output, F::Error>, Exit> {
     let ended = to_end(run, F::drive(start, ctx, &mut frame)).await;
-    match (counted(run, ended), frame.missed()) {
+    match exit_in_place_of(Gave::of(&ended), run, frame.missed()) {
+        Some(exit) => Err(exit),
+        None => ended.map_err(Exit::from),
+    }
+}
+
+/// What code gave, without its types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gave {
+    Value,
+    Error,
+    Panic,
+    /// It was stopped.
+    Nothing,
+}
+
+impl Gave {
+    fn of<T, E>(ended: &Result<Result<T, E>, End>) -> Self {
+        match ended {
+            Ok(Ok(_)) => Gave::Value,
+            Ok(Err(_)) => Gave::Error,
+            Err(End::Panicked(_)) => Gave::Panic,
+            Err(End::Stopped(_)) => Gave::Nothing,
+        }
+    }
+}
+
+/// The exit of a run whose end does not count.
+fn exit_in_place_of(gave: Gave, run: &Run, missed: Option<String>) -> Option<Exit> {
+    if is_void(gave, run) {
+        return Some(Exit::cut_off());
+    }
+    match (gave, missed) {
+        (Gave::Nothing, _) | (Gave::Panic, None) => None,
         // It ran past the place that it was to go on from: whatever it did is not this fiber's end.
-        (Ok(_) | Err(End::Panicked(_)), Some(why)) => Err(Exit::unfit(why)),
-        (Ok(Ok(value)), None) => run.ops.passed_over().map_or(Ok(Ok(value)), |why| Err(Exit::parked(why))),
-        (Ok(Err(error)), None) => run.take_unreadable().map_or(Ok(Err(error)), |why| Err(Exit::unfit(why))),
-        (Err(end), _) => Err(end.into()),
+        (_, Some(why)) => Some(Exit::unfit(why)),
+        (Gave::Value, None) => run.ops.passed_over().map(Exit::parked),
+        (Gave::Error, None) => run.take_unreadable().map(Exit::unfit),
+    }
+}
+
+/// Whether an end is no outcome because the runtime closes.
+fn is_void(gave: Gave, run: &Run) -> bool {
+    match gave {
+        Gave::Value => run.ended_early(|_| false),
+        Gave::Error | Gave::Panic => run.is_interrupted(),
+        Gave::Nothing => false,
     }
 }
 
@@ -51,12 +92,7 @@ impl From<End> for Exit {
 
 /// The end of code, unless it is no outcome because the runtime closes.
 pub(crate) fn counted<T, E>(run: &Run, ended: Result<Result<T, E>, End>) -> Result<Result<T, E>, End> {
-    let is_void = match &ended {
-        Ok(Ok(_)) => run.ended_early(|_| false),
-        Ok(Err(_)) | Err(End::Panicked(_)) => run.is_interrupted(),
-        Err(End::Stopped(_)) => false,
-    };
-    if is_void { Err(End::Stopped(Exit::cut_off())) } else { ended }
+    if is_void(Gave::of(&ended), run) { Err(End::Stopped(Exit::cut_off())) } else { ended }
 }
 
 /// Runs the code of a fiber until it returns, stops or panics.

@@ -277,7 +277,7 @@ impl Stage {
             StartFrom::Restart(invocation) => (Some(invocation), StartFrom::Restart(())),
             StartFrom::Snapshot(text) => (None, StartFrom::Snapshot(text)),
         };
-        let (tape, run, frame) = self.begin(F::MACHINE, from, kill);
+        let (tape, run, frame) = self.begin(F::MACHINE, &from, kill);
         let ctx = FiberContext::new("test".to_owned(), self.resources.clone(), &run);
         let outcome = match frame {
             Err(why) => Outcome::Parked(why),
@@ -298,8 +298,8 @@ impl Stage {
     }
 
     /// A run, not yet begun; `Err` in place of its frame where the snapshot does not fit.
-    fn begin(&self, machine: &'static Machine, from: StartFrom<()>, kill: Kill) -> (Arc<Tape>, Arc<Run>, Result<Frame, String>) {
-        let made = match &from {
+    fn begin(&self, machine: &'static Machine, from: &StartFrom<()>, kill: Kill) -> (Arc<Tape>, Arc<Run>, Result<Frame, String>) {
+        let made = match from {
             StartFrom::Start(()) => {
                 let messages = std::mem::take(&mut locked(&self.kept).messages);
                 *locked(&self.kept) = Kept { messages, ..Kept::default() };
@@ -326,7 +326,7 @@ impl Stage {
             children,
             on_kill: self.on_kill.clone(),
         });
-        let run = if let StartFrom::Start(()) = &from {
+        let run = if let StartFrom::Start(()) = from {
             Run::first("test", tape.clone())
         } else {
             let checkpoints = made.as_ref().map_or(0, |made| made.number);

@@ -27,7 +27,7 @@ use crate::exec::compatibility::Compatibility;
 use crate::exec::dispatch;
 use crate::exec::executor::Executor;
 use crate::exec::lease::LeaseNumber;
-use crate::exec::registry::{Known, MESSAGES, Receives, Registry};
+use crate::exec::registry::{Known, MESSAGES, Registry};
 use crate::frame::resources::Resources;
 use crate::runtime::database::Database as OfRuntime;
 use crate::runtime::detached::detached;
@@ -120,8 +120,8 @@ impl Worker {
         let (exec, store, id) = (Arc::clone(&self.exec), Arc::clone(&self.store), id.to_owned());
         let task = async move {
             let claim = store.accept(id.clone(), true).await.unwrap();
-            let known: Arc<dyn Known> = Arc::new(Receives);
-            let alive = exec.runtime.active.activate_new(&id, known.machine().name).await;
+            let known = Arc::new(Known::receives());
+            let alive = exec.runtime.active.activate_new(&id, known.machine.name).await;
             let _ = tell.send(claim.fiber);
             let lease = LeaseNumber::of(&exec.runtime);
             FiberTask::begin(exec, known, (claim, lease), None, alive, Box::new(())).await;

@@ -87,6 +87,7 @@ mod store {
         #[cfg(target_os = "linux")]
         pub(crate) mod mounts;
         pub(crate) mod pace;
+        pub(crate) mod private;
         #[path = "../../../../forever-runtime/tests/schedules/rows.rs"]
         pub(crate) mod rows;
         #[path = "../../../../forever-runtime/tests/schedules/sync.rs"]

@@ -347,7 +347,7 @@ pub(crate) mod exec {
         impl StoreBackend {
             pub(crate) fn new(
                 exec: &Arc<Executor>,
-                _: &Arc<dyn Known>,
+                _: &Arc<Known>,
                 claim: Claim,
                 alive: &ActiveGuard,
                 _: Option<AgentId>,
@@ -473,19 +473,13 @@ pub(crate) mod exec {
             }
         }
 
-        pub(crate) trait Known: Send + Sync {
-            fn machine(&self) -> &'static Machine;
-            fn row(&self) -> &Arc<LayoutRow>;
-            fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String>;
-        }
-
         #[derive(Debug, Default)]
         pub(crate) struct Registry;
 
         #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "as in the runtime")]
         impl Registry {
-            pub(crate) fn get(&self, _: &str) -> Option<Arc<dyn Known>> {
-                Some(Arc::new(Receives))
+            pub(crate) fn get(&self, _: &str) -> Option<Arc<Known>> {
+                Some(Arc::new(Known::receives()))
             }
 
             pub(crate) fn machines(&self) -> impl Iterator<Item = &'static Machine> + use<> {
@@ -498,20 +492,23 @@ pub(crate) mod exec {
         }
 
         /// The function.
-        pub(crate) struct Receives;
+        pub(crate) struct Known {
+            pub(crate) machine: &'static Machine,
+        }
 
-        impl Known for Receives {
-            fn machine(&self) -> &'static Machine {
+        #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in the runtime")]
+        impl Known {
+            pub(crate) fn receives() -> Self {
                 static MACHINE: Machine = Machine { name: "receives", topics: &[COMPUTED_TOPIC], max_recoveries: None, secrets: &[] };
-                &MACHINE
+                Known { machine: &MACHINE }
             }
 
-            fn row(&self) -> &Arc<LayoutRow> {
+            pub(crate) fn row(&self) -> &Arc<LayoutRow> {
                 static ROW: OnceLock<Arc<LayoutRow>> = OnceLock::new();
                 ROW.get_or_init(Arc::default)
             }
 
-            fn prepare(&self, _: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String> {
+            pub(crate) fn prepare(&self, _: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String> {
                 let backend = Arc::clone(&run.backend);
                 let mut code = Box::pin(async move {
                     let _inside = run.backend.enters();

@@ -1,5 +1,6 @@
 //! What SQLite keeps to beyond the conformance suite: transactions of the program, calls that are
 //! given up, a close, and who spins for an answer.
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -439,4 +440,47 @@ fn panic_in_the_drop_of_one_job_takes_no_answer_from_the_others() {
     for (n, answer) in answers.into_iter().enumerate() {
         assert_eq!(answer.is_err_and(|e| e.kind() == ErrorKind::Closed), n == 7, "{n}");
     }
+}
+
+#[cfg(unix)]
+const FOLDER: &str = "FOREVER_TEST_PRIVATE";
+
+/// What the files of a folder allow, by their names.
+#[cfg(unix)]
+fn rights(folder: &std::path::Path) -> BTreeMap<String, u32> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let files = folder.read_dir().unwrap().map(Result::unwrap);
+    files.map(|file| (file.file_name().into_string().unwrap(), file.metadata().unwrap().permissions().mode() & 0o777)).collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn files_of_a_database_are_its_users_alone_under_any_umask() {
+    for umask in ["000", "022", "077", "377"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("umask {umask}; exec \"$0\" --exact sqlite::tests::makes_files --ignored")]);
+        assert!(shell.arg(std::env::current_exe().unwrap()).env(FOLDER, folder.path()).status().unwrap().success());
+        let files = ["a.db", "a.db-shm", "a.db-wal", "a.db.lock", "backup.db"].map(|name| (name.to_owned(), 0o600));
+        assert_eq!(rights(folder.path()), BTreeMap::from(files), "umask {umask}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+#[ignore = "a process of the test above"]
+async fn makes_files() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = std::path::PathBuf::from(std::env::var(FOLDER).unwrap());
+    let path = folder.join("a.db");
+    let store = Sqlite::open(&path, Durability::Process, Duration::ZERO).await.unwrap();
+    store.back_up(folder.join("backup.db"), "1").await.unwrap();
+    let copied = super::copied::Copied::of(&path).await.unwrap();
+    let of_copy = copied.path().parent().unwrap().metadata().unwrap().permissions().mode();
+    assert_eq!(of_copy & 0o077, 0, "{of_copy:o}");
+    drop(copied);
+    // It dies, so that its log stays.
+    std::process::exit(0);
 }
