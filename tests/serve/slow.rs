@@ -150,7 +150,9 @@ async fn measured_what_is_kept() {
 async fn measured_what_is_claimed() {
     use crate::support::raw::{FIN, TEXT, frame};
     let place = Place::new();
-    let up = place.up_with(|server| server.max_rate(1_000_000, 1_000_000).max_agent_rate(1_000_000, 1_000_000)).await;
+    let up = place
+        .up_with(|server| server.max_connections_per_agent(400).max_rate(1_000_000, 1_000_000).max_agent_rate(1_000_000, 1_000_000))
+        .await;
     // One turn that says nothing, asked for again and again.
     let mut client = up.settled("again").await;
     client.ask("r1", json!({ "script": [{ "say": "a " }, { "wait": "never" }] })).await;

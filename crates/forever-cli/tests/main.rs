@@ -595,7 +595,7 @@ listener.listen()
 while True:
     asked, _ = listener.accept()
     while asked.recv(1 << 16):
-        asked.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s' % (len(sys.argv[2]), sys.argv[2].encode()))
+        asked.sendall(b'HTTP/1.1 200 OK\\r\\ncontent-length: %d\\r\\n\\r\\n%s' % (len(sys.argv[2]), sys.argv[2].encode()))
 ";
         let socket = socket_path(file);
         drop(std::fs::remove_file(&socket));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{ConnectInfo, FromRequestParts, Path, State};
@@ -25,6 +25,7 @@ use serde_json::json;
 use tracing::{debug, warn};
 
 use super::auth::{Auth, AuthRequest, Rejection, RequestKind};
+use super::conversation::{Conversation, Reads};
 use super::erased::Erased;
 use super::quota::{Full, Quotas};
 use super::{Calls, ClientMessages, Limits, address, connection};
@@ -41,13 +42,25 @@ pub(super) struct Served {
     classes: BTreeMap<String, &'static str>,
     /// Limits and counts of connections.
     pub(super) quotas: Arc<Quotas>,
+    conversations: Arc<Reads<std::result::Result<Arc<Conversation>, Arc<Error>>>>,
 }
 
 impl Served {
     pub(super) fn new(forever: Forever, auth: Auth, limits: Limits, calls: Calls, messages: ClientMessages) -> Self {
         let classes = classes(&forever).into_iter().map(|class| (address::kebab(class), class)).collect();
         let quotas = Arc::new(Quotas::new(limits.clone()));
-        Served { forever, auth, limits, calls, messages, classes, quotas }
+        Served { forever, auth, limits, calls, messages, classes, quotas, conversations: Arc::default() }
+    }
+
+    /// The conversation of an agent, as it is now or later.
+    pub(super) async fn conversation(&self, at: &At) -> forever_runtime::Result<Arc<Conversation>> {
+        let (agent, most) = (at.agent(&self.forever), self.limits.conversation);
+        let read = async move {
+            let conversation = agent.messages().await.and_then(|messages| Conversation::of(&messages, most));
+            conversation.map(Arc::new).map_err(Arc::new)
+        };
+        let shared = self.conversations.read((at.class, at.name.clone()), read).await;
+        shared.map_err(|why| Error::new(why.kind(), "the conversation cannot be sent").with_source(why))
     }
 
     /// What `work` comes to; `None` if the client keeps it waiting for longer than `send_timeout`.
@@ -202,12 +215,10 @@ const PIECE: usize = 64 << 10;
 /// piece is passed on.
 pub(super) async fn messages(State(served): State<Arc<Served>>, at: At) -> Result<Response, Failed> {
     let reading = served.quotas.read(&at)?;
-    let messages = at.agent(&served.forever).messages().await?;
-    let text =
-        serde_json::to_vec(&messages).map_err(|why| Error::new(ErrorKind::Value, "a conversation cannot be written").with_source(why))?;
+    let text = served.conversation(&at).await?.whole();
     let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json")), (header::CONTENT_LENGTH, text.len().into())];
     // A connection that gets a whole body buffers all of it, however slowly its client reads.
-    let pieces = stream::unfold((Bytes::from(text), reading), async |(mut rest, reading)| {
+    let pieces = stream::unfold((text, reading), async |(mut rest, reading)| {
         let piece = rest.split_to(rest.len().min(PIECE));
         (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (rest, reading)))
     });

@@ -70,6 +70,7 @@ mod address;
 mod auth;
 mod client_messages;
 mod connection;
+mod conversation;
 mod cors;
 mod erased;
 mod http;

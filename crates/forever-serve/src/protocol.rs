@@ -150,12 +150,12 @@ pub(super) enum ToClient<'a> {
     Response(Response<'a>),
     #[serde(rename = "cf_agent_chat_messages")]
     Messages {
-        messages: &'a [UiMessage],
+        messages: &'a RawValue,
         #[serde(skip_serializing_if = "is_false")]
         connect: bool,
     },
     #[serde(rename = "cf_agent_message_updated")]
-    Updated { message: &'a UiMessage },
+    Updated { message: &'a RawValue },
     #[serde(rename = "cf_agent_chat_clear")]
     Clear,
     #[serde(rename = "cf_agent_stream_resuming", rename_all = "camelCase")]

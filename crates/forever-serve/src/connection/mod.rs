@@ -273,8 +273,7 @@ impl Session<'_> {
     }
 
     async fn send(&mut self, frame: &ToClient<'_>) -> std::result::Result<(), Over> {
-        let text = serde_json::to_string(frame)
-            .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a frame cannot be written").with_source(why)))?;
+        let text = serde_json::to_string(frame).map_err(|why| not_written("a frame", why))?;
         self.put(Message::Text(text.into())).await
     }
 
@@ -322,6 +321,10 @@ impl Session<'_> {
             Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => Ok(()),
         }
     }
+}
+
+fn not_written(what: &str, why: serde_json::Error) -> Over {
+    Over::Failed(Error::new(ErrorKind::Value, format!("{what} cannot be written")).with_source(why))
 }
 
 /// The messages that a turn answers; a continuation answers no new ones.

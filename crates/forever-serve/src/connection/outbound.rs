@@ -1,28 +1,13 @@
 //! Shows the events of a chat to a client.
 use axum::extract::ws::Message;
 use forever_chat::__server::ClientRequests;
-use forever_chat::message::UiMessage;
 use forever_chat::{ChatEvent, ChatHandle, TurnEnd, TurnHandle, TurnState, TurnStatus};
 use forever_runtime::agent::Pushed;
-use forever_runtime::{Error, ErrorKind};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::protocol::{Response, ToClient};
 use super::super::subscriptions::{Subscription, SubscriptionItem};
-use super::{Over, Session, close, origins};
-
-/// The last messages that together have at most `bytes` bytes as JSON; at least the last one.
-pub(crate) fn newest(messages: &[UiMessage], bytes: usize) -> &[UiMessage] {
-    let mut left = bytes;
-    let fits = |message: &&UiMessage| {
-        let length = serde_json::to_vec(message).map_or(usize::MAX, |json| json.len() + 1);
-        let fits = length <= left;
-        left = left.saturating_sub(length);
-        fits
-    };
-    let count = messages.iter().rev().take_while(fits).count().max(1);
-    &messages[messages.len().saturating_sub(count)..]
-}
+use super::{Over, Session, close, not_written, origins};
 
 /// States of turns that have ended.
 const SETTLED: [TurnState; 5] = [TurnState::Completed, TurnState::Error, TurnState::Aborted, TurnState::Skipped, TurnState::Interrupted];
@@ -82,18 +67,19 @@ impl Session<'_> {
 
     /// Sends the conversation, or as many of its newest messages as fit.
     async fn conversation(&mut self, connect: bool) -> std::result::Result<(), Over> {
-        let messages = self.agent.messages().await?;
-        if connect && messages.is_empty() {
+        let conversation = self.served.conversation(self.at).await?;
+        if connect && conversation.len() == 0 {
             return Ok(());
         }
-        let newest = newest(&messages, self.served.limits.conversation);
-        self.send(&ToClient::Messages { messages: newest, connect }).await?;
-        if newest.len() == messages.len() {
+        self.put(Message::Text(conversation.frame(connect)?)).await?;
+        let (messages, sent) = (conversation.len(), conversation.sent());
+        if sent == messages {
             self.shown_from = None;
             return Ok(());
         }
-        self.shown_from = newest.first().map(|message| message.id.clone());
-        self.send(&ToClient::Truncated { messages: messages.len(), sent: newest.len() }).await
+        self.shown_from = conversation.first_sent().map(str::to_owned);
+        drop(conversation);
+        self.send(&ToClient::Truncated { messages, sent }).await
     }
 
     /// Offers a turn that is under way: to all, or to the probe that asked.
@@ -145,7 +131,10 @@ impl Session<'_> {
             ChatEvent::Recovering { turn, recovering } => {
                 self.send(&ToClient::Recovering { recovering, id: Some(&turn), connect: false }).await
             }
-            ChatEvent::Updated(message) => self.send(&ToClient::Updated { message: &message }).await,
+            ChatEvent::Updated(message) => {
+                let message = to_raw_value(&message).map_err(|why| not_written("a message", why))?;
+                self.send(&ToClient::Updated { message: &message }).await
+            }
             ChatEvent::Replaced if self.own_replacements > 0 => {
                 self.own_replacements -= 1;
                 Ok(())
@@ -179,12 +168,12 @@ impl Session<'_> {
         // Older packages build a message of their own from a turn they watch, until they get the
         // conversation. So does a page that was not connected when the continuation was accepted.
         if self.probes && watched.is_begun() && !watched.status.is_continuation() {
-            let messages = self.agent.messages().await?;
-            if let Some(at) = messages.iter().position(|message| message.id == watched.status.message_id()) {
+            let conversation = self.served.conversation(self.at).await?;
+            if let Some((at, message)) = conversation.message(watched.status.message_id()) {
                 // A queued question was there before the answer, also where its turn is over by
                 // now.
-                self.subscriptions.set_overlapped(self.subscriptions.overlapped() || at + 1 < messages.len());
-                return self.send(&ToClient::Updated { message: &messages[at] }).await;
+                self.subscriptions.set_overlapped(self.subscriptions.overlapped() || at + 1 < conversation.len());
+                return self.send(&ToClient::Updated { message }).await;
             }
         }
         self.transcript().await
@@ -295,8 +284,7 @@ impl Session<'_> {
                 if self.own_state.take_if(|own| own == state.json()).is_some() {
                     return Ok(());
                 }
-                let raw: &RawValue = serde_json::from_str(state.json())
-                    .map_err(|why| Over::Failed(Error::new(ErrorKind::Value, "a state is no JSON").with_source(why)))?;
+                let raw: &RawValue = serde_json::from_str(state.json()).map_err(|why| not_written("a state", why))?;
                 self.send(&ToClient::State { state: raw }).await
             }
             Pushed::Broadcast(message) => self.put(Message::Text(message.json().into())).await,

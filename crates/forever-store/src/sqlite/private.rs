@@ -4,7 +4,8 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Opens a file, which is made first if it is not there. One that is there keeps its rights.
+/// Opens a file, which is made first if it is not there, also where a link leads to. One that is
+/// there keeps its rights.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -12,21 +13,14 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
     }
-    let mut new = options.clone();
-    new.create_new(true);
+    options.create(true).truncate(false);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
-    match new.open(path) {
-        // Another process has made it meanwhile.
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => options.open(path),
-        Err(e) => Err(e),
-        Ok(file) => {
-            // The umask may have taken more than it was to lose.
-            #[cfg(unix)]
-            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-            Ok(file)
-        }
-    }
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    // The umask may have taken more than it was to lose.
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// Makes a folder.
