@@ -93,8 +93,8 @@ fn failed(why: serde_json::Error) -> Error {
 
 type Key = (&'static str, String);
 
-/// Reads by agent. Whoever asks is given what was read after that, and so are all who ask until it
-/// begins: of one agent, one read is under way at a time.
+/// Reads by agent. A caller gets the result of a read that begins after its call, with all callers
+/// until then. Of one agent, one read is under way at a time.
 pub(super) struct Reads<T> {
     lines: Mutex<HashMap<Key, Line<T>>>,
 }
@@ -129,7 +129,7 @@ impl<T: Clone + Send + Sync + 'static> Reads<T> {
                 value
             };
             let reading = reading.boxed().shared();
-            // It comes to its end also if nobody waits for it any longer.
+            // It ends even when every caller has gone.
             tokio::spawn(reading.clone());
             reading
         });
