@@ -160,10 +160,10 @@ impl Quotas {
         self.ask(at)?;
         let mut state = self.state();
         let State { agents, addresses, taken, .. } = &mut *state;
-        // Both existed a moment ago, and are not removed while their rates are not full.
+        // It existed a moment ago, and is not removed while it has a request.
         let Some(quota) = agents.get_mut(&key(at)) else { return Err(Full::Asked) };
         let address = at.client.map(neighbourhood);
-        let mut own = address.and_then(|address| quota.shares.get_mut(&address));
+        let mut own = address.map(|address| share(&mut quota.shares, address, &self.limits));
         if !quota.taken.leaves(what, own.as_ref().map(|own| own.taken), self.limits.connections_per_agent) {
             return Err(Full::Agent);
         }
@@ -184,11 +184,7 @@ impl Quotas {
     /// Counts a request to an agent.
     pub(super) fn ask(self: &Arc<Self>, at: &At) -> Result<(), Full> {
         self.with(at, |quota| {
-            let RateLimit { per_second, burst } = self.limits.agent_rate;
-            let half = RateLimit { per_second: per_second.div_ceil(2), burst: burst.div_ceil(2) };
-            let own = at.client.map(neighbourhood).map(|address| {
-                quota.shares.entry(address).or_insert_with(|| Share { taken: Taken::default(), rate: TokenBucket::new(half) })
-            });
+            let own = at.client.map(|client| share(&mut quota.shares, neighbourhood(client), &self.limits));
             let is_let_in = own.is_none_or(|own| own.rate.takes_one()) && quota.rate.takes_one();
             if is_let_in { Ok(()) } else { Err(Full::Asked) }
         })?
@@ -252,6 +248,13 @@ impl Quotas {
         // The sender is in `self`, so the wait cannot fail.
         let _ = self.connections.subscribe().wait_for(|taken| *taken == 0).await;
     }
+}
+
+/// The share of an address, which has half of the rate.
+fn share<'s>(shares: &'s mut HashMap<IpAddr, Share>, address: IpAddr, limits: &Limits) -> &'s mut Share {
+    let RateLimit { per_second, burst } = limits.agent_rate;
+    let half = RateLimit { per_second: per_second.div_ceil(2), burst: burst.div_ceil(2) };
+    shares.entry(address).or_insert_with(|| Share { taken: Taken::default(), rate: TokenBucket::new(half) })
 }
 
 fn key(at: &At) -> Key {
