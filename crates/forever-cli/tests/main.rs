@@ -575,7 +575,7 @@ async fn a_fiber_is_named_by_its_id_whatever_keys_others_have() {
     assert_eq!(states().await.iter().map(|state| state == "cancelled").collect::<Vec<_>>(), [true, false, false]);
     done(&file, &["cancel", other.id()]).await;
     done(&file, &["cancel", "both"]).await;
-    assert_eq!(run(&file, &["cancel", "id:nobody"]).await.0, 3);
+    assert_eq!(run(&file, &["cancel", "id:missing"]).await.0, 3);
 }
 
 /// Answers everything that is asked over a socket with this, as user `uid`.
@@ -639,6 +639,6 @@ async fn what_was_not_done_is_not_said_to_be() {
         assert!(err.contains("is served by user 65534"), "{err}");
     }
     drop(impostor);
-    // Nobody listens: it is a leftover.
+    // The socket is left behind, and no process listens on it.
     done(&file, &["cancel", "waits"]).await;
 }
