@@ -1,11 +1,14 @@
-// The hooks of the published packages, as they are: nothing on this page knows what the server is written in.
+// The hooks of the published packages, with the recipe of the guide for a server that is away.
 import { useAgentChat } from "@cloudflare/ai-chat/react";
 import { useAgent } from "agents/react";
 import { memo, Suspense, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";
+import { Boundary } from "./boundary.jsx";
 import { retries, useConnection } from "./connection.js";
-import { Copy, Markdown, Marks } from "./markdown.jsx";
+import { Copy, Markdown } from "./markdown.jsx";
 import { marked, marksOf } from "./marks.js";
+import { getInitialMessages, resilientAgent } from "./resilient/agent.js";
+import { Marks, Plain } from "./text.jsx";
 import { ToolCall } from "./tool.jsx";
 
 /** `?chat=` is the name of the chat; what else is there goes with each question, such as `delay` (ms a word). */
@@ -20,7 +23,7 @@ function Chat() {
   const [words, setWords] = useState("");
   /** Turns under way, also those that another tab has asked for. */
   const underWay = useRef(new Set());
-  const agent = useAgent({
+  const socket = useAgent({
     agent: "ChatAgent",
     name,
     host: location.host,
@@ -37,6 +40,7 @@ function Chat() {
       if (frame.type === "cf_agent_stream_resuming" || frame.type === "cf_agent_stream_pending") underWay.current.add(frame.id);
     },
   });
+  const agent = resilientAgent(socket);
   const { connected, online, wait } = useConnection(agent);
   useEffect(() => {
     // The process is another one after each kill.
@@ -44,6 +48,7 @@ function Chat() {
   }, [agent, connected]);
   const { messages: received, sendMessage, status, isStreaming, error, stop, clearHistory, addToolApprovalResponse } = useAgentChat({
     agent,
+    getInitialMessages,
     onToolCall: ({ toolCall, addToolOutput }) => addToolOutput({ toolCallId: toolCall.toolCallId, output: { language: navigator.language } }),
   });
   const messages = useSteady(received);
@@ -76,7 +81,11 @@ function Chat() {
       <main>
         {messages.length === 0 ? <Empty kill={kill} ask={ask} /> : (
           <div className="messages" role="log" aria-live="polite" aria-busy={busy}>
-            {messages.map((message) => <Message key={message.id} message={message} answer={answer} />)}
+            {messages.map((message) => (
+              <Boundary key={message.id} value={message} fallback={() => <Unformatted message={message} />}>
+                <Message message={message} answer={answer} />
+              </Boundary>
+            ))}
             {busy && (last?.role === "user" || !text(last)) && <Typing />}
           </div>
         )}
@@ -148,7 +157,7 @@ const Message = memo(function Message({ message, answer }) {
     <Marks value={marksOf(message)}>
       <article className={`message ${message.role}`}>
         {message.parts.map((part, at) => {
-          if (part.type === "text") return message.role === "user" ? <p key={at} dir="auto" className="said">{part.text}</p> : <Markdown key={at} text={texts[at]} />;
+          if (part.type === "text") return message.role === "user" ? <Plain key={at} text={part.text} /> : <Markdown key={at} text={texts[at]} />;
           return part.type.startsWith("tool-") || part.type === "dynamic-tool" ? <ToolCall key={at} part={part} answer={answer} /> : null;
         })}
         {outcome === "error" && <div className="error" dir="auto">{reason}</div>}
@@ -157,6 +166,13 @@ const Message = memo(function Message({ message, answer }) {
     </Marks>
   );
 });
+
+/** A message that cannot be rendered otherwise. */
+const Unformatted = ({ message }) => (
+  <article className={`message ${message.role}`}>
+    {message.parts.map((part, at) => (typeof part.text === "string" ? <Plain key={at} text={part.text} /> : null))}
+  </article>
+);
 
 const Typing = () => <div className="typing" role="img" aria-label="The answer is on its way"><i /><i /><i /></div>;
 
@@ -200,8 +216,16 @@ function Input({ words, setWords, submit }) {
   return <textarea ref={box} rows={1} dir="auto" autoFocus aria-label="Message" placeholder="Ask something" value={words} onKeyDown={typed} onChange={(event) => setWords(event.target.value)} />;
 }
 
+const Failed = ({ error }) => (
+  <p className="loading">
+    The chat cannot be shown: {error.message} <button type="button" className="plain" onClick={() => location.reload()}>Load again</button>
+  </p>
+);
+
 createRoot(document.getElementById("page")).render(
-  <Suspense fallback={<p className="loading">Loading …</p>}>
-    <Chat />
-  </Suspense>,
+  <Boundary fallback={(error) => <Failed error={error} />}>
+    <Suspense fallback={<p className="loading">Loading … The chat appears when its server answers.</p>}>
+      <Chat />
+    </Suspense>
+  </Boundary>,
 );

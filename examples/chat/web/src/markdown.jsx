@@ -1,27 +1,32 @@
 // Markdown as React elements. What a model writes is never HTML here: tags in it are shown as text, and
 // links lead to the web or to mail only.
-import { lexer } from "marked";
-import { createContext, memo, useContext, useState } from "react";
+import { memo, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { isWide, lex } from "./lex.js";
 import { pieces } from "./marks.js";
-
-/** The marks of the message, by number. */
-export const Marks = createContext([]);
+import { Plain, Text } from "./text.jsx";
 
 export const Markdown = memo(function Markdown({ text }) {
-  return <div className="markdown" dir="auto"><Blocks tokens={lexer(text)} /></div>;
+  const begun = performance.now();
+  const [shown, pause] = usePaced(text);
+  const read = useRef(undefined);
+  const blocks = useMemo(() => (read.current = lex(shown, read.current)).shown, [shown]);
+  useLayoutEffect(() => pause(10 * (performance.now() - begun)), [blocks]);
+  return <div className="markdown" dir="auto"><Blocks tokens={blocks} /></div>;
 });
 
-const Blocks = ({ tokens = [] }) => tokens.map((token, at) => <Token key={at} token={token} />);
-
-/** Text with its marks. */
-const Text = ({ text }) => pieces(text).map((piece, at) => (typeof piece === "number" ? <Mark key={at} nth={piece} /> : piece));
-
-function Mark({ nth }) {
-  const mark = useContext(Marks)[nth];
-  if (!mark) return null;
-  const gone = mark.ms < 1000 ? "at once" : `${Math.round(mark.ms / 1000)} s later`;
-  return <span className="mark" dir="ltr">server {mark.killed ? "killed" : "stopped"}, resumed {gone}</span>;
+/** A text that grows, which is renewed at the end of a pause, and a function that begins one, in ms. */
+function usePaced(text) {
+  const [shown, setShown] = useState(text);
+  const over = useRef(0);
+  useEffect(() => {
+    if (text === shown) return undefined;
+    const renew = setTimeout(() => setShown(text), over.current - performance.now());
+    return () => clearTimeout(renew);
+  }, [text, shown]);
+  return [shown, (ms) => void (over.current = performance.now() + ms)];
 }
+
+const Blocks = ({ tokens = [] }) => tokens.map((token, at) => <Token key={at} token={token} />);
 
 function Token({ token }) {
   const children = token.tokens ? <Blocks tokens={token.tokens} /> : <Text text={token.text ?? token.raw ?? ""} />;
@@ -56,7 +61,9 @@ function Token({ token }) {
       return <List dir="auto" start={token.ordered ? token.start : undefined}>{token.items.map((item, at) => <Item key={at} item={item} />)}</List>;
     }
     case "table":
-      return <Table token={token} />;
+      return isWide(token) ? <Plain text={token.raw} /> : <Table token={token} />;
+    case "plain":
+      return <Plain text={token.text} />;
     case "link":
       return /^(https?:|mailto:)/i.test(token.href) ? <a href={token.href} target="_blank" rel="noreferrer noopener">{children}</a> : <span>{children}</span>;
     // A picture would tell its server who reads this.

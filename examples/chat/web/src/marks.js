@@ -32,11 +32,13 @@ export function marked(message) {
 
 /** Not at the beginning of a line, where the mark would make a list or the fence of code plain text. */
 function placeFor(text, at) {
-  let place = at;
-  const before = text.slice(0, at).trimEnd().length;
-  if (text.slice(before, at).includes("\n")) place = before;
-  const line = text.lastIndexOf("\n", place - 1) + 1;
-  return /^\s*(```|~~~)/.test(text.slice(line, place)) && line > 0 ? placeFor(text, line - 1) : place;
+  for (let place = at; ; ) {
+    const before = text.slice(0, place).trimEnd().length;
+    if (text.slice(before, place).includes("\n")) place = before;
+    const line = text.lastIndexOf("\n", place - 1) + 1;
+    if (line === 0 || !/^\s*(```|~~~)/.test(text.slice(line, place))) return place;
+    place = line - 1;
+  }
 }
 
 /** A text in pieces: strings, and the numbers of marks. */
