@@ -1,8 +1,8 @@
 // A server that is away, under a page with the recipe of the guide: `useChat` and `useAgentChat`, in jsdom and in Chromium.
 //
 //   npm ci && node away.mjs [part of a case's name]
+//   node away.mjs --browser     in Chromium, where a page is also loaded while the server is away: `scripts/web` builds it
 //   node seven.mjs away.mjs     the same with version 7 of the `ai` package
-//   AWAY=0.1,1.5,5,30 KILLS=50 node away.mjs --browser     in Chromium, where a page is also loaded while the server is away
 //
 // It is away for as long as the test says. No word is lost or doubled, every approval is stored, and every page comes back by itself.
 import assert from "node:assert/strict";
@@ -14,9 +14,9 @@ const inBrowser = process.argv[2] === "--browser";
 if (inBrowser) process.argv.splice(2, 1);
 const { open } = await import(inBrowser ? "./support/away-browser.mjs" : "./support/away-jsdom.mjs");
 
-/** For how long the server is away, in seconds. */
-const AWAY = (process.env.AWAY ?? "0.1").split(",").map(Number);
-const KILLS = Number(process.env.KILLS ?? 3);
+/** For how long the server is away, in seconds, and how often it is killed in one case. */
+const AWAY = (process.env.AWAY ?? (inBrowser ? "0.1,1.5,5,30" : "0.1")).split(",").map(Number);
+const KILLS = Number(process.env.KILLS ?? (inBrowser ? 50 : 3));
 const N = 30;
 
 const total = { pages: 0, kills: 0, questions: 0, approvals: 0 };

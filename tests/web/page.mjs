@@ -4,9 +4,11 @@
 //   node page.mjs --pictures FOLDER     how it looks
 //   node page.mjs --recording FILE      the README's recording, docs/guide/src/images/kill.png: `scripts/recording` makes it
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Browser } from "./support/browser.mjs";
 import { inTime, run } from "./support/cases.mjs";
+import { Front } from "./support/front.mjs";
 import { Line } from "./support/line.mjs";
 import { conversation, take } from "./support/pictures.mjs";
 import { record } from "./support/recording.mjs";
@@ -122,6 +124,26 @@ const cases = {
     await settled(tabs, ["hello", words(40)]);
     for (const page of tabs) assert.equal(await page.locator(".assistant").getAttribute("data-seen"), "before");
     browser.quiet({ away: true });
+  },
+
+  async "a page that is loaded while its server is away, or a proxy answers 503 for it, comes back by itself"(on) {
+    const front = await Front.of(on.server, join(import.meta.dirname, "../../examples/chat/web/dist"));
+    on.after(() => front.end());
+    const { browser, tabs } = await open(on, [front.host]);
+    for (const says503 of [false, true]) {
+      front.says503 = says503;
+      const before = await shown(tabs[0]);
+      await say(tabs[0], "hello");
+      await begun(tabs, "w5 ");
+      await on.server.kill();
+      const refused = front.refused;
+      await tabs[0].reload();
+      await tabs[0].getByText("Loading …").waitFor();
+      await until("several attempts", () => front.refused > refused + 3);
+      await on.server.again();
+      await settled(tabs, [...before, "hello", words(40)]);
+    }
+    assert.deepEqual(browser.complaints.filter((complaint) => !/Failed to load resource|WebSocket connection/.test(complaint)), []);
   },
 
   async "an error that came while the page was closed is seen when it is opened again"(on) {

@@ -7,6 +7,7 @@ import { join } from "node:path";
 
 /** Files with their arguments, for how many seconds each may run, and whether it is one of the quick ones. */
 const files = [
+  ["lex.mjs", 120, true],
   ["wire.mjs", 180, true],
   ["transport.mjs", 180, true],
   ["seven.mjs transport.mjs", 180],
@@ -15,9 +16,14 @@ const files = [
   ["older.mjs", 240],
   ["http.mjs", 180, true],
   ["seven.mjs http.mjs", 180],
+  ["away.mjs", 240, true],
+  ["seven.mjs away.mjs", 240],
+  ["away.mjs --browser", 3600],
+  ["seven.mjs away.mjs --browser", 3600],
   ["kills.mjs", 180],
   ["plain.mjs", 120],
   ["page.mjs", 300],
+  ["hostile.mjs", 1200],
   ["inspect.mjs", 400],
   ["faults.mjs", 120],
   ["seven.mjs page.mjs", 300],

@@ -5,8 +5,8 @@ import { Lexer } from "marked";
 const [OF_TEXT, OF_PARAGRAPH] = [100_000, 5_000];
 /** Levels of nested blocks, and within a paragraph. */
 const LEVELS = 20;
-/** Columns of a table, and tokens of a text. */
-const [COLUMNS, TOKENS] = [50, 5_000];
+/** Columns of a table, and elements of a text. */
+const [COLUMNS, ELEMENTS] = [50, 5_000];
 
 const plain = (raw) => ({ type: "plain", raw, text: raw });
 
@@ -60,9 +60,9 @@ function blocksOf(head, before) {
   return kept.length > 0 && Object.keys(links).length > known ? undefined : { blocks, links };
 }
 
-/** Blocks, as long as there are not too many tokens. */
+/** Blocks, as long as there are not too many elements. */
 function bounded() {
-  let left = TOKENS;
+  let left = ELEMENTS;
   return (block) => {
     const size = sizeOf(block);
     if (size > left) return plain(block.raw);
@@ -71,8 +71,11 @@ function bounded() {
   };
 }
 
+/** How many elements a token becomes. */
 function sizeOf(token) {
   if (isWide(token)) return 1;
+  // A block of code has a head with its language and a button.
+  if (token.type === "code") return 5;
   const parts = [token.tokens, token.items, token.header, token.rows?.flat()].filter(Boolean).flat();
   return parts.reduce((size, part) => size + sizeOf(part), 1);
 }
