@@ -254,6 +254,21 @@ async fn a_page_resumes_the_turn_under_way_from_its_first_chunk() {
 }
 
 #[tokio::test]
+async fn a_page_that_resumes_an_answer_whose_chunks_are_gone_is_sent_to_its_message() {
+    let place = Place::new();
+    let up = place.up().await;
+    let mut answer = post(&up, &asks(&[user("u1", "hi")], &says(&["w0 ", "w1 "]))).await;
+    answer.until("w0 ").await;
+    let last = answer.last_id.clone().unwrap();
+    answer.done().await;
+    assert_eq!(text(&resume(&up, Some(&last)).await.done().await), "w1 ");
+    up.down().await;
+    let up = place.up_of(place.builder().replay_retention(Duration::ZERO)).await;
+    until("the chunks are gone", async || resume(&up, Some(&last)).await.status == 410).await;
+    up.down().await;
+}
+
+#[tokio::test]
 async fn a_delete_cancels_the_turn_under_way_and_a_lost_connection_does_not() {
     let place = Place::new();
     let up = place.up().await;
@@ -428,6 +443,8 @@ async fn a_continuation_whose_chunks_are_gone_is_not_an_empty_answer() {
     // The question itself has its whole message.
     let whole = post(&up, &asks(&[user("u1", "hi")], &json!({}))).await.done().await;
     assert_eq!((text(&whole), turns(&up).await), ("w0 w1 w2 ".to_owned(), 2));
+    // In the last step there is no answered call, which the page would send again.
+    assert_eq!(kinds(&whole).last(), Some(&"start-step"));
     up.down().await;
 }
 

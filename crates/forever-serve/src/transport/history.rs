@@ -19,6 +19,13 @@ pub(super) fn chunks(message: &UiMessage) -> Vec<Chunk> {
     chunks
 }
 
+/// Whether a message has tool calls, and none of them waits for a client.
+pub(super) fn has_answered_calls(message: &UiMessage) -> bool {
+    let is_open = |state| matches!(state, ToolState::InputStreaming | ToolState::InputAvailable | ToolState::ApprovalRequested);
+    let mut calls = message.parts.iter().filter(|part| part.is_tool()).peekable();
+    calls.peek().is_some() && !calls.any(|call| call.tool_state().is_none_or(is_open))
+}
+
 fn part_chunks(at: usize, part: &Part) -> Vec<Chunk> {
     let id = format!("part-{at}");
     match part.kind() {

@@ -25,6 +25,9 @@ use request::Post;
 use super::http::{At, Failed, Served};
 use crate::erased::Erased;
 
+/// Text for a client that resumes a turn whose chunks were deleted.
+const NO_CHUNKS: &str = "the chunks of the turn are no longer stored: its message is";
+
 /// Reason of a turn that was cancelled over HTTP.
 const CANCELLED: &str = "it was cancelled";
 
@@ -55,7 +58,8 @@ pub(super) async fn resume(State(served): State<Arc<Served>>, at: At, headers: H
             return Err(Failed(StatusCode::BAD_REQUEST, "`Last-Event-ID` is not the id of an event of this stream".to_owned()));
         };
         let turn = agent.turn(turn).await?.ok_or_else(no_turn)?;
-        return Ok(sse::response(sse::Events::rest(&turn, next).await?, place));
+        let rest = sse::Events::rest(&turn, next).await?;
+        return Ok(sse::response(rest.ok_or_else(|| Failed(StatusCode::GONE, NO_CHUNKS.to_owned()))?, place));
     }
     Ok(match under_way(&agent).await? {
         Some(turn) => sse::response(sse::Events::replay(&agent, &turn).await?, place),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use forever_chat::message::UiMessage;
 use forever_chat::{ChatHandle, Entry, Follow, StoredChunk, TurnEnd, TurnHandle, TurnState};
 use forever_runtime::Result;
 use forever_runtime::agent::AgentHandle;
@@ -103,13 +104,13 @@ impl Events {
             return Self::log(turn, 0).await;
         }
         let mut events = Self::log(turn, 0).await?;
-        let before = history(agent, turn).await?;
+        let before = stored_message(agent, turn).await?;
         // Until a turn ends, its message is stored in its earlier form.
         if turn.status().await?.state().is_settled() {
             return Self::settled(agent, turn).await;
         }
         if let Some(before) = before {
-            events.ready = before;
+            events.ready = self::events(&before);
             if let Some(log) = &mut events.log {
                 log.has_start = true;
             }
@@ -120,14 +121,26 @@ impl Events {
 
     /// A turn that has ended, with its whole message.
     async fn settled(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Self> {
-        let (mut ready, status) = (history(agent, turn).await?.unwrap_or_default(), turn.status().await?);
+        let message = stored_message(agent, turn).await?;
+        let (mut ready, status) = (message.as_ref().map(events).unwrap_or_default(), turn.status().await?);
+        if message.as_ref().is_some_and(history::has_answered_calls) {
+            // `sendAutomaticallyWhen` would send the answers again.
+            ready.push_back(step());
+        }
         ready.extend(status.end().map_or_else(|| vec![done()], |of| end(&of)));
         Ok(Events { ready, log: None })
     }
 
-    /// The log of a turn from a chunk on.
-    pub(super) async fn rest(turn: &TurnHandle, next: u64) -> Result<Self> {
-        Self::log(turn, next).await
+    /// The log of a turn from the chunk `next` on; `None` if the chunk before it is no longer
+    /// stored, so that others may be missing as well.
+    pub(super) async fn rest(turn: &TurnHandle, next: u64) -> Result<Option<Self>> {
+        match turn.follow(next.saturating_sub(1)).await?.try_next().await? {
+            Some(Entry::Chunk(number, _)) if number + 1 == next => {}
+            Some(_) => return Ok(None),
+            // The turn is under way.
+            None => {}
+        }
+        Self::log(turn, next).await.map(Some)
     }
 
     async fn log(turn: &TurnHandle, next: u64) -> Result<Self> {
@@ -169,7 +182,7 @@ impl Log {
                 return events;
             }
         } else if std::mem::take(&mut self.wants_step) && kind != "start-step" {
-            events.push(Event::default().data(r#"{"type":"start-step"}"#));
+            events.push(step());
         }
         let mut event = Event::default().data(chunk.json());
         // A turn id chosen by a client may contain characters that an event cannot.
@@ -182,10 +195,13 @@ impl Log {
 }
 
 /// The stored message of a turn, if there is one.
-async fn history(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Option<VecDeque<Event>>> {
-    let messages = agent.messages().await?;
-    let message = messages.iter().find(|message| message.id == turn.message_id());
-    Ok(message.map(|message| history::chunks(message).iter().map(|chunk| Event::default().data(chunk.to_text())).collect()))
+async fn stored_message(agent: &AgentHandle<Erased>, turn: &TurnHandle) -> Result<Option<UiMessage>> {
+    Ok(agent.messages().await?.into_iter().find(|message| message.id == turn.message_id()))
+}
+
+/// The events that build a message.
+fn events(message: &UiMessage) -> VecDeque<Event> {
+    history::chunks(message).iter().map(|chunk| Event::default().data(chunk.to_text())).collect()
 }
 
 /// The events after the last chunk.
@@ -196,6 +212,10 @@ fn end(end: &TurnEnd) -> Vec<Event> {
         _ => None,
     };
     last.map(|chunk| Event::default().data(chunk.to_string())).into_iter().chain([done()]).collect()
+}
+
+fn step() -> Event {
+    Event::default().data(r#"{"type":"start-step"}"#)
 }
 
 fn done() -> Event {
