@@ -35,9 +35,10 @@ function piecesOf(text) {
 /** The end of the piece that begins there: behind a line, else behind a word, else not within a pair of surrogates. */
 function endOf(text, begin) {
   const most = begin + PIECE;
+  const piece = text.slice(begin, most);
   for (const space of ["\n", " "]) {
-    const at = text.lastIndexOf(space, most - 1);
-    if (at > begin) return at + 1;
+    const at = piece.lastIndexOf(space);
+    if (at > 0) return begin + at + 1;
   }
   return /[\udc00-\udfff]/.test(text[most]) ? most - 1 : most;
 }
