@@ -286,9 +286,10 @@ async fn failed_turns(exec: &Executor, now_ms: i64) -> Result<Vec<TroubleView>> 
 
 /// Why a turn failed.
 fn reason_of(turn: &TurnView) -> String {
-    match (&turn.error, &turn.reason) {
-        (Some(error), _) => error.clone(),
-        (None, Some(reason)) => reason.clone(),
+    match (&turn.reason, &turn.error) {
+        (Some(reason), Some(error)) if !error.starts_with(reason) => format!("{reason} ({error})"),
+        (_, Some(error)) => error.clone(),
+        (Some(reason), None) => reason.clone(),
         (None, None) => format!("it is {}", turn.state),
     }
 }

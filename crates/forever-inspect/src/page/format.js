@@ -100,16 +100,16 @@ export const plain = (name) => name.replace(/ pending(?=#|$)/, "");
 export function sentence(fiber, now = Date.now()) {
   const { state, wait, retry, step, reason } = fiber;
   const at = fiber.at && plain(fiber.at);
+  if (retry && !["completed", "failed", "cancelled"].includes(state)) {
+    const next = retry.next_attempt_ms > now ? `the next attempt is ${relative(retry.next_attempt_ms, now)}` : "the next attempt is under way";
+    return `“${retry.step}” failed ${plural(retry.failed, "time")}, ${next}: ${retry.error}`;
+  }
   if (state === "waiting" && wait) {
     const for_ = [];
     if (wait.topics.length) for_.push(`a message on ${wait.topics.map((topic) => `“${topic}”`).join(" or ")}`);
     if (wait.fibers.length) for_.push(wait.fibers.length === 1 ? "another fiber" : `${wait.any_fiber ? "one" : "all"} of ${wait.fibers.length} fibers`);
     const until = wait.due_ms === null ? "" : `${for_.length ? ", or until" : " until"} ${new Date(wait.due_ms).toLocaleString()} (${relative(wait.due_ms, now)})`;
     return `Waits${for_.length ? ` for ${for_.join(" or ")}` : ""}${until}`;
-  }
-  if (retry && !["completed", "cancelled"].includes(state)) {
-    const next = retry.next_attempt_ms > now ? `the next attempt is ${relative(retry.next_attempt_ms, now)}` : "the next attempt is under way";
-    return `“${retry.step}” failed ${plural(retry.failed, "time")}, ${next}: ${retry.error}`;
   }
   if (reason) return reason;
   if (state === "running") return step ? `Runs “${step.name}” since ${span(now - step.started_ms)}` : at ? `Runs behind “${at}”` : "Runs from its start";

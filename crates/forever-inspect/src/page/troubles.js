@@ -24,20 +24,22 @@ function when({ first_ms, last_ms, at_least, hours }, now) {
     "p",
     { class: "when" },
     h("span", null, "first ", age(first_ms), at_least && " or earlier"),
-    last_ms !== first_ms && h("span", null, "last ", age(last_ms)),
+    last_ms - first_ms >= 1000 && h("span", null, "last ", age(last_ms)),
     hours && trend(hours, now),
   );
 }
 
-/** One kind of trouble. The title leads to what it is about; buttons stand beside what they are for. */
+/** One kind of trouble. The reason leads to those that it has stopped; buttons stand beside what they are for. */
 function item({ key, badge, name, note, count, href, reason, when, remedy, buttons }) {
   return h(
     "li",
     { class: "trouble" },
-    h("p", { class: "what" }, badge, h("a", { href, "data-row": key }, h("b", null, name), note && ` · ${note}`), h("span", { class: "count" }, count)),
-    reason && h("p", { class: "reason" }, reason),
+    h("p", { class: "what" }, badge, h("b", null, name), note && h("span", null, note)),
+    h("p", { class: "count" }, count),
+    h("p", { class: "reason" }, h("a", { href, "data-row": key }, reason)),
     when,
-    h("div", { class: "todo" }, h("span", null, remedy), buttons && h("div", { class: "buttons" }, buttons)),
+    h("p", { class: "remedy" }, remedy),
+    buttons && h("div", { class: "buttons" }, buttons),
   );
 }
 
@@ -52,6 +54,9 @@ function place({ kind, name, count, at_least, example, agent }) {
 function advice({ kind, reason }) {
   if (kind === "turn") return "Fix the cause. The person asks again: a failed turn is not retried.";
   if (kind === "retrying") return "Fix what the step calls. It is tried again by itself.";
+  if (kind === "parked" && reason.startsWith("a message to ")) return "Open it, discard the message, resume, and send what was meant.";
+  if (kind === "parked") return "Deploy code that fits what is stored, or open it and end it by hand.";
+  if (kind === "failed" && !reason.startsWith("the process died ")) return "Fix the cause, then resume: it goes on from the last checkpoint.";
   return remedy({ state: kind, reason });
 }
 
@@ -75,7 +80,7 @@ function group(one, data, refresh) {
     note: step ? `“${step}”` : null,
     count: plural(count, kind === "turn" ? "turn" : "fiber", at_least),
     href: place(one),
-    reason,
+    reason: reason || "without a reason",
     when: when(one, data.now_ms),
     remedy: advice(one),
     buttons: commands(one, { actions: data.actions, refresh }),
@@ -91,7 +96,7 @@ function schedule(one) {
     note: `${one.class}/${one.agent}`,
     count: one.attempts > 0 ? `${plural(one.attempts, "attempt")} failed` : "its last run failed",
     href: "#/schedules?failed=true",
-    reason: one.error,
+    reason: one.error ?? "without an error",
     remedy: isAside ? "Fix the cause, then ask for it again: it does not run by itself any more." : ["Fix the cause. It runs again ", age(one.next_ms), "."],
   });
 }
