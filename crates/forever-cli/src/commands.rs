@@ -487,7 +487,11 @@ fn status(answer: &Value, now: u64) {
             format!("messages; it is {}: {}", string(&fiber["state"]), short(&note(fiber, now), 100)),
         ]);
     }
-    if wrong.is_empty() { say("nothing is wrong") } else { wrong.print() }
+    if wrong.is_empty() {
+        say("nothing is wrong")
+    } else {
+        wrong.print()
+    }
     and_more(&answer["schedules_more"]);
     if each(&answer["in_doubt"]).next().is_some() {
         say_title("outcome unknown:");

@@ -168,7 +168,8 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
             short(&note(fiber, now), 120)
         );
         let topic = word(fiber["wait"]["topics"][0].as_str().unwrap_or("TOPIC"));
-        found.push(Finding::new(what, format!("send what it waits for: forever FILE send {id} {topic} JSON; or: forever FILE cancel {id}")));
+        found
+            .push(Finding::new(what, format!("send what it waits for: forever FILE send {id} {topic} JSON; or: forever FILE cancel {id}")));
     }
     let stuck = |fiber: &&Value| fiber["changed_ms"].as_u64().is_some_and(|at| now.saturating_sub(at) > STUCK_MS);
     if let Some(fiber) = list("oldest_pending").iter().find(stuck).filter(|_| is_live) {

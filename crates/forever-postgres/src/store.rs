@@ -10,10 +10,10 @@ use forever_store::{
     IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, Lease, LoadedFiber, MessageRow,
     MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord,
     OpRow, OpStore, PendingMessage, Publication, PublishedPage, PublishedQuery, QueueRow, ReadySender, RequestOutcome, RequestProgress,
-    ResolveOpResult, ResolvedOp, Restart, RestartResult, Result, RetryRow, RunResult, Runnable, ScheduleRow, SendResult, Seq, StopRow, StoredClaim,
-    StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow, TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId,
-    WorkerRow,
+    ResolveOpResult, ResolvedOp, Restart, RestartResult, Result, RetryRow, RunResult, Runnable, ScheduleRow, SendResult, Seq, StopRow,
+    StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow, TransactionResult, TurnFilter, TurnRequest,
+    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult,
+    Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -26,8 +26,8 @@ use crate::sql::args;
 use crate::transaction::{PostgresWork, Transactions};
 use crate::workers::{Become, Watch};
 use crate::{
-    admin, agents, chat, claims, cluster, copies, fibers, layouts, messages, notify, ops, published, requests, streams, topics, troubles, turns,
-    waits, workers,
+    admin, agents, chat, claims, cluster, copies, fibers, layouts, messages, notify, ops, published, requests, streams, topics, troubles,
+    turns, waits, workers,
 };
 
 /// Store in a Postgres database, which any number of workers share.
@@ -594,9 +594,7 @@ impl AdminStore for PostgresStore {
     }
 
     fn queues(&self, looked_at: u32, least: u32, limit: u32) -> BoxFuture<'_, Result<Vec<QueueRow>>> {
-        self.read("list queues of messages", (looked_at, least, limit), |tx, args| {
-            Box::pin(troubles::queues(tx, args.0, args.1, args.2))
-        })
+        self.read("list queues of messages", (looked_at, least, limit), |tx, args| Box::pin(troubles::queues(tx, args.0, args.1, args.2)))
     }
 
     fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {

@@ -126,8 +126,9 @@ impl FiberFilter {
         self
     }
 
-    /// Limits the filter to fibers with a step that has failed and is retried. There is no index for
-    /// it, as for [`metadata`](Self::metadata).
+    /// Limits the filter to fibers with a step that has failed and is retried.
+    ///
+    /// There is no index for it, as for [`metadata`](Self::metadata).
     pub fn retrying(mut self) -> Self {
         self.query.only_retrying = true;
         self

@@ -28,7 +28,7 @@ pub struct FailedStep {
     pub step: String,
 }
 
-/// What is stored with the end of a fiber that failed in a step. It replaces that of an earlier end.
+/// The record of the step in which a fiber failed, in place of that of an earlier end.
 pub(crate) fn record(function: &str, step: &str) -> StreamAppend {
     let failed = FailedStep { function: function.to_owned(), step: step.to_owned() };
     let data = serde_json::to_string(&failed).unwrap_or_default();

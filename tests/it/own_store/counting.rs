@@ -9,9 +9,10 @@ use forever::store::{
     Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef,
     FiberRow, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow,
     LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow,
-    OpStore, PendingMessage, QueueRow, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RetryRow, RunResult, Runnable, ScheduleRow,
-    SendResult, Seq, Sqlite, StopRow, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow, TurnFilter, TurnRequest,
-    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, WorkerId,
+    OpStore, PendingMessage, QueueRow, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RetryRow, RunResult, Runnable,
+    ScheduleRow, SendResult, Seq, Sqlite, StopRow, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow,
+    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait,
+    WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot, watch};

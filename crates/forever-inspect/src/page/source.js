@@ -77,7 +77,7 @@ export function sourceView(fn, { frame, now, positions = [], locals = [], innerm
   const rows = highlight(dedented(source)).map((parts, line) => {
     const isCurrent = current && current.line !== null && line >= current.line && line <= current.end;
     const isArrow = isCurrent && line === current.line;
-    const isSaved = saved && saved !== current && line === saved.line;
+    const isSaved = saved && saved !== current && line === saved.line && !isArrow;
     const cut = stops.get(line);
     const count = here.get(line);
     const marker = isArrow ? h("span", { class: "arrow", title: isFault ? now.tag : innermost ? "stands here" : "calls from here" }, isFault ? "✗" : innermost ? "▶" : "▷") : isSaved ? h("span", { class: "saved", title: "the last checkpoint" }, "✓") : cut ? h("span", { class: "stop", title: `${cut.kind} ${cut.name}` }, cut.is_effect ? "◆" : "•") : "";

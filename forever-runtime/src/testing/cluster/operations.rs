@@ -14,10 +14,10 @@ use crate::store::{
     ClaimResult, ClusterStore, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery,
     FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow,
     KeepAliveRow, LayoutRow, LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow,
-    OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, QueueRow, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RetryRow, RunResult,
-    Runnable, ScheduleRow, SendResult, Seq, StopRow, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow,
-    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait,
-    WaitResult, WorkerId,
+    OpOutcome, OpRecord, OpRow, OpStore, PendingMessage, QueueRow, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult,
+    RetryRow, RunResult, Runnable, ScheduleRow, SendResult, Seq, StopRow, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension,
+    TopicPage, TopicRow, TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender,
+    UpdateRefused, Wait, WaitResult, WorkerId,
 };
 
 /// Most schedules of a test.
