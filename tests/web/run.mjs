@@ -20,6 +20,7 @@ const files = [
   ["page.mjs", 300],
   ["inspect.mjs", 400],
   ["faults.mjs", 120],
+  ["night.mjs", 120],
   ["seven.mjs page.mjs", 300],
 ];
 

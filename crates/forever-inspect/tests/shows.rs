@@ -160,14 +160,14 @@ async fn a_failed_fiber_has_the_step_that_failed_if_there_was_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_is_grouped_by_reason_with_its_times() {
-    let forever = Forever::builder().in_memory().fiber::<fails>().fiber::<quiet>().open().await.unwrap();
+    let forever = Forever::builder().in_memory().fiber::<fails>().fiber::<sums>().open().await.unwrap();
     let at = serve(Inspector::new(&forever)).await;
     for code in 1..4 {
         forever.spawn(fails(code, true)).key(format!("order-{code}")).await.unwrap().wait().await.unwrap_err();
     }
-    let waiting = forever.spawn(quiet(1)).await.unwrap();
+    let waiting = forever.spawn(sums(vec![1])).await.unwrap();
     for n in 0..12 {
-        forever.send(waiting.id(), "later", &n).await.unwrap();
+        forever.send(waiting.id(), "name", &n.to_string()).await.unwrap();
     }
     in_state(&forever, waiting.id(), FiberState::Waiting).await;
     let overview = get(at, "/api/overview").await.json();
