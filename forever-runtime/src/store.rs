@@ -52,16 +52,17 @@ pub use forever_store::conformance;
 pub use forever_store::{
     AcceptResult, AcceptTurnResult, AdminStore, Admission, AgentHold, AgentId, AgentRequest, AgentRow, AgentStore, BoxFuture, BranchResult,
     Changes, ChatStore, Claim, ClaimResult, ClusterStore, CommandResult, DeclineResult, DeleteCursor, DeleteResult, Deletion, Durability,
-    End, Epoch, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState, FiberStore,
-    FiberTombstone, HISTORY, HoldResult, IncidentRow, IncidentState, InteractionCursor, InteractionKind, InteractionQuery, InteractionRow,
-    KeepAliveRow, LOGS, LayoutRow, Lease, LoadedFiber, MessageRole, MessageRow, MessageUpdate, NewAgentRequest, NewFiber, NewMessage,
-    NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OUTPUTS, OpKind, OpOutcome, OpRecord, OpRetry, OpRow, OpState, OpStore,
-    OpsDelta, PROGRESS, PendingMessage, Publication, PublishedItem, PublishedPage, PublishedQuery, QueuePolicy, ReadySender,
-    RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow, ScheduleTiming,
-    SendResult, Seq, SnapshotCopy, SnapshotDelta, SnapshotRows, Sqlite, Store, StoredClaim, StreamAppend, StreamBatch, StreamStore,
-    StreamsDelta, Suspension, TopicPage, TopicRow, TurnFilter, TurnKind, TurnProgress, TurnRequest, TurnRow, TurnSeq, TurnSettlement,
-    TurnSettler, TurnStart, TurnState, TurnWrite, Tx, UnfinishedGroup, UnreadMessages, UnreadSender, UpdateRefused, Wait, WaitResult,
-    Watch, WorkerId, WorkerRow, arguments_digest, is_same_payload, log_number, log_stream, message_digest, op_stream, output_stream,
+    End, Epoch, FAILED_IN, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRetry, FiberRow, FiberState,
+    FiberStore, FiberTombstone, HISTORY, HoldResult, IncidentRow, IncidentState, InteractionCursor, InteractionKind, InteractionQuery,
+    InteractionRow, KeepAliveRow, LOGS, LONGEST_QUEUE, LayoutRow, Lease, LoadedFiber, MessageRole, MessageRow, MessageUpdate,
+    NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OUTPUTS, OpKind, OpOutcome, OpRecord,
+    OpRetry, OpRow, OpState, OpStore, OpsDelta, PROGRESS, PendingMessage, Publication, PublishedItem, PublishedPage, PublishedQuery,
+    QueuePolicy, QueueRow, REASON, ReadySender, RequestOutcome, RequestProgress, ResolveOpResult, ResolvedOp, Restart, RestartResult,
+    RetryRow, RunResult, Runnable, ScheduleRow, ScheduleTiming, SendResult, Seq, SnapshotCopy, SnapshotDelta, SnapshotRows, Sqlite,
+    StopRow, Store, StoredClaim, StreamAppend, StreamBatch, StreamStore, StreamsDelta, Suspension, TopicPage, TopicRow, TurnFilter,
+    TurnKind, TurnProgress, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnStart, TurnState, TurnWrite, Tx,
+    UnfinishedGroup, UnreadMessages, UnreadSender, UpdateRefused, Wait, WaitResult, Watch, WorkerId, WorkerRow, arguments_digest,
+    is_same_payload, log_number, log_stream, message_digest, op_stream, output_stream,
 };
 #[cfg(feature = "testing")]
 pub(crate) use forever_store::{Pages, Witness};

@@ -8,8 +8,10 @@
 //! database, by [`Forever::workers`](crate::Forever::workers).
 
 pub use crate::api::chat_views::{ChatMessageView, ChatView, PendingInteractionView, TurnView};
+pub use crate::api::troubles::{ChildView, QueueView, TroubleKind, TroubleView};
 pub use crate::api::view::{
     AgentView, CutView, FiberView, FrameView, FunctionView, LocalView, LoopRole, MessageView, PositionView, ScheduleView, SourceView,
     StreamView, ValueView,
 };
 pub use crate::api::workers::WorkerStatus;
+pub use crate::exec::failed::FailedStep;

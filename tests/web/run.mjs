@@ -26,6 +26,7 @@ const files = [
   ["hostile.mjs", 1200],
   ["inspect.mjs", 400],
   ["faults.mjs", 120],
+  ["night.mjs", 120],
   ["seven.mjs page.mjs", 300],
 ];
 

@@ -99,7 +99,7 @@ pub(crate) fn command() -> Command {
 /// Commands that only look.
 fn views() -> [Command; 10] {
     [
-        Command::new("status").about("Counts by state and function, and what needs a person"),
+        Command::new("status").about("What is wrong, since when and how often, and counts by function"),
         filter(Command::new("ls").about("Lists fibers, the newest first"))
             .arg(Arg::new("oldest-first").long("oldest-first").action(ArgAction::SetTrue))
             .arg(limit()),
@@ -109,7 +109,10 @@ fn views() -> [Command; 10] {
         Command::new("functions").about("Lists functions with their fibers"),
         Command::new("agents").about("Lists agents"),
         Command::new("schedules").about("Lists schedules"),
-        Command::new("chats").about("Lists the newest turns of all chats, and calls that wait for an answer").arg(limit()),
+        Command::new("chats")
+            .about("Lists the newest turns of all chats, and calls that wait for an answer")
+            .arg(Arg::new("failed").long("failed").action(ArgAction::SetTrue).help("Failed turns alone"))
+            .arg(limit()),
         Command::new("chat")
             .about("Shows what was said in a chat, and its turns")
             .arg(Arg::new("chat").required(true).value_name("CLASS/NAME"))
@@ -139,7 +142,7 @@ fn many(name: &'static str, about: &'static str) -> Command {
 }
 
 /// The conditions of a list, by the name of each in the API.
-pub(crate) const CONDITIONS: [&str; 6] = ["name", "agent", "parent", "key", "text", "in-doubt"];
+pub(crate) const CONDITIONS: [&str; 7] = ["name", "agent", "parent", "key", "text", "in-doubt", "retrying"];
 
 fn filter(command: Command) -> Command {
     command
@@ -157,6 +160,8 @@ fn filter(command: Command) -> Command {
         .arg(Arg::new("text").long("text").help("Text in id, name, key, agent, reason or metadata"))
         .arg(Arg::new("metadata").long("metadata").action(ArgAction::Append).value_name("FIELD=JSON"))
         .arg(Arg::new("in-doubt").long("in-doubt").action(ArgAction::SetTrue).help("With an operation of unknown outcome"))
+        .arg(Arg::new("retrying").long("retrying").action(ArgAction::SetTrue).help("With a step that has failed and is tried again"))
+        .arg(Arg::new("within").long("within").value_name("TIME").help("Changed their state within 30min, 6h, 2d"))
 }
 
 /// Writes the completions of a shell.

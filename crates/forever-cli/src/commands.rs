@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::failure::{ATTENTION, Failure, warn};
 use crate::table::{Table, is_closed, say, say_json, say_lines, say_title};
 use crate::target::Target;
-use crate::text::{age, at, escaped, note, short, value};
+use crate::text::{age, at, escaped, millis, note, short, span, value};
 use crate::{doctor, watch};
 
 /// Commands that change something.
@@ -52,7 +52,7 @@ async fn carried_out(name: &str, given: &ArgMatches, target: &mut Target, json: 
         "functions" => client.get("functions").await?,
         "agents" => all(client, "agents", "agents").await?,
         "schedules" => all(client, "schedules", "schedules").await?,
-        "chats" => newest_turns(client, limit_of(given) as usize).await?,
+        "chats" => newest_turns(client, limit_of(given) as usize, given.get_flag("failed")).await?,
         "chat" => {
             let chat = text(given, "chat").unwrap_or_default();
             let (class, name) = chat.split_once('/').ok_or_else(|| Failure::usage("a chat is CLASS/NAME, as `chats` prints it"))?;
@@ -260,10 +260,14 @@ async fn filter(client: &mut Client, given: &ArgMatches) -> Result<Map<String, V
         }
         filter.insert("metadata".to_owned(), Value::Object(metadata).to_string().into());
     }
+    if let Some(within) = text(given, "within") {
+        let span = millis(within).ok_or_else(|| Failure::usage(format!("`{within}` is no length of time: 30min, 6h or 2d")))?;
+        filter.insert("changed_from_ms".to_owned(), now_ms().saturating_sub(span).into());
+    }
     for name in CONDITIONS {
-        if name == "in-doubt" {
+        if ["in-doubt", "retrying"].contains(&name) {
             if given.get_flag(name) {
-                filter.insert("in_doubt".to_owned(), true.into());
+                filter.insert(name.replace('-', "_"), true.into());
             }
         } else if let Some(value) = text(given, name) {
             let value = if name == "parent" { id_of_named(client, value).await? } else { condition(name, value)?.to_owned() };
@@ -332,12 +336,12 @@ pub(crate) async fn all(client: &mut Client, path: &str, field: &str) -> Result<
 }
 
 /// As many turns as were asked for, page by page, and the calls that wait for an answer.
-async fn newest_turns(client: &mut Client, limit: usize) -> Result<Value, Failure> {
-    let mut answer = client.get(&format!("chats?limit={}", limit.min(1000))).await?;
+async fn newest_turns(client: &mut Client, limit: usize, failed: bool) -> Result<Value, Failure> {
+    let mut answer = client.get(&format!("chats?failed={failed}&limit={}", limit.min(1000))).await?;
     while let (Some(turns), Some(before)) = (answer["turns"].as_array().map(Vec::len), answer["next"].as_i64())
         && turns < limit
     {
-        let mut page = client.get(&format!("chats?before={before}&limit={}", (limit - turns).min(1000))).await?;
+        let mut page = client.get(&format!("chats?failed={failed}&before={before}&limit={}", (limit - turns).min(1000))).await?;
         if let (Value::Array(turns), Value::Array(more)) = (&mut answer["turns"], page["turns"].take()) {
             turns.extend(more);
         }
@@ -374,9 +378,17 @@ fn print(name: &str, answer: &Value) {
     let now = answer["now_ms"].as_u64().unwrap_or_else(now_ms);
     match name {
         "status" => status(answer, now),
-        "ls" => fibers(&answer["fibers"], now),
+        "ls" => {
+            fibers(&answer["fibers"], now);
+            if !answer["next"].is_null() {
+                say("there are more: --limit N");
+            }
+        }
         "show" => show(answer, now),
-        "ops" => operations(&answer["ops"], now),
+        "ops" => {
+            operations(&answer["ops"], now);
+            and_more(&answer["more"]);
+        }
         "functions" => functions(&answer["functions"]),
         "agents" => agents(&answer["agents"], now),
         "schedules" => schedules(&answer["schedules"], now),
@@ -422,15 +434,21 @@ pub(crate) fn string(value: &Value) -> String {
 }
 
 pub(crate) fn fibers(list: &Value, now: u64) {
-    let mut table = Table::new(&["state", "function", "key", "id", "changed", "what"]);
+    let mut table = Table::new(&["state", "function", "key", "id", "lasted", "changed", "what"]);
     for fiber in each(list) {
         let changed = ["finished_ms", "saved_ms", "changed_ms"].iter().map(|name| &fiber[*name]).find(|ms| !ms.is_null());
         let changed = changed.map(|ms| age(ms, now)).unwrap_or_default();
-        table.row(vec![
+        // From its acceptance to its end, or since its state has changed.
+        let (from, to) = match fiber["finished_ms"].as_u64() {
+            Some(finished) => (&fiber["created_ms"], finished),
+            None => (&fiber["changed_ms"], now),
+        };
+        table.row([
             string(&fiber["state"]),
             string(&fiber["name"]),
             short(&string(&fiber["key"]), 24),
             string(&fiber["id"]),
+            span(to.saturating_sub(from.as_u64().unwrap_or(to))),
             changed,
             short(&note(fiber, now), 120),
         ]);
@@ -439,34 +457,83 @@ pub(crate) fn fibers(list: &Value, now: u64) {
 }
 
 fn status(answer: &Value, now: u64) {
-    let mut table = Table::new(&["function", "state", "fibers"]);
-    for count in each(&answer["counts"]) {
-        table.row(vec![string(&count["name"]), string(&count["state"]), count["fibers"].to_string()]);
-    }
-    table.print();
-    let mut stopped = Table::new(&["stopped", "function", "fibers", "reason"]);
-    for group in each(&answer["reasons"]) {
-        stopped.row(vec![
-            string(&group["state"]),
-            string(&group["name"]),
-            format!("{}{}", if group["at_least"] == true { "at least " } else { "" }, group["fibers"]),
-            short(&string(&group["reason"]), 140),
+    let mut wrong = Table::new(&["what", "of", "how many", "first", "last", "for example", "reason"]);
+    for trouble in each(&answer["troubles"]) {
+        wrong.row([
+            string(&trouble["kind"]),
+            of_trouble(trouble),
+            number_of(&trouble["count"], &trouble["at_least"]),
+            age(&trouble["first_ms"], now),
+            age(&trouble["last_ms"], now),
+            example_of(trouble),
+            short(&string(&trouble["reason"]), 140),
         ]);
     }
-    if !stopped.is_empty() {
-        say("");
-        stopped.print();
+    for schedule in each(&answer["schedules"]) {
+        let next = if schedule["next_ms"].is_null() { "set aside".to_owned() } else { age(&schedule["next_ms"], now) };
+        let failed = if schedule["attempts"] == 0 { "last run".to_owned() } else { format!("{} attempts", schedule["attempts"]) };
+        let reason = format!("next {next}: {}", short(&string(&schedule["error"]), 120));
+        wrong.row(["schedule".to_owned(), string(&schedule["name"]), failed, String::new(), String::new(), agent_of(schedule), reason]);
     }
+    for queue in each(&answer["queues"]) {
+        let fiber = &queue["fiber"];
+        wrong.row([
+            "unread".to_owned(),
+            string(&fiber["name"]),
+            number_of(&queue["messages"], &queue["at_least"]),
+            age(&queue["first_ms"], now),
+            age(&queue["last_ms"], now),
+            which(&fiber["key"], &fiber["id"]),
+            format!("messages; it is {}: {}", string(&fiber["state"]), short(&note(fiber, now), 100)),
+        ]);
+    }
+    if wrong.is_empty() {
+        say("nothing is wrong")
+    } else {
+        wrong.print()
+    }
+    and_more(&answer["schedules_more"]);
     if each(&answer["in_doubt"]).next().is_some() {
         say_title("outcome unknown:");
         operations(&answer["in_doubt"], now);
         and_more(&answer["in_doubt_more"]);
     }
-    if each(&answer["retrying"]).next().is_some() {
-        say_title("retrying:");
-        fibers(&answer["retrying"], now);
-        and_more(&answer["retrying_more"]);
+    if each(&answer["oldest_waiting"]).next().is_some() {
+        say_title("waiting longest:");
+        fibers(&answer["oldest_waiting"], now);
     }
+    say("");
+    let mut table = Table::new(&["function", "state", "fibers"]);
+    for count in each(&answer["counts"]) {
+        table.row([string(&count["name"]), string(&count["state"]), count["fibers"].to_string()]);
+    }
+    table.print();
+}
+
+/// A number of things, of which there may be more.
+pub(crate) fn number_of(number: &Value, at_least: &Value) -> String {
+    format!("{number}{}", if *at_least == true { " or more" } else { "" })
+}
+
+/// The function of a group with its step, or the class of its chats.
+pub(crate) fn of_trouble(trouble: &Value) -> String {
+    match trouble["step"].as_str() {
+        Some(step) => format!("{} `{step}`", string(&trouble["name"])),
+        None => string(&trouble["name"]),
+    }
+}
+
+/// What names one fiber or chat of a group in another command.
+pub(crate) fn example_of(trouble: &Value) -> String {
+    if trouble["kind"] == "turn" {
+        return format!("{}/{}", string(&trouble["agent"][0]), string(&trouble["agent"][1]));
+    }
+    which(&trouble["key"], &trouble["example"])
+}
+
+/// The key of a fiber, or its id.
+fn which(key: &Value, id: &Value) -> String {
+    key.as_str().map_or_else(|| string(id), str::to_owned)
 }
 
 fn and_more(more: &Value) {
@@ -654,11 +721,18 @@ fn show(answer: &Value, now: u64) {
     say(format!("{} {} {}", string(&status["name"]), string(&status["id"]), string(&status["key"])).trim_end());
     let what = note(status, now);
     say(format!("{}: {what}", string(&status["state"])).trim_end_matches(": "));
+    let failed_in = &answer["failed_in"];
+    if failed_in.is_object() {
+        say(&format!("failed in step `{}` of {}", string(&failed_in["step"]), string(&failed_in["function"])));
+    }
     if !status["progress"].is_null() {
         say(&format!("progress: {}", status["progress"]));
     }
     if let Some(problem) = fiber["problem"].as_str() {
         say(&format!("problem: {problem}"));
+    }
+    if each(&fiber["frames"]).next().is_none() && failed_in.is_object() {
+        source(answer, &json!({ "function": failed_in["function"] }));
     }
     for frame in each(&fiber["frames"]) {
         say_title(&format!(
@@ -707,20 +781,47 @@ fn show(answer: &Value, now: u64) {
     }
     if each(&answer["children"]["fibers"]).next().is_some() {
         say_title("children");
-        fibers(&answer["children"]["fibers"], now);
+        let mut table = Table::new(&["state", "function", "id", "arguments", "what"]);
+        for child in each(&answer["children"]["fibers"]) {
+            let arguments = each(&child["arguments"]).map(|argument| format!("{} = {}", string(&argument["name"]), value(argument, 60)));
+            let arguments = short(&arguments.collect::<Vec<_>>().join(", "), 80);
+            table.row([string(&child["state"]), string(&child["name"]), string(&child["id"]), arguments, short(&note(child, now), 100)]);
+        }
+        table.print();
+        and_more(&answer["children"]["more"]);
     }
 }
 
-/// The lines around the cut point that a frame stands at.
+/// The step that a fiber has failed in, or that is retried, in a function.
+fn faulty<'a>(answer: &'a Value, function: &Value) -> Option<&'a Value> {
+    let (failed, status) = (&answer["failed_in"], &answer["fiber"]["status"]);
+    if failed.is_object() {
+        return Some(&failed["step"]).filter(|_| failed["function"] == *function);
+    }
+    let is_over = ["completed", "failed", "cancelled"].iter().any(|state| status["state"] == *state);
+    Some(&status["retry"]["step"]).filter(|step| step.is_string() && !is_over)
+}
+
+/// The lines around the cut point that a frame stands at, and the one that has failed.
 fn source(answer: &Value, frame: &Value) {
     let function = each(&answer["functions"]).find(|function| function["name"] == frame["function"]);
     let Some(function) = function else { return };
-    let cut = each(&function["cuts"]).find(|cut| cut["name"] == frame["at"]);
-    let (Some(line), Some(text)) = (cut.and_then(|cut| cut["line"].as_u64()), function["source"]["text"].as_str()) else { return };
+    let line_of = |name: &Value| each(&function["cuts"]).find(|cut| cut["name"] == *name).and_then(|cut| cut["line"].as_u64());
+    let innermost = each(&answer["fiber"]["frames"]).last().is_none_or(|last| last["function"] == frame["function"]);
+    let fault = faulty(answer, &frame["function"]).filter(|_| innermost).and_then(line_of);
+    let saved = line_of(&frame["at"]);
+    let (Some(line), Some(text)) = (fault.or(saved), function["source"]["text"].as_str()) else { return };
     let first = function["source"]["line"].as_u64().unwrap_or(1);
     let name = Path::new(function["source"]["file"].as_str().unwrap_or_default());
     say(&format!("  {}:{}", name.display(), first + line));
-    for (n, text) in (0_u64..).zip(text.lines()).filter(|(n, _)| n.abs_diff(line) <= 3) {
-        say(&format!("  {} {:>5}  {}", if n == line { "→" } else { " " }, first + n, text.replace('\t', "    ")));
+    let from = saved.unwrap_or(line).min(line);
+    for (n, text) in (0_u64..).zip(text.lines()).filter(|(n, _)| n.abs_diff(line) <= 3 || (from..=line).contains(n) && line - from <= 20) {
+        let mark = match (Some(n) == fault, Some(n) == saved) {
+            (true, _) => "✗",
+            (false, true) if fault.is_some() => "✓",
+            (false, true) => "→",
+            (false, false) => " ",
+        };
+        say(&format!("  {mark} {:>5}  {}", first + n, text.replace('\t', "    ")));
     }
 }

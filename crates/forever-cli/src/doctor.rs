@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use forever_store::rusqlite::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::commands::{all, each, now_ms, string};
+use crate::commands::{all, each, example_of, now_ms, number_of, of_trouble, string};
 use crate::failure::{ATTENTION, Failure};
 use crate::table::{say, say_json};
 use crate::target::{Target, named_file, read_only};
@@ -124,7 +124,8 @@ fn of_ops(ops: &Value) -> Vec<Finding> {
 
 /// Schedules that failed, or are set aside.
 fn of_schedules(schedules: &Value) -> Vec<Finding> {
-    let failed = |schedule: &&Value| schedule["next_ms"].is_null() || schedule["attempts"].as_u64() > Some(0);
+    let failed =
+        |schedule: &&Value| schedule["next_ms"].is_null() || schedule["attempts"].as_u64() > Some(0) || schedule["error"].is_string();
     let finding = |schedule: &Value| {
         let what = format!(
             "schedule `{}` of {}/{}: {}",
@@ -142,23 +143,33 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
     let now = overview["now_ms"].as_u64().unwrap_or_else(now_ms);
     let list = |name: &str| overview[name].as_array().cloned().unwrap_or_default();
     let mut found = Vec::new();
-    for group in list("reasons") {
+    for trouble in list("troubles") {
         let what = format!(
-            "{}{} {} of `{}`: {}",
-            if group["at_least"] == true { "at least " } else { "" },
-            group["fibers"],
-            string(&group["state"]),
-            string(&group["name"]),
-            short(&string(&group["reason"]), 160)
+            "{} {} of `{}`, first {}, last {}: {}",
+            number_of(&trouble["count"], &trouble["at_least"]),
+            kind_of(&trouble),
+            of_trouble(&trouble),
+            age(&trouble["first_ms"], now),
+            age(&trouble["last_ms"], now),
+            short(&string(&trouble["reason"]), 160)
         );
-        found.push(Finding::new(what, remedy_of(&group)));
+        found.push(Finding::new(what, remedy_of(&trouble)));
     }
-    for fiber in list("retrying") {
-        let what = format!("{} {}: {}", string(&fiber["name"]), string(&fiber["key"]), short(&note(&fiber, now), 200));
-        found.push(Finding::new(what, "mend what the step calls; it is tried again by itself"));
-    }
-    if overview["retrying_more"] == true {
-        found.push(Finding::new("more fibers are retrying", "`ls --state running` lists them"));
+    for queue in list("queues") {
+        let fiber = &queue["fiber"];
+        let id = word(&string(&fiber["id"]));
+        let what = format!(
+            "{} messages to {} {} are not received, the first sent {}; it is {}: {}",
+            number_of(&queue["messages"], &queue["at_least"]),
+            string(&fiber["name"]),
+            string(&fiber["key"]),
+            age(&queue["first_ms"], now),
+            string(&fiber["state"]),
+            short(&note(fiber, now), 120)
+        );
+        let topic = word(fiber["wait"]["topics"][0].as_str().unwrap_or("TOPIC"));
+        found
+            .push(Finding::new(what, format!("send what it waits for: forever FILE send {id} {topic} JSON; or: forever FILE cancel {id}")));
     }
     let stuck = |fiber: &&Value| fiber["changed_ms"].as_u64().is_some_and(|at| now.saturating_sub(at) > STUCK_MS);
     if let Some(fiber) = list("oldest_pending").iter().find(stuck).filter(|_| is_live) {
@@ -177,10 +188,23 @@ fn of_fibers(overview: &Value, is_live: bool) -> Vec<Finding> {
     found
 }
 
-/// What a person can do about fibers that stopped for one reason.
-fn remedy_of(group: &Value) -> String {
-    let (name, example, reason) = (word(&string(&group["name"])), word(&string(&group["example"])), string(&group["reason"]));
-    match group["state"].as_str() {
+fn kind_of(trouble: &Value) -> String {
+    match trouble["kind"].as_str() {
+        Some("turn") => "failed turns".to_owned(),
+        kind => kind.unwrap_or_default().to_owned(),
+    }
+}
+
+/// What a person can do about fibers or turns that are in trouble for one reason.
+fn remedy_of(trouble: &Value) -> String {
+    let (name, reason) = (word(&string(&trouble["name"])), string(&trouble["reason"]));
+    let example = word(&example_of(trouble));
+    match trouble["kind"].as_str() {
+        Some("turn") => format!("fix the cause, and let the person ask again: forever FILE chat {example}"),
+        Some("retrying") => format!("fix what the step calls, it is tried again by itself: forever FILE show {example}"),
+        Some("failed") if reason.starts_with("the process died ") => {
+            format!("it ends its process each time: forever FILE show {example}, deploy a fix, then: forever FILE resume {example}")
+        }
         Some("failed") => format!("fix the cause, then: forever FILE resume --all --state failed --name {name}"),
         Some("parked") if reason.contains("may have executed") => "resolve the operation, see above: it is resumed then".to_owned(),
         Some("parked") if reason.starts_with("a message to ") => format!(

@@ -30,6 +30,20 @@ pub(crate) fn span(ms: u64) -> String {
     }
 }
 
+/// Milliseconds of a length of time that a person writes: `90s`, `30min`, `6h`, `2d`.
+pub(crate) fn millis(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim() {
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// A time as an age, or as what is still to come.
 pub(crate) fn age(ms: &Value, now: u64) -> String {
     let Some(ms) = ms.as_u64() else { return String::new() };
@@ -134,6 +148,12 @@ pub(crate) fn at(name: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_of_time_have_a_unit() {
+        assert_eq!(["90s", "30min", "6h", "2 d"].map(millis), [90_000, 1_800_000, 21_600_000, 172_800_000].map(Some));
+        assert_eq!(["", "6", "h", "-1h", "99999999999999999999h", "1y"].map(millis), [None; 6]);
+    }
 
     #[test]
     fn texts_of_fibers_cannot_drive_the_terminal() {

@@ -5,23 +5,20 @@ use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::State;
-use forever_runtime::fiber::{Cursor, FiberCount, FiberExport, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry};
+use forever_runtime::fiber::{Cursor, FiberExport, FiberFilter, FiberState, FiberStatus, Fibers, HistoryEntry};
 use forever_runtime::ops::OpState;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::Shared;
 use crate::failure::{Failure, causes};
 use crate::read::{Path, Query};
 
-/// How many of each kind the overview shows.
-const SHOWN: u32 = 8;
+/// How many operations in doubt, and calls that wait for an answer, are shown.
+const LISTED: u32 = 200;
 
-/// How many of those that need a person are grouped by reason, of one function in one state.
-const GROUPED: u32 = 200;
-
-/// How many of them are looked at together, unless there are many functions.
-const LOOKED_AT: u32 = 1_000;
+/// How many children of a fiber are shown.
+const CHILDREN: u32 = 50;
 
 /// How many turns and messages of a chat are shown.
 const MESSAGES: u32 = 100;
@@ -34,9 +31,6 @@ const TIMELINE: usize = 100;
 
 /// A history with more checkpoints is not read for a page, which asks again and again.
 const LONG_HISTORY: u64 = 5_000;
-
-/// The states that need a person.
-const STOPPED: [FiberState; 3] = [FiberState::Failed, FiberState::Parked, FiberState::Interrupted];
 
 pub(crate) type Answer = Result<Json<Value>, Failure>;
 
@@ -56,7 +50,9 @@ pub(crate) struct Filter {
     metadata: Option<String>,
     created_from_ms: Option<i64>,
     created_before_ms: Option<i64>,
+    changed_from_ms: Option<i64>,
     in_doubt: bool,
+    retrying: bool,
 }
 
 /// Page of a list.
@@ -72,7 +68,8 @@ impl Filter {
     /// Whether it lets every fiber through.
     pub(crate) fn is_empty(&self) -> bool {
         let texts = [&self.state, &self.name, &self.agent, &self.parent, &self.key, &self.text, &self.metadata];
-        texts.iter().all(|text| text.is_none()) && self.created_from_ms.is_none() && self.created_before_ms.is_none() && !self.in_doubt
+        let times = [self.created_from_ms, self.created_before_ms, self.changed_from_ms];
+        texts.iter().all(|text| text.is_none()) && times.iter().all(Option::is_none) && !self.in_doubt && !self.retrying
     }
 
     pub(crate) fn read(&self) -> Result<FiberFilter, Failure> {
@@ -105,8 +102,14 @@ impl Filter {
         if let Some(before) = self.created_before_ms {
             filter = filter.created_before(time(before));
         }
+        if let Some(from) = self.changed_from_ms {
+            filter = filter.changed_from(time(from));
+        }
         if self.in_doubt {
             filter = filter.in_doubt();
+        }
+        if self.retrying {
+            filter = filter.retrying();
         }
         Ok(filter)
     }
@@ -167,102 +170,12 @@ impl PageOf {
     }
 }
 
-/// Fibers that need a person for the same reason.
-#[derive(Debug, Serialize)]
-struct StopGroup {
-    state: FiberState,
-    name: String,
-    reason: String,
-    fibers: u64,
-    /// Whether there are more, which were not looked at.
-    at_least: bool,
-    /// Id of the newest.
-    example: String,
-}
-
-pub(crate) async fn overview(State(shared): State<Arc<Shared>>) -> Answer {
-    let forever = &shared.forever;
-    let counts = shared.counts.get(forever.counts()).await?;
-    let of = |states: &[FiberState]| states.iter().fold(FiberFilter::new(), |filter, state| filter.state(*state));
-    let page = |filter: FiberFilter, limit| forever.view_fibers(forever.fibers().filter(filter).limit(limit));
-    let newest = |states: &[FiberState], limit| forever.view_fibers(forever.fibers().filter(of(states)).limit(limit).newest_first());
-    let stopped = stop_groups(&shared, &counts).await?;
-    let in_doubt = newest_in_doubt(&shared, SHOWN).await?;
-    let waiting = page(of(&[FiberState::Waiting]), SHOWN).await?;
-    let pending = page(of(&[FiberState::Pending]), SHOWN).await?;
-    let running = newest(&[FiberState::Running], GROUPED).await?;
-    let recent = newest(&[], SHOWN).await?;
-    let mut retrying: Vec<&FiberStatus> = running.fibers.iter().filter(|fiber| fiber.retry.is_some()).collect();
-    let retrying_more = retrying.len() > SHOWN as usize || !retrying.is_empty() && running.next.is_some();
-    retrying.truncate(SHOWN as usize);
-    Ok(Json(json!({
-        "now_ms": now_ms(),
-        "actions": shared.has_actions,
-        "counts": counts.iter().map(|count| json!({ "name": count.name, "state": count.state, "fibers": count.fibers })).collect::<Vec<_>>(),
-        "reasons": stopped,
-        "in_doubt": in_doubt.0,
-        "in_doubt_more": in_doubt.1,
-        "retrying": retrying,
-        "retrying_more": retrying_more,
-        "oldest_waiting": waiting.fibers,
-        "oldest_pending": pending.fibers,
-        "recent": recent.fibers,
-        "schedules": failed_schedules(&shared).await?,
-    })))
-}
-
 /// The clock of this machine. Times of fibers are those of the runtime's clock, which may be
 /// another one in tests.
 #[allow(clippy::disallowed_methods, reason = "for a page to show ages, not for what is stored")]
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The stopped fibers of every function, in groups by their reason, the largest group first.
-async fn stop_groups(shared: &Shared, counts: &[FiberCount]) -> Result<Vec<StopGroup>, Failure> {
-    let stopped: Vec<&FiberCount> = counts.iter().filter(|count| STOPPED.contains(&count.state) && count.fibers > 0).collect();
-    let limit = LOOKED_AT.checked_div(u32::try_from(stopped.len()).unwrap_or(LOOKED_AT)).unwrap_or(LOOKED_AT).clamp(10, GROUPED);
-    let mut groups = Vec::new();
-    for count in stopped {
-        let filter = FiberFilter::new().name(&*count.name).state(count.state);
-        let page = shared.forever.view_fibers(shared.forever.fibers().filter(filter).limit(limit).newest_first()).await?;
-        groups.extend(reasons(&page.fibers).into_iter().map(|group| StopGroup { at_least: page.next.is_some(), ..group }));
-    }
-    groups.sort_by_key(|group| std::cmp::Reverse(group.fibers));
-    Ok(groups)
-}
-
-/// Groups fibers by state, function and reason. Numbers and ids in reasons are taken for the same.
-fn reasons(fibers: &[FiberStatus]) -> Vec<StopGroup> {
-    let mut groups: BTreeMap<(String, &str, String), StopGroup> = BTreeMap::new();
-    for fiber in fibers {
-        let reason = fiber.reason.clone().unwrap_or_default();
-        let key = (fiber.state.to_string(), &*fiber.name, shape(&reason));
-        let new =
-            || StopGroup { state: fiber.state, name: fiber.name.clone(), reason, fibers: 0, at_least: false, example: fiber.id.clone() };
-        groups.entry(key).or_insert_with(new).fibers += 1;
-    }
-    groups.into_values().collect()
-}
-
-/// A text without what differs from fiber to fiber: `#` stands for each word with a digit in it.
-fn shape(reason: &str) -> String {
-    let is_word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
-    let (mut shape, mut rest) = (String::new(), reason);
-    while let Some(first) = rest.chars().next() {
-        let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
-        let (run, after) = rest.split_at(end);
-        shape.push_str(if is_word(first) && run.contains(|c: char| c.is_ascii_digit()) { "#" } else { run });
-        rest = after;
-    }
-    shape
-}
-
-async fn failed_schedules(shared: &Shared) -> Result<Vec<Value>, Failure> {
-    let schedules = shared.forever.view_schedules(None, 1_000).await?;
-    let failed = schedules.into_iter().filter(|schedule| schedule.next_ms.is_none() || schedule.attempts > 0);
-    Ok(failed.take(20).filter_map(|schedule| serde_json::to_value(schedule).ok()).collect())
 }
 
 pub(crate) async fn fibers(State(shared): State<Arc<Shared>>, Query(query): Query<BTreeMap<String, String>>) -> Answer {
@@ -288,7 +201,9 @@ fn split(query: BTreeMap<String, String>) -> Result<(Filter, PageOf), Failure> {
             "metadata" => filter.metadata = Some(value),
             "created_from_ms" => filter.created_from_ms = Some(number()?),
             "created_before_ms" => filter.created_before_ms = Some(number()?),
+            "changed_from_ms" => filter.changed_from_ms = Some(number()?),
             "in_doubt" => filter.in_doubt = flag()?,
+            "retrying" => filter.retrying = flag()?,
             "oldest_first" => page.oldest_first = flag()?,
             "after" => page.after = Some(value),
             "limit" => page.limit = Some(u32::try_from(number()?).map_err(|_| Failure::bad("`limit` is a number"))?),
@@ -302,7 +217,9 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
     let forever = &shared.forever;
     let view = forever.view(&id).await?;
     let ops = forever.view_ops(&id).await?;
-    let children = forever.view_fibers(forever.fibers().filter(FiberFilter::new().parent(&*id)).limit(100)).await?;
+    let children = forever.view_children(&id, CHILDREN).await?;
+    let more_children = children.len() == CHILDREN as usize;
+    let failed_in = forever.failed_step(&id).await?;
     // The way up, for the tree.
     let mut parents = Vec::new();
     let mut next = view.status.parent.clone();
@@ -316,7 +233,8 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
         Err(why) => (Vec::new(), Some(why)),
     };
     let positions = shared.positions.get(forever.positions()).await?;
-    let names: Vec<&str> = view.frames.iter().map(|frame| &*frame.function).chain([&*view.status.name]).collect();
+    let frames = view.frames.iter().map(|frame| &*frame.function);
+    let names: Vec<&str> = frames.chain([&*view.status.name]).chain(failed_in.iter().map(|failed| &*failed.function)).collect();
     let here: Vec<_> = positions.into_iter().filter(|position| names.contains(&&*position.name)).collect();
     let functions: Vec<_> = forever.functions().into_iter().filter(|function| names.contains(&&*function.name)).collect();
     Ok(Json(json!({
@@ -324,7 +242,8 @@ pub(crate) async fn fiber(State(shared): State<Arc<Shared>>, Path(id): Path<Stri
         "actions": shared.has_actions,
         "fiber": view,
         "ops": ops,
-        "children": { "fibers": children.fibers },
+        "failed_in": failed_in,
+        "children": { "fibers": children, "more": more_children },
         "parents": parents,
         "positions": here,
         "functions": functions,
@@ -399,12 +318,12 @@ pub(crate) async fn function(State(shared): State<Arc<Shared>>, Path(name): Path
 
 /// Operations in doubt with their fibers, the newest fibers first.
 pub(crate) async fn in_doubt(State(shared): State<Arc<Shared>>) -> Answer {
-    let (ops, more) = newest_in_doubt(&shared, GROUPED).await?;
+    let (ops, more) = newest_in_doubt(&shared, LISTED).await?;
     Ok(Json(json!({ "now_ms": now_ms(), "actions": shared.has_actions, "ops": ops, "more": more })))
 }
 
 /// Also says whether there are more.
-async fn newest_in_doubt(shared: &Shared, limit: u32) -> Result<(Vec<Value>, bool), Failure> {
+pub(crate) async fn newest_in_doubt(shared: &Shared, limit: u32) -> Result<(Vec<Value>, bool), Failure> {
     let forever = &shared.forever;
     // Running fibers have begun theirs a moment ago, and will know.
     let states = [FiberState::Parked, FiberState::Interrupted, FiberState::Failed, FiberState::Cancelled];
@@ -444,10 +363,13 @@ pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query
 /// The newest turns of all chats, and the calls that wait for an answer.
 pub(crate) async fn chats(State(shared): State<Arc<Shared>>, Query(page): Query<TurnsQuery>) -> Answer {
     let limit = page.limit.unwrap_or(100).clamp(1, 1000);
-    let turns = shared.forever.view_turns(page.before, limit).await?;
+    let turns = match page.failed {
+        true => shared.forever.view_failed_turns(page.before, limit).await?,
+        false => shared.forever.view_turns(page.before, limit).await?,
+    };
     let next = last_of_full(&turns, limit).map(|last| last.number);
-    let pending = shared.forever.view_pending_interactions(GROUPED).await?;
-    let pending_more = last_of_full(&pending, GROUPED).is_some();
+    let pending = shared.forever.view_pending_interactions(LISTED).await?;
+    let pending_more = last_of_full(&pending, LISTED).is_some();
     Ok(Json(json!({ "now_ms": now_ms(), "turns": turns, "pending": pending, "pending_more": pending_more, "next": next })))
 }
 
@@ -462,6 +384,7 @@ pub(crate) struct ChatQuery {
 pub(crate) struct TurnsQuery {
     before: Option<i64>,
     limit: Option<u32>,
+    failed: bool,
 }
 
 pub(crate) async fn chat(
@@ -488,18 +411,4 @@ pub(crate) async fn schedules(State(shared): State<Arc<Shared>>, Query(page): Qu
 pub(crate) async fn check(State(shared): State<Arc<Shared>>) -> Answer {
     let compatibility = shared.forever.compatibility();
     Ok(Json(json!({ "is_ok": compatibility.is_ok(), "summary": compatibility.to_string(), "entries": compatibility.entries })))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_that_differ_in_numbers_are_one() {
-        assert_eq!(shape("limit 3 of order-17 is too low"), shape("limit 40 of order-2 is too low"));
-        assert_ne!(shape("limit is too low"), shape("limit is too high"));
-        assert_eq!(shape("a1"), "#");
-        assert_eq!(shape(""), "");
-        assert_eq!(shape("é2 – (x9)"), "# – (#)");
-    }
 }

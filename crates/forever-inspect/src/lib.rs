@@ -41,6 +41,7 @@ mod cached;
 mod failure;
 mod listen;
 mod live;
+mod overview;
 mod page;
 mod read;
 
@@ -58,7 +59,7 @@ use axum::routing::{get, post};
 use cached::Cached;
 use forever_runtime::Forever;
 use forever_runtime::fiber::FiberCount;
-use forever_runtime::view::PositionView;
+use forever_runtime::view::{PositionView, QueueView, TroubleView};
 use live::Watchers;
 use tokio::net::TcpListener;
 
@@ -101,6 +102,8 @@ pub(crate) struct Shared {
     pub(crate) is_socket: bool,
     pub(crate) counts: Cached<Vec<FiberCount>>,
     pub(crate) positions: Cached<Vec<PositionView>>,
+    pub(crate) troubles: Cached<Vec<TroubleView>>,
+    pub(crate) queues: Cached<Vec<QueueView>>,
     pub(crate) watchers: Watchers,
 }
 
@@ -170,13 +173,15 @@ impl Inspector {
             has_actions: self.has_actions,
             is_socket: self.is_socket,
             counts: Cached::default(),
+            troubles: Cached::default(),
+            queues: Cached::default(),
             positions: Cached::default(),
             watchers: Watchers::default(),
         });
         Router::new()
             .route("/", get(page::index))
             .route("/assets/{file}", get(page::asset))
-            .route("/api/overview", get(api::overview))
+            .route("/api/overview", get(overview::overview))
             .route("/api/fibers", get(api::fibers))
             .route("/api/fibers/{id}", get(api::fiber))
             .route("/api/fibers/{id}/ops", get(api::fiber_ops))

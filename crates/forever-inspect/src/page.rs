@@ -8,13 +8,15 @@ use crate::failure::Failure;
 const INDEX: &str = include_str!("page/index.html");
 
 /// Files by name, with their types.
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 13] = [
     ("app.css", "text/css", include_str!("page/app.css")),
     ("app.js", "text/javascript", include_str!("page/app.js")),
     ("dom.js", "text/javascript", include_str!("page/dom.js")),
     ("format.js", "text/javascript", include_str!("page/format.js")),
     ("source.js", "text/javascript", include_str!("page/source.js")),
     ("actions.js", "text/javascript", include_str!("page/actions.js")),
+    ("links.js", "text/javascript", include_str!("page/links.js")),
+    ("troubles.js", "text/javascript", include_str!("page/troubles.js")),
     ("views.js", "text/javascript", include_str!("page/views.js")),
     ("chats.js", "text/javascript", include_str!("page/chats.js")),
     ("layout.js", "text/javascript", include_str!("page/layout.js")),

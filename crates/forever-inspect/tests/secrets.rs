@@ -54,6 +54,16 @@ async fn tries(#[secret] token: String) -> Result<u32> {
     Ok(step!("post", retry = Retry::times(1000), Err::<u32, _>(refused(&token))?))
 }
 
+/// The secret is an argument of a child.
+#[fiber(crate = forever_runtime)]
+async fn parent(#[secret] token: String) -> Result<u32> {
+    let mut children = Vec::new();
+    let child = spawn!(waits(token.clone(), "for a child".into()));
+    children.push(child);
+    let done = wait_all!(children);
+    Ok(u32::try_from(done.len() + token.len()).unwrap_or(0))
+}
+
 /// The secret is that of a function that is called, and that is not registered.
 #[fiber(crate = forever_runtime)]
 async fn calls(n: u32) -> Result<u32> {
@@ -133,7 +143,8 @@ impl Subscriber for Logged {
 async fn a_secret_is_in_no_answer_and_in_no_log() {
     tracing::subscriber::set_global_default(Logged).unwrap();
     let builder = Forever::builder().in_memory().history(History::all());
-    let builder = builder.fiber::<waits>().fiber::<fails>().fiber::<tries>().fiber::<calls>().fiber::<pays>().fiber::<plain>();
+    let builder =
+        builder.fiber::<waits>().fiber::<parent>().fiber::<fails>().fiber::<tries>().fiber::<calls>().fiber::<pays>().fiber::<plain>();
     let forever = builder.open().await.unwrap();
     let at = serve(Inspector::new(&forever).allow_actions()).await;
     let metadata = serde_json::json!({ "note": format!("of {SECRET}"), SECRET: 1 });
@@ -142,17 +153,19 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
     let trying = forever.spawn(tries(SECRET.into())).await.unwrap();
     let calling = forever.spawn(calls(3)).await.unwrap();
     let paying = forever.spawn(pays(SECRET.into())).await.unwrap();
+    let with_child = forever.spawn(parent(SECRET.into())).await.unwrap();
     let events = tokio::spawn(raw(at, b"GET /api/events HTTP/1.1\r\nhost: localhost\r\n\r\n"));
     for (id, state) in [
         (waiting.id(), FiberState::Waiting),
         (failing.id(), FiberState::Failed),
         (calling.id(), FiberState::Waiting),
         (paying.id(), FiberState::Waiting),
+        (with_child.id(), FiberState::Waiting),
     ] {
         in_state(&forever, id, state).await;
     }
     eventually("a retry", async || forever.status(trying.id()).await.unwrap().retry.is_some()).await;
-    let ids = [waiting.id(), failing.id(), trying.id(), calling.id(), paying.id()];
+    let ids = [waiting.id(), failing.id(), trying.id(), calling.id(), paying.id(), with_child.id()];
     let check = async || {
         let mut seen = String::new();
         let mut paths: Vec<String> =
@@ -189,6 +202,7 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
     // What is no secret is shown, and so is that there was one.
     for shown in [
         "for all to see",
+        "for a child",
         "401 for",
         "•••",
         "\"is_secret\":true",

@@ -115,6 +115,92 @@ async fn a_fiber_has_its_source_with_places_and_values() {
     forever.close().await.unwrap();
 }
 
+/// Fails in its second step, or behind it.
+#[fiber(crate = forever_runtime)]
+async fn fails(code: u32, in_step: bool) -> Result<u32, forever::Error> {
+    let doubled = step!("double", code * 2);
+    let checked = step!("check", if in_step { refused(doubled)? } else { doubled });
+    refused(checked)
+}
+
+fn refused(code: u32) -> Result<u32, forever::Error> {
+    Err(forever::Error::new(forever::ErrorKind::Value, format!("code {code} is refused")))
+}
+
+/// Spawns children.
+#[fiber(crate = forever_runtime)]
+async fn spawns(children: u32) -> Result<usize, forever::Error> {
+    let mut all = Vec::new();
+    for n in 0..children {
+        let child = spawn!(quiet(n));
+        all.push(child);
+    }
+    let done = wait_all!(all);
+    Ok(done.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_fiber_has_the_step_that_failed_if_there_was_one() {
+    let forever = Forever::builder().in_memory().fiber::<fails>().open().await.unwrap();
+    let at = serve(Inspector::new(&forever).allow_actions()).await;
+    let failed_in = async |id: &str| get(at, &format!("/api/fibers/{id}")).await.json()["failed_in"].clone();
+    let (in_step, behind) = (forever.spawn(fails(1, true)).await.unwrap(), forever.spawn(fails(2, false)).await.unwrap());
+    in_state(&forever, in_step.id(), FiberState::Failed).await;
+    in_state(&forever, behind.id(), FiberState::Failed).await;
+    let step = serde_json::json!({ "function": "fails", "step": "check" });
+    assert_eq!(failed_in(in_step.id()).await, step);
+    assert_eq!(failed_in(behind.id()).await, Value::Null, "between two steps nothing is known");
+    // It fails there again, with another end.
+    let resumed = post(at, &format!("/api/fibers/{}/resume", in_step.id()), "").await;
+    assert_eq!(resumed.status, 200, "{}", resumed.body);
+    in_state(&forever, in_step.id(), FiberState::Failed).await;
+    assert_eq!(failed_in(in_step.id()).await, step);
+    forever.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_grouped_by_reason_with_its_times() {
+    let forever = Forever::builder().in_memory().fiber::<fails>().fiber::<sums>().open().await.unwrap();
+    let at = serve(Inspector::new(&forever)).await;
+    for code in 1..4 {
+        forever.spawn(fails(code, true)).key(format!("order-{code}")).await.unwrap().wait().await.unwrap_err();
+    }
+    let waiting = forever.spawn(sums(vec![1])).await.unwrap();
+    for n in 0..12 {
+        forever.send(waiting.id(), "name", &n.to_string()).await.unwrap();
+    }
+    in_state(&forever, waiting.id(), FiberState::Waiting).await;
+    let overview = get(at, "/api/overview").await.json();
+    let [group] = &overview["troubles"].as_array().unwrap()[..] else { panic!("{overview}") };
+    assert_eq!((&group["kind"], &group["name"], &group["count"]), (&"failed".into(), &"fails".into(), &3.into()));
+    assert_eq!((&group["at_least"], &group["reason"], &group["key"]), (&false.into(), &"code 6 is refused".into(), &"order-3".into()));
+    let (first, last) = (group["first_ms"].as_u64().unwrap(), group["last_ms"].as_u64().unwrap());
+    assert!(first <= last && last <= overview["now_ms"].as_u64().unwrap(), "{group}");
+    let hours: Vec<u64> = group["hours"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    assert_eq!((hours.len(), hours.iter().sum::<u64>()), (24, 3));
+    let queue = &overview["queues"][0];
+    assert_eq!((&queue["messages"], &queue["fiber"]["id"]), (&12.into(), &waiting.id().into()));
+    let found = async |query: &str| get(at, &format!("/api/fibers?{query}")).await.json()["fibers"].as_array().unwrap().len();
+    assert_eq!(found(&format!("name=fails&changed_from_ms={first}")).await, 3);
+    assert_eq!(found(&format!("name=fails&changed_from_ms={}", last + 1)).await, 0);
+    assert_eq!(found("retrying=true").await, 0);
+    forever.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn children_have_their_arguments_and_are_bounded() {
+    let forever = Forever::builder().in_memory().fiber::<spawns>().fiber::<quiet>().open().await.unwrap();
+    let at = serve(Inspector::new(&forever)).await;
+    let parent = forever.spawn(spawns(51)).await.unwrap();
+    in_state(&forever, parent.id(), FiberState::Waiting).await;
+    let children = get(at, &format!("/api/fibers/{}", parent.id())).await.json()["children"].clone();
+    let shown = children["fibers"].as_array().unwrap();
+    assert_eq!((shown.len(), &children["more"]), (50, &true.into()));
+    assert_eq!((&shown[7]["name"], &shown[7]["arguments"][0]["name"]), (&"quiet".into(), &"n".into()));
+    assert_eq!(shown[7]["arguments"][0]["value"], 7);
+    forever.close().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_go_page_by_page_and_commands_reach_what_a_filter_lets_through() {
     let forever = Forever::builder().in_memory().fiber::<quiet>().open().await.unwrap();

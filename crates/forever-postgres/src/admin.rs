@@ -10,7 +10,7 @@ use tokio_postgres::error::SqlState;
 use crate::notify::CHANGED;
 use crate::pool::{LOCKED, as_setting};
 use crate::sql::{Arg, Done, Fail, Row, Tx, args};
-use crate::{claims, fibers, ops, snapshot_rows, streams, topics};
+use crate::{claims, fibers, ops, snapshot_rows, streams, topics, troubles};
 
 pub(crate) async fn resolve(tx: &Tx, id: &str, how: &End, now_ms: i64) -> Done<CommandResult<(FiberRow, End)>> {
     let Some(row) = fibers::find_locked(tx, &FiberRef::Id(id.to_owned())).await? else { return Ok(CommandResult::NotFound) };
@@ -125,6 +125,7 @@ impl<'a> Condition<'a> {
             ("f.finished_ms <", query.ended_before_ms),
             ("f.created_ms >=", query.created_from_ms),
             ("f.created_ms <", query.created_before_ms),
+            ("f.changed_ms >=", query.changed_from_ms),
             ("f.seq >=", query.from_seq),
             ("f.seq <=", query.to_seq),
         ] {
@@ -154,6 +155,12 @@ impl<'a> Condition<'a> {
         if query.only_in_doubt {
             let in_doubt = "o.kind IN ('effect', 'op') AND o.state = 'started'";
             condition.terms.push(format!("EXISTS (SELECT 1 FROM @ops o WHERE o.fiber = f.seq AND {in_doubt})"));
+        }
+        if query.only_retrying {
+            let retried = troubles::IS_RETRIED;
+            condition
+                .terms
+                .push(format!("EXISTS (SELECT 1 FROM @ops o JOIN @snapshots s ON s.fiber = o.fiber WHERE o.fiber = f.seq AND {retried})"));
         }
         if query.exclude_awaited {
             let resumable = "p.finished_ms IS NULL OR p.state = 'failed'";

@@ -71,6 +71,7 @@ mod store;
 mod streams;
 mod topics;
 mod transaction;
+mod troubles;
 mod turns;
 mod waits;
 mod workers;

@@ -1,11 +1,11 @@
-//! Query plans of lists, counts and groups over 200 000 fibers that wait.
+//! Query plans of lists, counts, groups and what is wrong over 200 000 fibers that wait.
 use forever_store::{FiberQuery, FiberState, Seq};
 use forever_testkit::postgres as cluster;
 
 use crate::PostgresStore;
 use crate::call::{Kind, Work};
 use crate::sql::{Arg, Done, Tx, args};
-use crate::{admin, fibers};
+use crate::{admin, fibers, troubles};
 
 /// Fibers that wait at seven places, and one that has failed.
 const FILL: &str = "
@@ -15,7 +15,11 @@ const FILL: &str = "
     INSERT INTO @snapshots (fiber, epoch, number, at, layout, data) SELECT seq, 1, 1, 'answer', name, repeat('a', 300) FROM @fibers;
     INSERT INTO @waits (fiber, any_join, place)
     SELECT seq, FALSE, substr(sha256(convert_to(json_build_array(name, 'answer', name, NULL::text)::text, 'UTF8')), 1, 16)
-    FROM @fibers WHERE state = 'waiting';";
+    FROM @fibers WHERE state = 'waiting';
+    INSERT INTO @ops (fiber, number, id, kind, function, step, state, error, next_ms, started_ms, changed_ms)
+    SELECT seq, 1, 'op-' || seq, 'effect', name, 'charge', 'started', CASE seq % 1000 WHEN 0 THEN 'no' END,
+           CASE seq % 1000 WHEN 0 THEN seq END, 0, 0 FROM @fibers;
+    INSERT INTO @messages (fiber, topic, data, sent_ms) SELECT seq, 'go', '1', 0 FROM @fibers;";
 
 /// The plan of a statement, a line for each step, without costs.
 async fn plan(tx: &Tx, sql: &str, values: &[Arg<'_>]) -> Done<String> {
@@ -33,6 +37,9 @@ async fn plans(tx: &Tx) -> Done<Vec<(String, String)>> {
         ("descendants".to_owned(), plan(tx, admin::BELOW, args![9_i64]).await?),
         ("counts".to_owned(), plan(tx, &admin::of_counts(&[]), args![]).await?),
     ];
+    plans.push(("stops".to_owned(), plan(tx, &troubles::of_stops(FiberState::Failed), args!["work1", 100_i64]).await?));
+    plans.push(("retries".to_owned(), plan(tx, &troubles::of_retries(), args![100_i64]).await?));
+    plans.push(("queues".to_owned(), plan(tx, &troubles::of_queues(), args![100_i64, 2_i64, 5_i64]).await?));
     for newest_first in [true, false] {
         let after = if newest_first { Seq::MAX } else { Seq::MIN };
         let all = FiberQuery { newest_first, ..FiberQuery::default() };
@@ -53,13 +60,13 @@ async fn two_hundred_thousand_waiting_fibers_are_counted_and_listed_from_indexes
     let store = PostgresStore::builder(url).schema(cluster::schema()).connect().await.unwrap();
     let run: Work<String, ()> = |tx, sql| Box::pin(async move { tx.batch(sql).await });
     store.shared.carry_out("fill", Kind::Write, &FILL.to_owned(), run).await.unwrap();
-    for table in ["fibers", "snapshots", "waits"] {
+    for table in ["fibers", "snapshots", "waits", "ops", "messages"] {
         store.shared.carry_out("vacuum", Kind::Single, &format!("VACUUM (ANALYZE) @{table}"), run).await.unwrap();
     }
     let explain: Work<(), Vec<(String, String)>> = |tx, ()| Box::pin(plans(tx));
     for (what, plan) in store.shared.carry_out("explain", Kind::Read, &(), explain).await.unwrap() {
         // All of `waits` is of fibers that wait, and narrower than their other rows.
-        for table in ["fibers", "snapshots", "ops"] {
+        for table in ["fibers", "snapshots", "ops", "messages"] {
             assert!(!plan.contains(&format!("Seq Scan on {table}")), "{what}: {plan}");
         }
     }

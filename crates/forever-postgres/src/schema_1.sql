@@ -97,6 +97,8 @@ CREATE TABLE @ops (
     changed_ms BIGINT NOT NULL,
     PRIMARY KEY (fiber, number, id)
 ) WITH (fillfactor = 80);
+-- Those that are retried, and those that were when their fibers failed.
+CREATE INDEX ops_retried ON @ops (next_ms) WHERE error IS NOT NULL;
 CREATE INDEX ops_id ON @ops (id) WHERE kind IN ('effect', 'op');
 
 -- An operation that has completed does not begin again. What a person has said of one is taken back
@@ -352,6 +354,7 @@ CREATE UNIQUE INDEX turns_key ON @turns (chat, key) WHERE key IS NOT NULL;
 CREATE INDEX turns_chat ON @turns (chat, seq);
 CREATE INDEX turns_fiber ON @turns (fiber) WHERE fiber IS NOT NULL;
 CREATE INDEX turns_open ON @turns (chat, seq) WHERE settled_ms IS NULL;
+CREATE INDEX turns_failed ON @turns (seq) WHERE state IN ('error', 'interrupted');
 CREATE INDEX turns_settled ON @turns (settled_ms) WHERE settled_ms IS NOT NULL;
 CREATE INDEX turns_with_log ON @turns (settled_ms) WHERE settled_ms IS NOT NULL AND NOT compacted;
 CREATE TABLE @turn_requests (

@@ -9,11 +9,11 @@ use forever_store::{
     FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef, FiberRow, FiberState, FiberStore, FiberTombstone, HoldResult,
     IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow, Lease, LoadedFiber, MessageRow,
     MessageUpdate, NewAgentRequest, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, Notification, OpOutcome, OpRecord,
-    OpRow, OpStore, PendingMessage, Publication, PublishedPage, PublishedQuery, ReadySender, RequestOutcome, RequestProgress,
-    ResolveOpResult, ResolvedOp, Restart, RestartResult, Result, RunResult, Runnable, ScheduleRow, SendResult, Seq, StoredClaim,
-    StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow, TransactionResult, TurnFilter, TurnRequest, TurnRow, TurnSeq,
-    TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, Watch as Watched, WorkerId,
-    WorkerRow,
+    OpRow, OpStore, PendingMessage, Publication, PublishedPage, PublishedQuery, QueueRow, ReadySender, RequestOutcome, RequestProgress,
+    ResolveOpResult, ResolvedOp, Restart, RestartResult, Result, RetryRow, RunResult, Runnable, ScheduleRow, SendResult, Seq, StopRow,
+    StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow, TransactionResult, TurnFilter, TurnRequest,
+    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult,
+    Watch as Watched, WorkerId, WorkerRow,
 };
 use tokio::task::AbortHandle;
 
@@ -26,8 +26,8 @@ use crate::sql::args;
 use crate::transaction::{PostgresWork, Transactions};
 use crate::workers::{Become, Watch};
 use crate::{
-    admin, agents, chat, claims, cluster, copies, fibers, layouts, messages, notify, ops, published, requests, streams, topics, turns,
-    waits, workers,
+    admin, agents, chat, claims, cluster, copies, fibers, layouts, messages, notify, ops, published, requests, streams, topics, troubles,
+    turns, waits, workers,
 };
 
 /// Store in a Postgres database, which any number of workers share.
@@ -585,6 +585,18 @@ impl AdminStore for PostgresStore {
         self.read("count fibers", states, |tx, states| Box::pin(admin::counts(tx, states)))
     }
 
+    fn stops(&self, name: String, state: FiberState, limit: u32) -> BoxFuture<'_, Result<Vec<StopRow>>> {
+        self.read("list why fibers stopped", (name, state, limit), |tx, args| Box::pin(troubles::stops(tx, &args.0, args.1, args.2)))
+    }
+
+    fn retries(&self, looked_at: u32) -> BoxFuture<'_, Result<Vec<RetryRow>>> {
+        self.read("list retried steps", looked_at, |tx, looked_at| Box::pin(troubles::retries(tx, *looked_at)))
+    }
+
+    fn queues(&self, looked_at: u32, least: u32, limit: u32) -> BoxFuture<'_, Result<Vec<QueueRow>>> {
+        self.read("list queues of messages", (looked_at, least, limit), |tx, args| Box::pin(troubles::queues(tx, args.0, args.1, args.2)))
+    }
+
     fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {
         self.read("list agents", (after, limit), |tx, args| Box::pin(agents::list(tx, args.0.as_ref(), args.1)))
     }
@@ -811,6 +823,10 @@ impl ChatStore for PostgresStore {
 
     fn all_turns(&self, before: Option<TurnSeq>, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
         self.read("list the turns of all chats", (before, limit), |tx, args| Box::pin(turns::all(tx, args.0, args.1)))
+    }
+
+    fn failed_turns(&self, before: Option<TurnSeq>, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
+        self.read("list failed turns", (before, limit), |tx, args| Box::pin(turns::failed(tx, args.0, args.1)))
     }
 
     fn turn_fiber(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<FiberState>>> {

@@ -79,7 +79,16 @@ pub(crate) async fn list(tx: &Tx, chat: &AgentId, filter: &TurnFilter, after: Tu
 
 /// Turns of all chats before one, the newest first.
 pub(crate) async fn all(tx: &Tx, before: Option<TurnSeq>, limit: u32) -> Done<Vec<TurnRow>> {
-    let sql = format!("{TURN} WHERE t.seq < $1 ORDER BY t.seq DESC LIMIT $2");
+    newest(tx, "", before, limit).await
+}
+
+/// Those of them that failed.
+pub(crate) async fn failed(tx: &Tx, before: Option<TurnSeq>, limit: u32) -> Done<Vec<TurnRow>> {
+    newest(tx, "AND t.state IN ('error', 'interrupted')", before, limit).await
+}
+
+async fn newest(tx: &Tx, which: &str, before: Option<TurnSeq>, limit: u32) -> Done<Vec<TurnRow>> {
+    let sql = format!("{TURN} WHERE t.seq < $1 {which} ORDER BY t.seq DESC LIMIT $2");
     tx.rows(&sql, args![before.unwrap_or(TurnSeq::MAX), limit]).await?.iter().map(listed).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Commands, lists and deletion: data types and [`AdminStore`].
 use super::{
-    AcceptResult, AgentId, End, FiberCopy, FiberEdit, FiberRow, FiberState, LayoutRow, PendingMessage, Runnable, ScheduleRow, Seq, TopicRow,
+    AcceptResult, AgentId, End, FiberCopy, FiberEdit, FiberRow, FiberState, LayoutRow, PendingMessage, QueueRow, RetryRow, Runnable,
+    ScheduleRow, Seq, StopRow, TopicRow,
 };
 use crate::error::Result;
 use crate::future::BoxFuture;
@@ -120,6 +121,8 @@ pub struct FiberQuery {
     pub created_from_ms: Option<i64>,
     /// Accepted before this time.
     pub created_before_ms: Option<i64>,
+    /// Changed its state at this time or later.
+    pub changed_from_ms: Option<i64>,
     /// Id of the parent.
     pub parent: Option<String>,
     /// Idempotency key.
@@ -131,6 +134,8 @@ pub struct FiberQuery {
     pub text: Option<String>,
     /// Only fibers with an operation in doubt, as in [`exclude_in_doubt`](Self::exclude_in_doubt).
     pub only_in_doubt: bool,
+    /// Only fibers with a step under way that has failed and is retried.
+    pub only_retrying: bool,
     /// Lowest number that a list looks at. Bounds a search that has no index.
     pub from_seq: Option<Seq>,
     /// Highest number that a list looks at, as [`from_seq`](Self::from_seq) is the lowest.
@@ -352,6 +357,21 @@ pub trait AdminStore {
     /// States without [`FiberState::Completed`] are counted at the cost of the fibers in them,
     /// however many have completed.
     fn counts(&self, states: Vec<FiberState>) -> BoxFuture<'_, Result<Vec<FiberCount>>>;
+
+    /// Lists the fibers of a function in a state, the highest number first.
+    fn stops(&self, name: String, state: FiberState, limit: u32) -> BoxFuture<'_, Result<Vec<StopRow>>>;
+
+    /// Lists steps of unfinished fibers that have failed and are retried, of the `looked_at` ones
+    /// whose next attempt is due last.
+    ///
+    /// Those of fibers that have stopped are looked at too, and left out.
+    fn retries(&self, looked_at: u32) -> BoxFuture<'_, Result<Vec<RetryRow>>>;
+
+    /// Lists fibers that have at least `least` of the `looked_at` newest messages that were not
+    /// received, those with the most first, at most `limit`.
+    ///
+    /// Fibers that have completed or were cancelled are left out.
+    fn queues(&self, looked_at: u32, least: u32, limit: u32) -> BoxFuture<'_, Result<Vec<QueueRow>>>;
 
     /// Lists agents that have a state or are kept awake, behind `after`, by class and name.
     fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>>;

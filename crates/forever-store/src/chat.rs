@@ -575,6 +575,10 @@ pub trait ChatStore {
     /// mean that there are no more.
     fn all_turns(&self, before: Option<TurnSeq>, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
 
+    /// Lists the turns of all chats that ended in an error or were interrupted, as
+    /// [`all_turns`](Self::all_turns) does.
+    fn failed_turns(&self, before: Option<TurnSeq>, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>>;
+
     /// Gives the state of the fiber of a turn; `None` if there is no such fiber.
     fn turn_fiber(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<FiberState>>>;
 

@@ -8,6 +8,7 @@ mod lists;
 pub(crate) mod ops;
 mod requests;
 mod streams;
+mod troubles;
 mod workers;
 
 pub use workers::Workers;
@@ -110,6 +111,9 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     lists::lists_the_newest_first_by_page(&make().await).await;
     lists::tells_what_a_fiber_waits_for(&make().await).await;
     lists::counts_by_function_and_state(&make().await).await;
+    troubles::lists_why_fibers_stopped(&make().await).await;
+    troubles::lists_retried_steps(&make().await).await;
+    troubles::lists_queues_of_messages(&make().await).await;
     lists::lists_agents_and_schedules_by_page(&make().await).await;
     agents::keeps_the_last_state(&make().await).await;
     agents::keeps_heartbeats_until_they_are_taken_back(&make().await).await;
@@ -127,6 +131,7 @@ async fn run_all<S: Store + 'static>(make: impl AsyncFn() -> S) {
     chat::refuses_writes_without_the_claim_of_the_turn(&make().await).await;
     chat::cancels_a_turn_that_waits_and_asks_one_that_runs(&make().await).await;
     chat::lists_the_turns_of_all_chats(&make().await).await;
+    chat::lists_the_failed_turns_of_all_chats(&make().await).await;
     chat::lets_a_parked_turn_see_that_it_was_cancelled(&make().await).await;
     chat::parks_no_turn_that_was_told_to_end(&make().await).await;
     chat::lets_others_take_the_place_of_a_turn(&make().await).await;

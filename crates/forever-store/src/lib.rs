@@ -53,6 +53,7 @@ mod snapshot;
 #[doc(hidden)]
 pub mod sqlite;
 mod streams;
+mod troubles;
 mod witness;
 
 use std::fmt;
@@ -91,9 +92,10 @@ pub use snapshot::{SnapshotDelta, SnapshotRows};
 pub use sqlite::user::Tx;
 pub use sqlite::{Durability, Sqlite};
 pub use streams::{
-    HISTORY, LOGS, OUTPUTS, PROGRESS, StreamAppend, StreamBatch, StreamStore, StreamsDelta, log_number, log_stream, op_stream,
+    FAILED_IN, HISTORY, LOGS, OUTPUTS, PROGRESS, StreamAppend, StreamBatch, StreamStore, StreamsDelta, log_number, log_stream, op_stream,
     output_stream,
 };
+pub use troubles::{LONGEST_QUEUE, QueueRow, REASON, RetryRow, StopRow};
 
 #[doc(hidden)]
 pub use witness::{Asks, Pages, SeenBy, Witness};

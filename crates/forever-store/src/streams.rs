@@ -37,6 +37,10 @@ pub fn output_stream(name: &str) -> String {
 /// Name of the stream whose last item is the progress of a fiber.
 pub const PROGRESS: &str = "progress";
 
+/// Name of the stream whose only item is the step in which a fiber has failed, if it was stored
+/// with the end of the fiber.
+pub const FAILED_IN: &str = "failed";
+
 /// Start of the names of the streams that [`SnapshotRows::logs`](crate::SnapshotRows::logs) has.
 pub const LOGS: &str = "log/";
 

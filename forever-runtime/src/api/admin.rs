@@ -103,6 +103,13 @@ impl FiberFilter {
         self
     }
 
+    /// Limits the filter to fibers whose state has changed at this time or later. There is no index
+    /// for it, as for [`metadata`](Self::metadata).
+    pub fn changed_from(mut self, time: SystemTime) -> Self {
+        self.query.changed_from_ms = Some(clock::ms(time));
+        self
+    }
+
     /// Limits the filter to fibers with this text in the id, name, key, agent, reason or metadata.
     /// The case of ASCII letters is ignored.
     ///
@@ -116,6 +123,14 @@ impl FiberFilter {
     /// [`metadata`](Self::metadata).
     pub fn in_doubt(mut self) -> Self {
         self.query.only_in_doubt = true;
+        self
+    }
+
+    /// Limits the filter to fibers with a step that has failed and is retried.
+    ///
+    /// There is no index for it, as for [`metadata`](Self::metadata).
+    pub fn retrying(mut self) -> Self {
+        self.query.only_retrying = true;
         self
     }
 
@@ -308,18 +323,20 @@ fn is_full(rows: &[FiberRow], limit: u32) -> bool {
 
 /// The conditions of a query that have an index; `None` if all have.
 fn without_search(query: &FiberQuery) -> Option<FiberQuery> {
-    let FiberQuery { states, name, agent, parent, key, text, metadata, created_from_ms, created_before_ms, only_in_doubt, .. } = query;
+    let FiberQuery { states, name, agent, parent, key, text, metadata, .. } = query;
+    let has_time = [query.created_from_ms, query.created_before_ms, query.changed_from_ms].iter().any(Option::is_some);
     // Those that have completed are in the index of their function alone.
     let by_state = !states.contains(&FiberState::Completed) || [name, agent, parent, key].into_iter().any(Option::is_some);
-    let is_searched =
-        !by_state || text.is_some() || !metadata.is_empty() || created_from_ms.is_some() || created_before_ms.is_some() || *only_in_doubt;
+    let is_searched = !by_state || text.is_some() || !metadata.is_empty() || has_time || query.only_in_doubt || query.only_retrying;
     is_searched.then(|| FiberQuery {
         states: if by_state { states.clone() } else { Vec::new() },
         text: None,
         metadata: Vec::new(),
         created_from_ms: None,
         created_before_ms: None,
+        changed_from_ms: None,
         only_in_doubt: false,
+        only_retrying: false,
         ..query.clone()
     })
 }

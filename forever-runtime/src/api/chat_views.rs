@@ -173,6 +173,11 @@ pub(crate) async fn turns(store: &dyn Store, before: Option<TurnSeq>, limit: u32
     Ok(TurnView::all(store.all_turns(before, limit).await?))
 }
 
+/// Turns of all chats that failed, before one, the newest first.
+pub(crate) async fn failed_turns(store: &dyn Store, before: Option<TurnSeq>, limit: u32) -> Result<Vec<TurnView>> {
+    Ok(TurnView::all(store.failed_turns(before, limit).await?))
+}
+
 /// A chat with its newest turns and last messages, up to `limit` of each.
 pub(crate) async fn chat(store: &dyn Store, chat: AgentId, limit: u32) -> Result<ChatView> {
     let newest = TurnFilter { latest_first: true, ..TurnFilter::default() };

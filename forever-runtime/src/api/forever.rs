@@ -16,6 +16,7 @@ use crate::api::admin::{FiberFilter, Fibers, Page};
 use crate::api::builder::Builder;
 use crate::api::chat_views;
 use crate::api::chat_views::{ChatView, PendingInteractionView, TurnView};
+use crate::api::troubles::{self, ChildView, QueueView, TroubleView};
 use crate::api::view;
 use crate::api::view::{AgentView, FiberView, FunctionView, PositionView, ScheduleView, Stored};
 use crate::api::workers;
@@ -24,6 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exec::closure::SpawnClosure;
 use crate::exec::compatibility::Compatibility;
 use crate::exec::executor::Executor;
+use crate::exec::failed::{self, FailedStep};
 use crate::exec::spawn;
 use crate::exec::spawn::Spawn;
 use crate::frame::context::FiberContext;
@@ -477,6 +479,53 @@ impl Forever {
     pub async fn view_fibers(&self, page: Fibers) -> Result<Page> {
         let (rows, next) = page.rows().await?;
         Ok(Page { fibers: view::statuses(&self.exec, rows).await, next })
+    }
+
+    /// What is wrong with fibers and chats, grouped by reason, without secrets.
+    ///
+    /// It looks at no more than some ten thousand fibers. A group of which there may be more says
+    /// so.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_troubles(&self) -> Result<Vec<TroubleView>> {
+        troubles::troubles(&self.exec).await
+    }
+
+    /// Fibers with at least `least` messages that they have not received, those with the most
+    /// first, at most `limit`.
+    ///
+    /// It looks at the ten thousand newest messages.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_queues(&self, least: u32, limit: u32) -> Result<Vec<QueueView>> {
+        troubles::queues(&self.exec, least, limit).await
+    }
+
+    /// The first children of a fiber with their arguments, without secrets.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_children(&self, id: &str, limit: u32) -> Result<Vec<ChildView>> {
+        troubles::children(&self.exec, id, limit).await
+    }
+
+    /// The step in which a fiber has failed; `None` if it has not failed, or between two steps.
+    ///
+    /// # Errors
+    /// Of kind [`NotFound`](ErrorKind::NotFound) when there is no such fiber; when the store fails.
+    pub async fn failed_step(&self, id: &str) -> Result<Option<FailedStep>> {
+        let stored = Stored::read(&self.exec, id).await?;
+        failed::of(self.runtime(), stored.row()).await
+    }
+
+    /// Turns of all chats that failed or were interrupted, as [`view_turns`](Self::view_turns).
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn view_failed_turns(&self, before: Option<i64>, limit: u32) -> Result<Vec<TurnView>> {
+        chat_views::failed_turns(&*self.runtime().store, before, limit).await
     }
 
     /// The functions that this process knows, with their cut points and source.

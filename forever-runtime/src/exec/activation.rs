@@ -20,6 +20,7 @@ use crate::exec::compatibility::not_registered;
 use crate::exec::dispatch;
 use crate::exec::entry_order::Standing;
 use crate::exec::executor::Executor;
+use crate::exec::failed;
 use crate::exec::lease::{LeaseNumber, while_leased};
 use crate::exec::registry::{Begin, Known};
 use crate::frame::backend::RunBackend;
@@ -293,13 +294,11 @@ impl FiberTask {
         let driven = backend.let_others_in(Guarded::new(driven).instrument(span));
         let driven = while_leased(&self.exec.runtime, claim, self.lease, driven);
         let exit = until_told(&self.exec, &self.alive, &run, driven).await;
-        Ran {
-            exit,
-            claim: Some(claim),
-            progress: backend.progress.load(Ordering::Relaxed),
-            settled: run.ops.take_settled(),
-            sent: run.outputs.take(),
+        let mut sent = run.outputs.take();
+        if let (Exit::Failed(_), Some((function, step))) = (&exit, run.tx_position.step()) {
+            sent.push(failed::record(function, step));
         }
+        Ran { exit, claim: Some(claim), progress: backend.progress.load(Ordering::Relaxed), settled: run.ops.take_settled(), sent }
     }
 
     /// Makes a run ready and claims the fiber; `Err` when it cannot be run.

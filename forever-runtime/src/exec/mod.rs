@@ -10,6 +10,7 @@ pub(crate) mod dispatch;
 pub(crate) mod dry_run;
 pub(crate) mod entry_order;
 pub(crate) mod executor;
+pub(crate) mod failed;
 pub(crate) mod lease;
 pub(crate) mod recovery;
 pub(crate) mod registry;

@@ -64,6 +64,11 @@ impl TxPosition {
         self.stand().branch.as_ref().map(|branch| branch.name.clone())
     }
 
+    /// The function and the name of the step under way.
+    pub(crate) fn step(&self) -> Option<(&'static str, &'static str)> {
+        self.stand().step.map(|(machine, cut)| (machine.name, cut.name))
+    }
+
     /// Resets the position at a checkpoint.
     pub(crate) fn passed(&self) {
         *self.stand() = Stand::default();

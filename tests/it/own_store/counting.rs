@@ -9,9 +9,10 @@ use forever::store::{
     Claim, ClaimResult, CommandResult, DeleteResult, Deletion, End, FarSchedules, FiberCopy, FiberCount, FiberEdit, FiberQuery, FiberRef,
     FiberRow, FiberStore, FiberTombstone, IncidentRow, InteractionCursor, InteractionQuery, InteractionRow, KeepAliveRow, LayoutRow,
     LoadedFiber, MessageRow, MessageUpdate, NewFiber, NewMessage, NewScheduleRow, NewSnapshot, NewTurnRow, OpOutcome, OpRecord, OpRow,
-    OpStore, PendingMessage, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RunResult, Runnable, ScheduleRow,
-    SendResult, Seq, Sqlite, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow, TurnFilter, TurnRequest,
-    TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait, WaitResult, WorkerId,
+    OpStore, PendingMessage, QueueRow, ReadySender, ResolveOpResult, ResolvedOp, Restart, RestartResult, RetryRow, RunResult, Runnable,
+    ScheduleRow, SendResult, Seq, Sqlite, StopRow, StoredClaim, StreamAppend, StreamBatch, StreamStore, Suspension, TopicPage, TopicRow,
+    TurnFilter, TurnRequest, TurnRow, TurnSeq, TurnSettlement, TurnSettler, TurnWrite, UnfinishedGroup, UnreadSender, UpdateRefused, Wait,
+    WaitResult, WorkerId,
 };
 use forever::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot, watch};
@@ -268,6 +269,9 @@ impl AdminStore for Counting {
         fn find(&self, fiber: FiberRef) -> Option<FiberRow>;
         fn list(&self, query: FiberQuery, after: Seq, limit: u32) -> Vec<FiberRow>;
         fn counts(&self, states: Vec<FiberState>) -> Vec<FiberCount>;
+        fn stops(&self, name: String, state: FiberState, limit: u32) -> Vec<StopRow>;
+        fn retries(&self, looked_at: u32) -> Vec<RetryRow>;
+        fn queues(&self, looked_at: u32, least: u32, limit: u32) -> Vec<QueueRow>;
         fn agents(&self, after: Option<AgentId>, limit: u32) -> Vec<AgentRow>;
         fn all_schedules(&self, after: Option<String>, limit: u32) -> Vec<ScheduleRow>;
         fn delete(&self, deletion: Deletion) -> DeleteResult;
@@ -334,6 +338,7 @@ impl ChatStore for Counting {
         fn turn_by_seq(&self, turn: TurnSeq) -> Option<TurnRow>;
         fn turns(&self, chat: AgentId, filter: TurnFilter, after: TurnSeq, limit: u32) -> Vec<TurnRow>;
         fn all_turns(&self, before: Option<TurnSeq>, limit: u32) -> Vec<TurnRow>;
+        fn failed_turns(&self, before: Option<TurnSeq>, limit: u32) -> Vec<TurnRow>;
         fn turn_fiber(&self, turn: TurnSeq) -> Option<FiberState>;
         fn turn_request(&self, turn: TurnSeq) -> TurnRequest;
         fn chunks(&self, turn: TurnSeq, from: u64, limit: u32) -> Vec<StreamBatch>;

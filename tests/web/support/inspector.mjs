@@ -28,8 +28,9 @@ export async function company() {
   // By key or id.
   const find = async (name) => (await api(`fibers?key=${name}`)).fibers[0] ?? (await api(`fibers/${name}`)).fiber?.status;
   await until("the seeded faults", async () => {
-    const { in_doubt, retrying, reasons } = await api("overview");
-    return in_doubt.length === 1 && retrying.length === 1 && reasons.length === 6 && (await find("order-1044"))?.state === "waiting";
+    const { in_doubt, troubles } = await api("overview");
+    const of = (...kinds) => troubles.filter(({ kind }) => kinds.includes(kind)).length;
+    return in_doubt.length === 1 && of("retrying") === 1 && of("failed", "parked", "interrupted") === 6 && (await find("order-1044"))?.state === "waiting";
   });
   const end = async () => {
     process.off("exit", kill);

@@ -3,6 +3,7 @@ import * as chats from "./chats.js";
 import { during, h, toast } from "./dom.js";
 import * as fiber from "./fiber.js";
 import { relative } from "./format.js";
+import { fiberHref } from "./links.js";
 import * as views from "./views.js";
 
 const VIEWS = [
@@ -188,7 +189,7 @@ document.querySelector("header form").addEventListener("submit", async (event) =
     if (!answer?.ok) continue;
     const found = await answer.json();
     const id = found.fiber?.status.id ?? found.fibers?.[0]?.id;
-    if (id) return go(views.fiberHref(id));
+    if (id) return go(fiberHref(id));
   }
   go(`#/fibers?${new URLSearchParams({ text })}`);
 });

@@ -1,7 +1,8 @@
 // Chats: their turns and what was said. A message is data: nothing in it is read as markup.
 import { api, h } from "./dom.js";
-import { age, plural, short, tree } from "./format.js";
-import { fibersHref } from "./views.js";
+import { age, plural, short, span, tree } from "./format.js";
+import { chatHref, fibersHref, query } from "./links.js";
+import { heads } from "./views.js";
 
 /** What each state of a turn is called, and which state of a fiber it looks like. */
 const TURNS = {
@@ -16,8 +17,6 @@ const TURNS = {
 
 const turnBadge = (state) => h("span", { class: `badge ${TURNS[state]?.[1] ?? ""}` }, TURNS[state]?.[0] ?? state);
 
-export const chatHref = ({ class: kind, agent }) => `#/chat/${encodeURIComponent(kind)}/${encodeURIComponent(agent)}`;
-
 /** What has become of a turn, in one line. */
 function noteOf({ reason, error, cancel, deaths, is_continuation }) {
   const why = error && reason && !error.startsWith(reason) ? `${reason} (${error})` : (error ?? reason ?? cancel);
@@ -27,7 +26,8 @@ function noteOf({ reason, error, cancel, deaths, is_continuation }) {
 function turnRows(turns, isOfOneChat) {
   return h(
     "ul",
-    { class: "fibers" },
+    { class: isOfOneChat ? "fibers of-turns" : "fibers of-chats" },
+    isOfOneChat ? heads("State", "Turn", "Why", "Lasted", "Ended") : heads("State", "Chat", "Turn", "Why", "Lasted", "Ended"),
     turns.map((turn) =>
       h(
         "li",
@@ -39,6 +39,7 @@ function turnRows(turns, isOfOneChat) {
           !isOfOneChat && h("b", null, `${turn.class}/${turn.agent}`),
           h("span", { class: "key mono", title: turn.id }, turn.key ?? turn.id),
           h("span", { class: "note" }, noteOf(turn)),
+          h("span", { class: "lasted" }, turn.settled_ms && turn.started_ms ? span(turn.settled_ms - turn.started_ms) : ""),
           age(turn.settled_ms ?? turn.started_ms ?? turn.created_ms),
         ),
       ),
@@ -62,24 +63,25 @@ function message({ id, role, message: view, is_pending }) {
 }
 
 export const chats = {
-  load: ({ before }) => api(before ? `chats?before=${encodeURIComponent(before)}` : "chats"),
-  render(data) {
+  load: ({ before, failed }) => api(`chats?${query({ before, failed })}`),
+  render(data, { failed }, { go }) {
     return [
       h("h1", null, "Chats"),
-      h("p", { class: "quiet" }, "Turns of all chats, the newest first."),
-      data.pending.length > 0 &&
+      h("div", { class: "filters" }, h("button", { type: "button", class: "chip", "aria-pressed": String(failed === "true"), onclick: () => go(failed ? "#/chats" : "#/chats?failed=true") }, "Failed only"), h("span", { class: "quiet" }, `${plural(data.turns.length, "turn", data.next !== null)} of all chats, the newest first`)),
+      !failed &&
+        data.pending.length > 0 &&
         h(
           "section",
           { class: "card" },
           h("h2", null, "Waits for an answer", h("span", { class: "count" }, `${data.pending.length}${data.pending_more ? " or more" : ""}`)),
           h(
             "ul",
-            { class: "fibers" },
-            data.pending.map((one) => h("li", null, h("a", { class: "row", href: chatHref(one), "data-row": `${one.agent} ${one.message.id}` }, h("span", { class: "badge waiting" }, "Waits"), h("b", null, `${one.class}/${one.agent}`), h("span", { class: "key mono" }, one.message.id), h("span", { class: "note" }), age(one.since_ms)))),
+            { class: "fibers of-chats" },
+            data.pending.map((one) => h("li", null, h("a", { class: "row", href: chatHref(one), "data-row": `${one.agent} ${one.message.id}` }, h("span", { class: "badge waiting" }, "Waits"), h("b", null, `${one.class}/${one.agent}`), h("span", { class: "key mono" }, one.message.id), h("span", { class: "note" }), h("span", { class: "lasted" }), age(one.since_ms)))),
           ),
         ),
-      data.turns.length ? h("section", { class: "card flush" }, turnRows(data.turns, false)) : h("p", { class: "empty" }, "No chat has a turn here."),
-      data.next !== null && h("a", { class: "more", href: `#/chats?before=${data.next}` }, "Older turns"),
+      data.turns.length ? h("section", { class: "card flush" }, turnRows(data.turns, false)) : h("p", { class: "empty" }, failed ? "No turn has failed." : "No chat has a turn here."),
+      data.next !== null && h("a", { class: "more", href: `#/chats?${query({ before: data.next, failed })}` }, "Older turns"),
     ];
   },
 };

@@ -1,9 +1,9 @@
 // One fiber: what it does or needs, where it stands in its source, and everything that is stored of it.
 import { actionsOf, changesOf, discard, resolveOp } from "./actions.js";
 import { api, copyable, h } from "./dom.js";
-import { age, badge, plain, plural, preview, remedy, sentence, span, tree } from "./format.js";
+import { age, badge, lasted, plain, plural, preview, remedy, sentence, span, tree } from "./format.js";
 import { nameOf, sourceView } from "./source.js";
-import { fiberHref, fibersHref } from "./views.js";
+import { fiberHref, fibersHref, functionHref } from "./links.js";
 
 export async function load({ id, at }) {
   const path = `fibers/${encodeURIComponent(id)}`;
@@ -31,13 +31,13 @@ export function render(data, { id, frame: chosen }, { refresh, go }) {
       h("div", { class: "facts" }, copyable(status.id), status.key && ["key ", copyable(status.key)], status.agent && h("a", { href: fibersHref({ agent: status.agent.join("/") }) }, status.agent.join("/"))),
       data.actions && h("div", { class: "buttons" }, !past && actionsOf(status, refresh, doubtful.length > 0), changesOf(fiber, past?.number, refresh, go)),
     ),
-    h("section", { class: `verdict ${tone}` }, h("p", { class: "sentence" }, sentence(status)), needs && h("p", { class: "remedy" }, remedy(status)), fiber.problem && h("p", { class: "remedy" }, fiber.problem)),
+    h("section", { class: `verdict ${tone}` }, h("p", { class: "sentence" }, sentence(status)), fault(data, past), needs && h("p", { class: "remedy" }, remedy(status)), fiber.problem && h("p", { class: "remedy" }, fiber.problem)),
     doubtful.length > 0 && operations("In doubt: was it carried out?", doubtful, data.actions, refresh),
     h(
       "div",
       { class: "columns" },
       h("div", null, scrubber(id, data.history, past, go), stack({ ...data, fiber }, id, chosen), data.history_problem ? h("section", { class: "card" }, h("h2", null, "Timeline"), h("p", { class: "quiet" }, data.history_problem)) : timeline(id, data.history, past?.number)),
-      h("aside", null, values(fiber, chosen, past), messages(fiber, data.actions, refresh), streams(fiber), facts(status), family(status, children.fibers), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
+      h("aside", null, values(fiber, chosen, past), messages(fiber, data.actions, refresh), streams(fiber), facts(status), family(status, children), ops.length > doubtful.length && operations("Operations", ops.filter((op) => !doubtful.includes(op)), false, refresh)),
     ),
   ];
 }
@@ -60,11 +60,26 @@ function scrubber(id, history, past, go) {
   );
 }
 
-/** The step that a fiber is at in its innermost function: under way, retried, or of unknown outcome. */
-function now({ fiber: { status, frames }, ops, past }, fn) {
+const isOver = ({ state }) => ["completed", "failed", "cancelled"].includes(state);
+
+/**
+ * The step that a fiber is at in a function, and what is to be said of it: it has failed, it is retried, its outcome is unknown, or it is under
+ * way. What is not stored is not guessed.
+ */
+function now({ fiber: { status, frames }, ops, past, failed_in: failed }, fn) {
   if (past) return undefined;
-  if ((frames.at(-1)?.function ?? status.name) !== fn.name || ["completed", "failed", "cancelled"].includes(status.state)) return undefined;
-  return status.step?.name ?? status.retry?.step ?? ops.find((op) => op.state === "started" && op.function === fn.name)?.step;
+  if (failed) return failed.function === fn.name ? { step: failed.step, tag: "failed here" } : undefined;
+  if ((frames.at(-1)?.function ?? status.name) !== fn.name || isOver(status)) return undefined;
+  if (status.retry) return { step: status.retry.step, tag: plural(status.retry.failed, "failed attempt") };
+  if (status.step) return { step: status.step.name };
+  const doubtful = ops.find((op) => op.state === "started" && op.function === fn.name);
+  return doubtful && { step: doubtful.step };
+}
+
+/** Where it has failed, in words. */
+function fault({ fiber: { status }, failed_in: failed }, past) {
+  if (past || !failed) return null;
+  return h("p", null, "It failed in step ", h("a", { href: functionHref(failed.function) }, `“${failed.step}” of ${failed.function}`), status.at ? `, behind its last checkpoint, “${plain(status.at)}”.` : ", before its first checkpoint.");
 }
 
 const at = (chosen, frames) => (chosen === undefined ? frames.length - 1 : Math.min(Number(chosen), frames.length - 1));
@@ -164,7 +179,7 @@ function messages({ status, messages }, hasActions, refresh) {
   return h(
     "section",
     { class: "card" },
-    h("h2", null, isFinal ? "Unread messages" : "Messages not received", h("span", { class: "count" }, messages.length === 100 ? "the first 100" : messages.length)),
+    h("h2", null, isFinal ? "Unread messages" : "Messages not received", h("span", { class: "count" }, messages.length === 100 ? "100 or more" : messages.length)),
     isFinal && h("p", { class: "quiet" }, "It ended before it had received them: ", (status.unread ?? []).map(({ topic, messages }) => `${topic} (${messages})`).join(", "), "."),
     h(
       "ul",
@@ -201,6 +216,7 @@ function facts(status) {
     ["Ended", status.finished_ms && [age(status.finished_ms), ` after ${span(status.finished_ms - status.created_ms)}`]],
     ["Attempt", status.step && `${status.step.attempt} of “${status.step.name}”`],
     ["Progress", status.progress !== null && tree({ value: status.progress })],
+    [isOver(status) ? null : "In this state for", !isOver(status) && lasted(status)],
     ["Deaths of its process", status.deaths > 0 && `${status.deaths} since the last progress`],
     ["Metadata", status.metadata !== null && tree({ value: status.metadata })],
     ["As JSON", !status.is_closure && h("a", { href: `api/fibers/${encodeURIComponent(status.id)}/export`, download: `${status.id}.json` }, "Export")],
@@ -208,15 +224,27 @@ function facts(status) {
   return h("section", { class: "card" }, h("h2", null, "Facts"), h("dl", null, rows.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)])));
 }
 
-function family(status, children) {
+function family(status, { fibers: children, more }) {
   if (children.length === 0 && !(status.wait?.fibers.length > 0)) return null;
   const waitsFor = new Set(status.wait?.fibers ?? []);
   return h(
     "section",
     { class: "card" },
-    h("h2", null, "Children"),
-    h("ul", { class: "family" }, children.map((child) => h("li", null, badge(child.state), " ", h("a", { href: fiberHref(child.id) }, child.name, waitsFor.has(child.id) && h("em", null, " waited for"))))),
-    children.length === 100 && h("a", { href: fibersHref({ parent: status.id }) }, "All children"),
+    h("h2", null, "Children", h("span", { class: "count" }, plural(children.length, "child", more, "children"))),
+    h(
+      "ul",
+      { class: "family" },
+      children.map((child) =>
+        h(
+          "li",
+          null,
+          h("p", null, badge(child.state), " ", h("a", { href: fiberHref(child.id) }, child.name, waitsFor.has(child.id) && h("em", null, " waited for")), " ", age(child.finished_ms ?? child.changed_ms)),
+          child.arguments.length > 0 && h("p", { class: "mono quiet" }, child.arguments.map((argument) => `${argument.name}: ${preview(argument, 48)}`).join(", ")),
+          child.reason && h("p", { class: "quiet" }, child.reason),
+        ),
+      ),
+    ),
+    more && h("a", { href: fibersHref({ parent: status.id }) }, "All children"),
   );
 }
 

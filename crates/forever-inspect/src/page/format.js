@@ -87,7 +87,11 @@ function node(value, open) {
   return h("details", { open }, head, h("ul", { class: "tree" }, most, more));
 }
 
-export const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+/** A number of things, of which there may be more. */
+export const plural = (n, one, isMore = false, many = `${one}s`) => `${n.toLocaleString("en")}${isMore ? " or more" : ""} ${n === 1 && !isMore ? one : many}`;
+
+/** How long it took or, if it has not ended, for how long it is in its state. */
+export const lasted = ({ created_ms, changed_ms, finished_ms }, now = Date.now()) => (finished_ms === null ? span(now - changed_ms) : span(finished_ms - created_ms));
 
 /** The name of a cut point without what tells that it is not over. */
 export const plain = (name) => name.replace(/ pending(?=#|$)/, "");
@@ -96,16 +100,16 @@ export const plain = (name) => name.replace(/ pending(?=#|$)/, "");
 export function sentence(fiber, now = Date.now()) {
   const { state, wait, retry, step, reason } = fiber;
   const at = fiber.at && plain(fiber.at);
+  if (retry && !["completed", "failed", "cancelled"].includes(state)) {
+    const next = retry.next_attempt_ms > now ? `the next attempt is ${relative(retry.next_attempt_ms, now)}` : "the next attempt is under way";
+    return `“${retry.step}” failed ${plural(retry.failed, "time")}, ${next}: ${retry.error}`;
+  }
   if (state === "waiting" && wait) {
     const for_ = [];
     if (wait.topics.length) for_.push(`a message on ${wait.topics.map((topic) => `“${topic}”`).join(" or ")}`);
     if (wait.fibers.length) for_.push(wait.fibers.length === 1 ? "another fiber" : `${wait.any_fiber ? "one" : "all"} of ${wait.fibers.length} fibers`);
     const until = wait.due_ms === null ? "" : `${for_.length ? ", or until" : " until"} ${new Date(wait.due_ms).toLocaleString()} (${relative(wait.due_ms, now)})`;
     return `Waits${for_.length ? ` for ${for_.join(" or ")}` : ""}${until}`;
-  }
-  if (retry && !["completed", "cancelled"].includes(state)) {
-    const next = retry.next_attempt_ms > now ? `the next attempt is ${relative(retry.next_attempt_ms, now)}` : "the next attempt is under way";
-    return `“${retry.step}” failed ${plural(retry.failed, "time")}, ${next}: ${retry.error}`;
   }
   if (reason) return reason;
   if (state === "running") return step ? `Runs “${step.name}” since ${span(now - step.started_ms)}` : at ? `Runs behind “${at}”` : "Runs from its start";
@@ -124,7 +128,10 @@ export function remedy(fiber) {
     return "Discard the message below and resume, then send what was meant. Or deploy a recv! that reads it.";
   }
   if (fiber.state === "parked") return "Deploy code that fits what is stored (the reason says what does not), or resolve the fiber by hand. It is tried again at each open.";
-  if (fiber.state === "failed") return "Resume goes on from the last checkpoint, with the values shown here. Restart begins again with the arguments.";
-  if (fiber.state === "interrupted") return "Resume goes on from the last checkpoint. A closure can only be resolved.";
+  if (fiber.state === "failed" && reason.startsWith("the process died ")) {
+    return "It ends its process each time. Look at the program's log and at what it does behind the last checkpoint, deploy a fix, then resume.";
+  }
+  if (fiber.state === "failed") return "Fix the cause first. Resume goes on from the last checkpoint, with the values shown here. Restart begins again with the arguments.";
+  if (fiber.state === "interrupted") return "Fix the cause first. Resume goes on from the last checkpoint. A closure can only be resolved.";
   return "";
 }

@@ -55,7 +55,7 @@ function valueOf(local) {
 
 /**
  * The source of a function. `frame` is where one fiber stands in it, if one does; `now` the step that it is at or was stopped in behind that, if it
- * is known; `positions` where all stand.
+ * is known, with what is wrong with it; `positions` where all stand.
  */
 export function sourceView(fn, { frame, now, positions = [], locals = [], innermost = true, link }) {
   const { source } = fn;
@@ -64,7 +64,9 @@ export function sourceView(fn, { frame, now, positions = [], locals = [], innerm
   const cuts = new Map(fn.cuts.map((cut) => [cut.name, cut]));
   const saved = frame && cuts.get(frame.at);
   // A branch stands in its `steps!`.
-  const current = cuts.get(now) ?? cuts.get(now?.replace(/\[.*$/, "")) ?? saved;
+  const at = cuts.get(now?.step) ?? cuts.get(now?.step.replace(/\[.*$/, ""));
+  const current = at ?? saved;
+  const isFault = Boolean(at && now.tag);
   const here = new Map();
   for (const { at, fibers } of positions) {
     const cut = cuts.get(at);
@@ -75,19 +77,21 @@ export function sourceView(fn, { frame, now, positions = [], locals = [], innerm
   const rows = highlight(dedented(source)).map((parts, line) => {
     const isCurrent = current && current.line !== null && line >= current.line && line <= current.end;
     const isArrow = isCurrent && line === current.line;
-    const isSaved = saved && saved !== current && line === saved.line;
+    const isSaved = saved && saved !== current && line === saved.line && !isArrow;
     const cut = stops.get(line);
     const count = here.get(line);
-    const marker = isArrow ? h("span", { class: "arrow", title: innermost ? "stands here" : "calls from here" }, innermost ? "▶" : "▷") : isSaved ? h("span", { class: "saved", title: "the last checkpoint" }, "✓") : cut ? h("span", { class: "stop", title: `${cut.kind} ${cut.name}` }, cut.is_effect ? "◆" : "•") : "";
+    const marker = isArrow ? h("span", { class: "arrow", title: isFault ? now.tag : innermost ? "stands here" : "calls from here" }, isFault ? "✗" : innermost ? "▶" : "▷") : isSaved ? h("span", { class: "saved", title: "the last checkpoint" }, "✓") : cut ? h("span", { class: "stop", title: `${cut.kind} ${cut.name}` }, cut.is_effect ? "◆" : "•") : "";
     return h(
       "div",
-      { class: `line${isCurrent ? " current" : ""}`, id: isArrow ? "here" : null },
+      { class: `line${isCurrent ? " current" : ""}${isCurrent && isFault ? " fault" : ""}`, id: isArrow ? "here" : null },
       h("span", { class: "number" }, source.line + line),
       h("span", { class: "mark" }, marker),
       h(
         "div",
         { class: "said" },
         h("code", null, parts.map(([kind, text]) => (kind ? h("span", { class: kind }, text) : text))),
+        isArrow && isFault && h("span", { class: "tag bad" }, now.tag),
+        isSaved && h("span", { class: "tag good" }, "last checkpoint"),
         (values.get(line) ?? []).map((local) => h("details", { class: `value role-${local.role}`, "data-keep": `value ${local.name}` }, h("summary", null, h("b", null, nameOf(local)), " ", valueOf(local)), h("div", { class: "full" }, tree(local, true)))),
         count && h("a", { class: "here", href: link?.(count.at) ?? "#/" }, `${plural(count.fibers, "fiber")} here`),
       ),

@@ -275,6 +275,32 @@ pub(super) async fn lists_the_turns_of_all_chats(store: &impl Store) {
     assert_eq!(names, ["a", "b", "a"]);
 }
 
+pub(super) async fn lists_the_failed_turns_of_all_chats(store: &impl Store) {
+    let mut failed = Vec::new();
+    for (name, state) in [
+        ("a", TurnState::Completed),
+        ("b", TurnState::Error),
+        ("c", TurnState::Aborted),
+        ("d", TurnState::Interrupted),
+        ("e", TurnState::Error),
+    ] {
+        let turn = accept(store, new(name, "1")).await;
+        begin(store, &turn).await;
+        let claim = claim(store, &turn).await;
+        store.settle_turn(TurnSettler::Activation(claim), turn.seq, ends(state, None)).await.unwrap();
+        if matches!(state, TurnState::Error | TurnState::Interrupted) {
+            failed.insert(0, turn.seq);
+        }
+    }
+    begin(store, &accept(store, new("f", "1")).await).await;
+    for (before, limit, expected) in
+        [(None, 9, &failed[..]), (None, 2, &failed[..2]), (Some(failed[0]), 9, &failed[1..]), (Some(failed[2]), 9, &[])]
+    {
+        let listed = store.failed_turns(before, limit).await.unwrap();
+        assert_eq!(listed.iter().map(|row| row.seq).collect::<Vec<_>>(), expected, "{limit} before {before:?}");
+    }
+}
+
 /// The state of the fiber of a turn.
 async fn fiber_state(store: &impl Store, turn: &TurnRow) -> FiberState {
     store.turn_fiber(turn.seq).await.unwrap().unwrap()

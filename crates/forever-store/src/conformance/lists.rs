@@ -72,6 +72,8 @@ pub(super) async fn finds_fibers_by_each_condition(store: &impl Store) {
     assert_eq!(ids(store, FiberQuery { key: Some("order-2".into()), ..all() }).await, "b");
     assert_eq!(ids(store, FiberQuery { key: Some("order-".into()), ..all() }).await, "");
     assert_eq!(ids(store, FiberQuery { created_from_ms: Some(50), created_before_ms: Some(70), ..all() }).await, "bc");
+    assert_eq!(ids(store, FiberQuery { changed_from_ms: Some(80), ..all() }).await, "acd");
+    assert_eq!(ids(store, FiberQuery { changed_from_ms: Some(81), ..all() }).await, "ac");
     assert_eq!(ids(store, FiberQuery { from_seq: Some(c.fiber), ..all() }).await, "cd");
     assert_eq!(ids(store, FiberQuery { only_in_doubt: true, ..all() }).await, "d");
     assert_eq!(ids(store, FiberQuery { only_in_doubt: true, states: vec![FiberState::Failed], ..all() }).await, "");

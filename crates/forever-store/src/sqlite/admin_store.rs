@@ -1,13 +1,13 @@
 //! Commands of people, lists and deletion.
 use super::job::Scope;
 use super::store::Sqlite;
-use super::{agents, copies, layouts, messages, past, rows, topics};
+use super::{agents, copies, layouts, messages, past, rows, topics, troubles};
 use crate::error::Result;
 use crate::future::BoxFuture;
 use crate::{
     AcceptResult, AdminStore, AgentId, AgentRow, CommandResult, DeleteResult, Deletion, End, FiberCopy, FiberCount, FiberEdit, FiberQuery,
-    FiberRef, FiberRow, FiberState, FiberTombstone, LayoutRow, PendingMessage, Restart, RestartResult, Runnable, ScheduleRow, Seq,
-    TopicRow,
+    FiberRef, FiberRow, FiberState, FiberTombstone, LayoutRow, PendingMessage, QueueRow, Restart, RestartResult, RetryRow, Runnable,
+    ScheduleRow, Seq, StopRow, TopicRow,
 };
 
 impl AdminStore for Sqlite {
@@ -57,6 +57,18 @@ impl AdminStore for Sqlite {
 
     fn counts(&self, states: Vec<FiberState>) -> BoxFuture<'_, Result<Vec<FiberCount>>> {
         Box::pin(self.read("count fibers", move |c| rows::counts(c, &states)))
+    }
+
+    fn stops(&self, name: String, state: FiberState, limit: u32) -> BoxFuture<'_, Result<Vec<StopRow>>> {
+        Box::pin(self.read("list why fibers stopped", move |c| troubles::stops(c, &name, state, limit)))
+    }
+
+    fn retries(&self, looked_at: u32) -> BoxFuture<'_, Result<Vec<RetryRow>>> {
+        Box::pin(self.read("list retried steps", move |c| troubles::retries(c, looked_at)))
+    }
+
+    fn queues(&self, looked_at: u32, least: u32, limit: u32) -> BoxFuture<'_, Result<Vec<QueueRow>>> {
+        Box::pin(self.read("list queues of messages", move |c| troubles::queues(c, looked_at, least, limit)))
     }
 
     fn agents(&self, after: Option<AgentId>, limit: u32) -> BoxFuture<'_, Result<Vec<AgentRow>>> {

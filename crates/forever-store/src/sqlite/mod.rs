@@ -55,6 +55,7 @@ mod tests;
 mod topics;
 #[cfg(test)]
 mod traced;
+mod troubles;
 pub mod user;
 mod waits;
 mod worker;

@@ -287,6 +287,32 @@ async fn pending_interactions_are_read_from_their_indexes() {
     }
 }
 
+#[tokio::test]
+async fn what_is_wrong_is_read_from_indexes() {
+    let seen = Seen::default();
+    let store = seen.store().await;
+    let conn = open::in_memory(None).unwrap();
+    seen.0.lock().unwrap().clear();
+    store.stops("work".into(), FiberState::Failed, 10).await.unwrap();
+    store.stops("work".into(), FiberState::Running, 10).await.unwrap();
+    store.retries(10).await.unwrap();
+    store.queues(10, 2, 3).await.unwrap();
+    store.failed_turns(None, 10).await.unwrap();
+    for (text, step) in [
+        ("f.state = 'failed'", "SEARCH f USING INDEX fibers_function (name=? AND state=?"),
+        ("f.state = 'running'", "SEARCH f USING INDEX fibers_open (state=?"),
+        ("FROM ops WHERE", "SCAN ops USING INDEX ops_retried"),
+        ("q.fiber", "SEARCH messages USING COVERING INDEX messages_fiber (fiber=?"),
+        ("t.state IN", "SEARCH t USING INDEX turns_failed ("),
+    ] {
+        let statements = seen.with(text);
+        assert_eq!(statements.len(), 1, "{statements:#?}");
+        assert_eq!(slow(&conn, &statements[0]), None);
+        let plan = plan(&conn, &statements[0]);
+        assert!(plan.iter().any(|line| line.starts_with(step)), "{plan:#?}");
+    }
+}
+
 /// The plan of a statement, if it reads more rows than it returns.
 fn slow(conn: &Connection, sql: &str) -> Option<String> {
     let lines = plan(conn, sql);
@@ -315,7 +341,7 @@ const NO_ROWS_OF_OURS: [&str; 8] = [
 const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
 
 /// Sorts and scans that are allowed all the same, by a part of the statement.
-const ALLOWED: [(&str, &str); 23] = [
+const ALLOWED: [(&str, &str); 29] = [
     // The names of functions, by one search for each, and states.
     ("WITH RECURSIVE names", "SCAN n"),
     ("WITH RECURSIVE names", "SCAN s"),
@@ -342,6 +368,13 @@ const ALLOWED: [(&str, &str); 23] = [
     // The ledger of one fiber, whose parts are searched.
     ("FROM op_ledger o WHERE o.fiber = ?1", "SCAN o"),
     ("ORDER BY o.started_ms", "USE TEMP B-TREE FOR ORDER BY"),
+    // As many retried steps and newest messages as are asked for, in the order of their index.
+    ("ORDER BY next_ms DESC LIMIT ?1) o", "SCAN ops USING INDEX ops_retried"),
+    ("ORDER BY next_ms DESC LIMIT ?1) o", "SCAN o"),
+    ("ORDER BY seq DESC LIMIT ?1) n", "SCAN messages"),
+    ("ORDER BY seq DESC LIMIT ?1) n", "SCAN n"),
+    ("ORDER BY seq DESC LIMIT ?1) n", "SCAN q"),
+    ("ORDER BY seq DESC LIMIT ?1) n", "USE TEMP B-TREE FOR"),
     // The patterns of cron schedules; when a runtime opens, and when the clock was set back.
     ("kind = 'cron' AND attempts = 0 AND cron IS NOT NULL GROUP BY cron", "USE TEMP B-TREE FOR GROUP BY"),
     // The agents that are awake when a runtime opens, and the schedules of classes that it does not

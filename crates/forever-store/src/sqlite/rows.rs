@@ -9,7 +9,7 @@ use super::conn::Conn;
 use super::places::MIXED;
 use super::recent_items::{self, Destination};
 use super::recent_ops::{self, Column};
-use super::{claims, histories, layouts, numbers, ops, past, places, snapshot_rows, streams, topics};
+use super::{claims, histories, layouts, numbers, ops, past, places, snapshot_rows, streams, topics, troubles};
 use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
@@ -198,6 +198,7 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
         ("f.finished_ms < ?", which.ended_before_ms),
         ("f.created_ms >= ?", which.created_from_ms),
         ("f.created_ms < ?", which.created_before_ms),
+        ("f.changed_ms >= ?", which.changed_from_ms),
         ("f.seq >= ?", which.from_seq),
         ("f.seq <= ?", which.to_seq),
     ] {
@@ -244,6 +245,12 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
             "(EXISTS (SELECT 1 FROM ops o WHERE o.fiber = f.seq AND {in_doubt})
               OR EXISTS (SELECT 1 FROM snapshots s WHERE s.fiber = f.seq AND {}))",
             recent_ops::IN_DOUBT
+        ));
+    }
+    if which.only_retrying {
+        terms.push(format!(
+            "EXISTS (SELECT 1 FROM ops o JOIN snapshots s ON s.fiber = o.fiber WHERE o.fiber = f.seq AND {})",
+            troubles::IS_RETRIED
         ));
     }
     if which.exclude_in_doubt {

@@ -14,7 +14,7 @@ pub(crate) const DEVELOPMENT_ID: i32 = 0x4672_7672;
 pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
 
 /// Our tables and views, and the indexes with names.
-pub(super) const NAMES: [&str; 61] = [
+pub(super) const NAMES: [&str; 63] = [
     "agents",
     "agents_awake",
     "branch_results",
@@ -42,6 +42,7 @@ pub(super) const NAMES: [&str; 61] = [
     "messages_fiber",
     "op_ledger",
     "ops",
+    "ops_retried",
     "parts",
     "past_fibers",
     "past_fibers_deleted",
@@ -65,6 +66,7 @@ pub(super) const NAMES: [&str; 61] = [
     "turn_requests",
     "turns",
     "turns_chat",
+    "turns_failed",
     "turns_fiber",
     "turns_key",
     "turns_open",

@@ -123,6 +123,8 @@ CREATE TABLE ops (
     changed_ms INTEGER NOT NULL,
     PRIMARY KEY (fiber, number, id)
 ) STRICT, WITHOUT ROWID;
+-- Those that are retried, and those that were when their fibers failed.
+CREATE INDEX ops_retried ON ops (next_ms) WHERE error IS NOT NULL;
 
 -- Settled effects that were moved out of snapshots, several in a row, in the same format. Never changed: appending costs little.
 CREATE TABLE settled_ops (
@@ -304,6 +306,7 @@ CREATE UNIQUE INDEX turns_key ON turns (chat, key) WHERE key IS NOT NULL;
 CREATE INDEX turns_chat ON turns (chat, seq);
 CREATE INDEX turns_fiber ON turns (fiber) WHERE fiber IS NOT NULL;
 CREATE INDEX turns_open ON turns (chat, seq) WHERE settled_ms IS NULL;
+CREATE INDEX turns_failed ON turns (seq) WHERE state IN ('error', 'interrupted');
 CREATE INDEX turns_settled ON turns (settled_ms) WHERE settled_ms IS NOT NULL;
 -- Those whose chunks are still there.
 CREATE INDEX turns_unfolded ON turns (settled_ms) WHERE settled_ms IS NOT NULL AND folded = 0;

@@ -171,6 +171,10 @@ impl ChatStore for Sqlite {
         Box::pin(self.read("list the turns of all chats", move |c| turns::all(c, before, limit)))
     }
 
+    fn failed_turns(&self, before: Option<TurnSeq>, limit: u32) -> BoxFuture<'_, Result<Vec<TurnRow>>> {
+        Box::pin(self.read("list failed turns", move |c| turns::failed(c, before, limit)))
+    }
+
     fn turn_fiber(&self, turn: TurnSeq) -> BoxFuture<'_, Result<Option<FiberState>>> {
         Box::pin(self.read("find the fiber of a turn", move |c| {
             let state: Option<String> = c

@@ -104,10 +104,19 @@ pub(super) fn list(conn: &Connection, chat: &AgentId, which: &TurnFilter, after:
 
 /// Turns of all chats before one, the newest first.
 pub(super) fn all(conn: &Connection, before: Option<TurnSeq>, limit: u32) -> rusqlite::Result<Vec<TurnRow>> {
-    let mut select = conn.prepare_cached(
+    newest(conn, "", before, limit)
+}
+
+/// Those of them that failed.
+pub(super) fn failed(conn: &Connection, before: Option<TurnSeq>, limit: u32) -> rusqlite::Result<Vec<TurnRow>> {
+    newest(conn, "AND t.state IN ('error', 'interrupted')", before, limit)
+}
+
+fn newest(conn: &Connection, which: &str, before: Option<TurnSeq>, limit: u32) -> rusqlite::Result<Vec<TurnRow>> {
+    let mut select = conn.prepare_cached(&format!(
         "SELECT t.*, c.class, c.agent FROM turns t CROSS JOIN chats c ON c.seq = t.chat
-         WHERE t.seq < ?1 ORDER BY t.seq DESC LIMIT ?2",
-    )?;
+         WHERE t.seq < ?1 {which} ORDER BY t.seq DESC LIMIT ?2"
+    ))?;
     let before = before.unwrap_or(TurnSeq::MAX);
     listed_page(before, limit, |before, limit| select.query_map(params![before, limit], listed_or_not)?.collect())
 }
