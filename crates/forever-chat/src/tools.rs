@@ -190,6 +190,16 @@ pub(super) enum Author {
 }
 
 impl Author {
+    /// Refuses the result of a call that a client sees waiting for an approval.
+    fn check_wait(self, part: &Part, answer: &ToolAnswer) -> Result<()> {
+        let is_result = matches!(answer, ToolAnswer::Output(_) | ToolAnswer::Error(_));
+        if self == Author::Client && is_result && part.tool_state() == Some(ToolState::ApprovalRequested) {
+            let call = part.tool_call_id().unwrap_or_default();
+            return Err(Error::new(ErrorKind::Value, format!("tool call `{call}` waits for an approval")));
+        }
+        Ok(())
+    }
+
     /// Refuses the result of a tool that is not the client's to run.
     ///
     /// The tools of an [`AgentLoop`] run here, whatever tools a client says that it has. While a
@@ -291,6 +301,7 @@ async fn answer_call<A: ChatAgent>(
             }
             continue;
         };
+        author.check_wait(part, &answer)?;
         if answer.answers(part.tool_state()) {
             call.check(part)?;
             author.check(&agent.engine()?, Some(turn), part, &answer)?;
@@ -344,6 +355,7 @@ async fn answer_stored<A: ChatAgent>(
     // no turn.
     let is_last = last.as_deref() == Some(&*message.id);
     let part = message.parts.iter_mut().find(|part| part.tool_call_id() == Some(&*call.id));
+    part.as_ref().map_or(Ok(()), |part| author.check_wait(part, answer))?;
     let Some(part) = part.filter(|part| answer.answers(part.tool_state())) else {
         return Ok(Ok(ToolAnswered::ignored()));
     };
