@@ -7,6 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use forever_testkit::process::arguments_of;
+
 use super::Sqlite;
 use super::conn::Conn;
 use super::job::Scope;
@@ -460,8 +462,9 @@ fn files_of_a_database_are_its_users_alone_under_any_umask() {
     for umask in ["000", "022", "077", "377"] {
         let folder = tempfile::tempdir().unwrap();
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &format!("umask {umask}; exec \"$0\" --exact sqlite::tests::makes_files --ignored")]);
-        assert!(shell.arg(std::env::current_exe().unwrap()).env(FOLDER, folder.path()).status().unwrap().success());
+        shell.args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")]).arg(std::env::current_exe().unwrap());
+        shell.args(arguments_of("sqlite::tests::makes_files")).env(FOLDER, folder.path());
+        assert!(shell.status().unwrap().success());
         let files = ["a.db", "a.db-shm", "a.db-wal", "a.db.lock", "backup.db"].map(|name| (name.to_owned(), 0o600));
         assert_eq!(rights(folder.path()), BTreeMap::from(files), "umask {umask}");
     }
