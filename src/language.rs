@@ -120,22 +120,31 @@
 /// # Secrets
 ///
 /// `#[secret]` on an argument or a `let` keeps its value out of the inspector, the `forever`
-/// command and the library's logs. It is stored like any other value, since the fiber needs it.
+/// command, logs, events, exports and the messages of panics. It is stored like any other value,
+/// since the fiber needs it.
 ///
 /// ```
 /// use forever::prelude::*;
 ///
 /// #[fiber]
 /// async fn sync(account: String, #[secret] token: String) -> anyhow::Result<usize> {
-///     #[secret]
 ///     let session = step!(format!("{token} of {account}"));
+///     #[public]
 ///     let rows = step!("rows", session.len());
 ///     Ok(rows)
 /// }
 /// ```
 ///
-/// Where an error, a result or a stash of the fiber repeats such a value it is replaced. A value
-/// that the function computes from one is not known to be secret: mark it too.
+/// What mentions a secret is one too, as `session` above: a variable, a pattern, the result of a
+/// step, an argument of `call!`, all of a fiber that is spawned with it, the function's result.
+/// `#[public]` says that a `let` is none.
+///
+/// The text of an error is hidden as a whole if the code that made it may hold a secret: that of a
+/// step that mentions one, and of a function that has one. The program gets it by
+/// [`FiberError::reason`](crate::fiber::FiberError::reason); another fiber does not.
+///
+/// Mark by hand what the function is given otherwise: the result of a `call!` or a child, a
+/// message. A panic in a task or a thread that a step starts is printed as usual.
 ///
 /// [`Forever::spawn`]: crate::Forever::spawn
 /// [`Forever::run`]: crate::Forever::run

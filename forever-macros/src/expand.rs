@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::plan::{self, Plan};
 use crate::report::Report;
 use crate::signature::{self, Signature};
-use crate::{attributes, check, emit, fallback, lower, names, remainder, scan, source};
+use crate::{attributes, check, emit, fallback, lower, names, remainder, scan, secrets, source};
 
 /// Expands `#[fiber(attr)] item`. Never panics; errors come out as `compile_error!` beside the
 /// item.
@@ -58,7 +58,8 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
         &private,
         lowered.as_ref().map(|l| (&l.body, &l.table, &l.plan)),
     );
-    let described = machine::Described { source, secrets: source::secrets(&signature, &function.block) };
+    let described =
+        machine::Described { source, secrets: secrets::of(&signature, &function.block, lowered.as_ref().map(|l| (&l.body, &l.plan))) };
     let table = machine::table(&options, &signature, &private, described, lowered.as_ref().map(|l| (&l.body, &l.plan)));
     let code = lowered.as_ref().map(|l| l.code(&signature, &private, &mut report)).filter(|_| report.is_empty());
     let items = Machine { signature: &signature, private: &private, code, table, original: &function.block }.items();

@@ -38,6 +38,7 @@ mod remainder;
 mod report;
 mod scan;
 mod sealed;
+mod secrets;
 mod signature;
 mod source;
 #[cfg(test)]

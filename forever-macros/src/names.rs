@@ -717,5 +717,5 @@ fn literal_of(attr: &Attribute) -> Option<String> {
 
 /// Whether an attribute belongs to `#[fiber]`, and must not reach the compiler.
 pub(crate) fn is_ours(attr: &Attribute) -> bool {
-    attr.path().is_ident("forever_key") || attr.path().is_ident("fresh") || attr.path().is_ident("was") || crate::pattern::is_secret(attr)
+    ["forever_key", "fresh", "was", "secret", "public"].iter().any(|name| attr.path().is_ident(name))
 }

@@ -141,6 +141,11 @@ pub(crate) fn is_secret(attr: &syn::Attribute) -> bool {
     attr.path().is_ident("secret")
 }
 
+/// Whether an attribute is `#[public]`, before a `let` whose value mentions a secret and is none.
+pub(crate) fn is_public(attr: &syn::Attribute) -> bool {
+    attr.path().is_ident("public")
+}
+
 /// The variables of a pattern in source order. All alternatives of an or-pattern bind the same
 /// ones, so the first is used.
 pub(crate) fn bindings(pat: &Pat) -> Vec<Binding> {

@@ -4,14 +4,10 @@
 //! Comes in: the tokens of the item, and the plan. Outside of a compiler, as in unit tests, and
 //! where a macro has put the tokens together, there is no text, and nothing is recorded.
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
-use quote::ToTokens;
-use syn::visit::{self, Visit};
 
 use crate::hir::Body;
 use crate::names::Table;
-use crate::pattern::is_secret;
 use crate::plan::Plan;
-use crate::signature::Signature;
 
 /// `quote!` with mixed-site hygiene.
 macro_rules! emit {
@@ -99,36 +95,5 @@ impl Text {
         let span = span.unwrap();
         let is_inside = (self.line..=self.end).contains(&span.line());
         is_inside.then(|| u32::try_from(span.line() - self.line).ok().zip(u32::try_from(span.column()).ok()))?
-    }
-}
-
-/// The names of what `#[secret]` marks: arguments and variables.
-pub(crate) fn secrets(signature: &Signature, block: &syn::Block) -> Vec<String> {
-    let mut found = Secrets(Vec::new());
-    for argument in signature.arguments.iter().filter(|argument| argument.secret) {
-        found.0.push(argument.name.to_string());
-        found.names(&argument.pat);
-    }
-    found.visit_block(block);
-    let mut names: Vec<String> = found.0.iter().map(|name| name.trim_start_matches("r#").to_owned()).collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-struct Secrets(Vec<String>);
-
-impl Secrets {
-    fn names(&mut self, pat: &syn::Pat) {
-        self.0.extend(crate::pattern::bindings(pat).iter().map(|binding| binding.ident.to_token_stream().to_string()));
-    }
-}
-
-impl<'ast> Visit<'ast> for Secrets {
-    fn visit_local(&mut self, local: &'ast syn::Local) {
-        if local.attrs.iter().any(is_secret) {
-            self.names(&local.pat);
-        }
-        visit::visit_local(self, local);
     }
 }

@@ -23,6 +23,7 @@ mod layers;
 pub mod layout;
 pub mod ops;
 mod runtime;
+mod secret;
 pub mod store;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
@@ -137,6 +138,12 @@ pub mod __layers {
     pub use crate::runtime::fence::Fence;
     pub use crate::runtime::race::{Race, race};
     pub use crate::runtime::timer::SET_BACK_MS;
+
+    /// Texts that may repeat a value marked `#[secret]`.
+    pub mod secret {
+        pub use crate::frame::current::told;
+        pub use crate::secret::{is_marked, plain, shown};
+    }
 
     /// A broadcast channel that uses memory only for values that wait in it.
     pub mod fanout {

@@ -17,6 +17,7 @@ mod ownership;
 mod panicking;
 mod retrying;
 mod saw_closing;
+mod secrets;
 mod select;
 mod streams;
 mod support;

@@ -12,7 +12,7 @@ use metrics::{
 
 /// Values by metric with its labels.
 #[derive(Clone, Default)]
-struct Recorded(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
+pub(crate) struct Recorded(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
 
 struct Handle(Recorded, String);
 
@@ -20,6 +20,11 @@ impl Recorded {
     fn handle(&self, key: &Key) -> Arc<Handle> {
         let labels: Vec<String> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         Arc::new(Handle(self.clone(), format!("{} {}", key.name(), labels.join(" "))))
+    }
+
+    /// The metrics, with their labels.
+    pub(crate) fn names(&self) -> String {
+        self.0.lock().unwrap().keys().cloned().collect::<Vec<_>>().join("\n")
     }
 
     /// Sum of what was recorded of a metric.
@@ -98,6 +103,10 @@ static RECORDED: LazyLock<Recorded> = LazyLock::new(|| {
     set_global_recorder(recorded.clone()).unwrap_or_else(|_| panic!("there is a recorder already"));
     recorded
 });
+
+pub(crate) fn recorded() -> Recorded {
+    RECORDED.clone()
+}
 
 #[derive(Clone, Default)]
 struct Tries(Arc<Mutex<u32>>);

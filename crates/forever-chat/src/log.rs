@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use forever_runtime::__layers::secret::told;
 use forever_runtime::__layers::{Engine, EngineLink, race};
 use forever_runtime::store::{StreamBatch, TurnRow, TurnSeq, TurnState};
 use forever_runtime::{Error, Result};
@@ -77,7 +78,7 @@ impl TurnEnd {
     ///
     /// It is stored with the turn. `None` where no error ended it.
     pub fn error(&self) -> Option<&str> {
-        self.error.as_deref()
+        self.error.as_deref().map(told)
     }
 
     /// The reason as shown to clients: an interruption is reported as such, without its cause.

@@ -10,7 +10,8 @@ use std::fmt;
 use std::future::pending;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forever_runtime::__layers::{Exit, FrameOfLayer, Save, exit_of};
+use forever_runtime::__layers::secret::{is_marked, plain};
+use forever_runtime::__layers::{ContextOfLayer, Exit, FrameOfLayer, Save, exit_of};
 use forever_runtime::__private::Frame;
 use forever_runtime::fiber::{Fiber, FiberContext};
 use forever_runtime::store::{AgentId, BoxFuture};
@@ -26,7 +27,7 @@ pub(super) const RUN: u32 = 0;
 pub(super) struct EndedRun {
     /// Stored name of its function.
     fiber: String,
-    /// Its result, JSON.
+    /// Its result, JSON; as its error marked if it may repeat a value marked `#[secret]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result: Option<String>,
     /// Text of its error.
@@ -37,9 +38,14 @@ pub(super) struct EndedRun {
 impl EndedRun {
     fn exit(&self) -> Exit {
         match (&self.result, &self.error) {
-            (Some(result), _) => Exit::Completed(result.as_str().into()),
-            (None, error) => Exit::failed(error.as_deref().unwrap_or_default()),
+            (Some(result), _) => Exit::Completed(plain(result).into()),
+            (None, error) => Exit::failed(plain(error.as_deref().unwrap_or_default())),
         }
+    }
+
+    /// Whether its function had a value marked `#[secret]`.
+    pub(super) fn had_secrets(&self) -> bool {
+        [&self.result, &self.error].into_iter().flatten().any(|text| is_marked(text))
     }
 }
 
@@ -228,8 +234,8 @@ fn start<F: Fiber>(call: F) -> Start {
             let returned = frame.host(RUN, call, ctx, |save| locals.save(save)).await;
             let fiber = F::MACHINE.name.to_owned();
             match exit_of(returned) {
-                Exit::Completed(result) => Ok(EndedRun { fiber, result: Some(result.to_string()), error: None }),
-                Exit::Failed(why) => Ok(EndedRun { fiber, result: None, error: Some(why.to_string()) }),
+                Exit::Completed(result) => Ok(EndedRun { fiber, result: Some(ctx.secret_text(result.to_string())), error: None }),
+                Exit::Failed(why) => Ok(EndedRun { fiber, result: None, error: Some(ctx.secret_text(why.to_string())) }),
                 exit => Err(exit),
             }
         })

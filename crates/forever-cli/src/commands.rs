@@ -488,9 +488,9 @@ fn status(answer: &Value, now: u64) {
         ]);
     }
     if wrong.is_empty() {
-        say("nothing is wrong")
+        say("nothing is wrong");
     } else {
-        wrong.print()
+        wrong.print();
     }
     and_more(&answer["schedules_more"]);
     if each(&answer["in_doubt"]).next().is_some() {

@@ -123,7 +123,7 @@ async fn a_file_without_an_owner_is_read_and_repaired() {
     for key in ["waits", "fails", "pays", "retries"] {
         assert!(listed.contains(key), "{listed}");
     }
-    assert!(listed.contains("the server refused •••"), "{listed}");
+    assert!(listed.contains("hidden: "), "{listed}");
     assert!(done(&file, &["ls", "--state", "failed,waiting", "--oldest-first"]).await.lines().nth(1).unwrap().starts_with("waiting"));
     assert_eq!(json(&file, &["ls", "--limit", "2"]).await["fibers"].as_array().unwrap().len(), 2);
     assert!(done(&file, &["show", "waits"]).await.contains("seen = \"7 euros\""));
@@ -536,15 +536,16 @@ async fn chats_are_read_as_far_as_they_are_asked_for_and_keep_errors_to_themselv
             "INSERT INTO chats (seq, class, agent) VALUES (1, 'Desk', 'ada');
              INSERT INTO turns (chat, id, kind, policy, state, message, place, origins, created_ms, settled_ms, error)
              WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1100)
-             SELECT 1, 't' || n, 'answer', 'queue', 'error', n, n, '[]', n, n, 'refused for {SECRET}' FROM n;
+             SELECT 1, 't' || n, 'answer', 'queue', 'error', n, n, '[]', n, n, iif(n = 1099, 'the oven is off', '#[secret] refused for {SECRET}') FROM n;
              INSERT INTO chat_messages (chat, id, place, role, changed_ms, data)
              WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 130)
              SELECT 1, 'm' || n, n, 'user', 1, json_object('id', 'm' || n, 'role', 'user', 'parts', json_array(json_object('type', 'text', 'text', 'word ' || n))) FROM n;"
         ),
     );
-    // This process has no function, so it cannot know what is secret.
+    // This process has no function: what is secret is stored with the text.
     let shown = done(&file, &["chats", "--limit", "1050"]).await;
-    assert_eq!(shown.lines().filter(|line| line.contains("hidden: ")).count(), 1050);
+    assert_eq!(shown.lines().filter(|line| line.contains("hidden: ")).count(), 1049);
+    assert!(shown.contains("the oven is off"), "{shown:.200}");
     assert!(shown.ends_with("--limit N\n"), "{shown:.200}");
     assert_eq!(done(&file, &["chats", "--limit", "2000"]).await.lines().count(), 1101);
     let shown = done(&file, &["chat", "Desk/ada"]).await;

@@ -363,9 +363,10 @@ pub(crate) async fn agents(State(shared): State<Arc<Shared>>, Query(page): Query
 /// The newest turns of all chats, and the calls that wait for an answer.
 pub(crate) async fn chats(State(shared): State<Arc<Shared>>, Query(page): Query<TurnsQuery>) -> Answer {
     let limit = page.limit.unwrap_or(100).clamp(1, 1000);
-    let turns = match page.failed {
-        true => shared.forever.view_failed_turns(page.before, limit).await?,
-        false => shared.forever.view_turns(page.before, limit).await?,
+    let turns = if page.failed {
+        shared.forever.view_failed_turns(page.before, limit).await?
+    } else {
+        shared.forever.view_turns(page.before, limit).await?
     };
     let next = last_of_full(&turns, limit).map(|last| last.number);
     let pending = shared.forever.view_pending_interactions(LISTED).await?;

@@ -202,8 +202,8 @@ async fn a_secret_is_in_no_answer_and_in_no_log() {
     // What is no secret is shown, and so is that there was one.
     for shown in [
         "for all to see",
+        "hidden: the function has values marked",
         "for a child",
-        "401 for",
         "•••",
         "\"is_secret\":true",
         "session",

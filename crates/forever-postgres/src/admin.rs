@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use forever_store::{
     CommandResult, DeleteCursor, DeleteResult, Deletion, End, FiberCount, FiberQuery, FiberRef, FiberRow, FiberState, FiberTombstone,
-    Restart, RestartResult, Runnable, Seq, arguments_digest,
+    Restart, RestartResult, Runnable, SECRET_MARK, Seq, arguments_digest,
 };
 use tokio_postgres::error::SqlState;
 
@@ -148,8 +148,11 @@ impl<'a> Condition<'a> {
         }
         if let Some(text) = &query.text {
             let place = condition.value(text);
+            // What is not shown cannot be searched for, letter by letter.
+            let reason = format!("CASE WHEN f.reason LIKE '{SECRET_MARK}%' THEN '' ELSE f.reason END");
             // `strpos`: no pattern, so nothing of the text has to be escaped.
-            let columns = ["id", "name", "key", "agent", "reason", "metadata"].map(|c| format!("strpos(lower(f.{c}), lower({place})) > 0"));
+            let columns = ["f.id", "f.name", "f.key", "f.agent", &reason, "f.metadata"];
+            let columns = columns.map(|column| format!("strpos(lower({column}), lower({place})) > 0"));
             condition.terms.push(format!("({})", columns.join(" OR ")));
         }
         if query.only_in_doubt {

@@ -130,7 +130,7 @@ pub struct FiberQuery {
     /// Fields of the metadata: name, and value as JSON text. Only scalar values match.
     pub metadata: Vec<(String, String)>,
     /// Text that the id, name, key, agent, reason or metadata contains, whatever the case of ASCII
-    /// letters.
+    /// letters. A reason that may repeat a value marked `#[secret]` is not searched.
     pub text: Option<String>,
     /// Only fibers with an operation in doubt, as in [`exclude_in_doubt`](Self::exclude_in_doubt).
     pub only_in_doubt: bool,

@@ -269,6 +269,11 @@ pub struct FiberRow {
     pub finished_ms: Option<i64>,
 }
 
+/// How the text of an error begins, in the row of a fiber, an operation or a turn, that may repeat
+/// a value marked `#[secret]`. It is not shown, and searches do not look into it.
+#[doc(hidden)]
+pub const SECRET_MARK: &str = "#[secret] ";
+
 /// Retried step of a fiber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FiberRetry {

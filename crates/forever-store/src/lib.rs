@@ -76,13 +76,13 @@ pub use cluster::{
 };
 pub use copies::{FiberCopy, FiberEdit, SnapshotCopy};
 pub use error::{Error, ErrorKind, Result};
-#[doc(hidden)]
-pub use fibers::CommitNotices;
 pub use fibers::{
     AcceptResult, BranchResult, Claim, ClaimResult, End, Epoch, FiberRetry, FiberRow, FiberState, FiberStore, LayoutRow, LoadedFiber,
     NewFiber, NewMessage, NewSnapshot, PendingMessage, ReadySender, Runnable, SendResult, Seq, StoredClaim, Suspension, TopicPage,
     TopicRow, UnfinishedGroup, UnreadMessages, UnreadSender, Wait, WaitResult, WorkerId,
 };
+#[doc(hidden)]
+pub use fibers::{CommitNotices, SECRET_MARK};
 pub use future::BoxFuture;
 pub use interactions::InteractionKind;
 #[doc(hidden)]

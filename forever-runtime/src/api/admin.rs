@@ -111,7 +111,8 @@ impl FiberFilter {
     }
 
     /// Limits the filter to fibers with this text in the id, name, key, agent, reason or metadata.
-    /// The case of ASCII letters is ignored.
+    /// The case of ASCII letters is ignored. A reason that may repeat a value marked `#[secret]` is
+    /// not searched.
     ///
     /// There is no index for it, as for [`metadata`](Self::metadata).
     pub fn text(mut self, text: impl Into<String>) -> Self {

@@ -4,11 +4,8 @@ use serde::Serialize;
 use crate::api::redact::Redactor;
 use crate::api::view::ValueView;
 use crate::error::Result;
-use crate::layout::rows::may_have_secrets;
+use crate::secret::shown;
 use crate::store::{AgentId, InteractionQuery, InteractionRow, MessageRow, Store, TurnFilter, TurnKind, TurnRow, TurnSeq};
-
-/// What stands in place of an error whose text may repeat a secret.
-const HIDDEN: &str = "hidden: it may repeat a value that a function marks `#[secret]`";
 
 /// Turn of a chat in a list.
 ///
@@ -127,8 +124,8 @@ pub struct PendingInteractionView {
 }
 
 impl TurnView {
-    fn of(row: TurnRow, hides_errors: bool) -> Self {
-        let hidden = |error: String| if hides_errors { HIDDEN.to_owned() } else { error };
+    fn of(row: TurnRow) -> Self {
+        let shown = |text: String| shown(&text).to_owned();
         TurnView {
             number: row.seq,
             class: row.chat.class,
@@ -137,8 +134,8 @@ impl TurnView {
             key: row.key,
             is_continuation: row.kind == TurnKind::Continue,
             state: row.state.as_str(),
-            reason: row.reason,
-            error: row.error.map(hidden),
+            reason: row.reason.map(shown),
+            error: row.error.map(shown),
             cancel: row.cancel,
             message: row.message,
             deaths: row.deaths,
@@ -149,8 +146,7 @@ impl TurnView {
     }
 
     fn all(rows: Vec<TurnRow>) -> Vec<Self> {
-        let hides_errors = may_have_secrets();
-        rows.into_iter().map(|row| TurnView::of(row, hides_errors)).collect()
+        rows.into_iter().map(TurnView::of).collect()
     }
 }
 

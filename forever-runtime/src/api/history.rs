@@ -4,6 +4,7 @@ use crate::api::view::{FrameView, Stored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::history::{HistoryEntry, HistoryOrigin, Origin, Past, PastAt};
+use crate::secret::shown;
 use crate::store::{HISTORY, Seq, StreamBatch};
 
 /// Number of batches that are read at once.
@@ -13,8 +14,7 @@ impl Forever {
     /// The kept checkpoints of a fiber, oldest first; see
     /// [`Builder::history`](crate::Builder::history).
     ///
-    /// Texts of errors are left out where they may repeat what is marked `#[secret]`: of functions
-    /// that have secrets or call others that have, and of functions that are not registered.
+    /// Texts of errors are hidden where they may repeat what is marked `#[secret]`.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound), or [`Value`](ErrorKind::Value) if its history is damaged.
@@ -27,11 +27,8 @@ impl Forever {
                 values.flatten().for_each(|value| stored.redact(value));
             }
         }
-        if stored.hides_texts(&self.exec) {
-            // A value that is kept no longer may have been secret.
-            for entry in &mut entries {
-                entry.error = None;
-            }
+        for entry in &mut entries {
+            entry.error = entry.error.take().map(|text| shown(&text).to_owned());
         }
         Ok(entries)
     }

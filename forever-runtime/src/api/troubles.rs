@@ -10,6 +10,7 @@ use crate::api::view::{self, LocalView, Stored};
 use crate::error::Result;
 use crate::exec::executor::Executor;
 use crate::runtime::handle::FiberStatus;
+use crate::secret::shown;
 use crate::store::{FiberQuery, FiberRef, FiberState, LONGEST_QUEUE, QueueRow, RetryRow, Seq, StopRow};
 
 /// How many stopped fibers, retried steps and messages are looked at.
@@ -195,14 +196,14 @@ pub(crate) async fn troubles(exec: &Executor) -> Result<Vec<TroubleView>> {
             full.push((kind, count.name.clone()));
         }
         for StopRow { seq, reason, changed_ms } in rows {
-            let common = (kind, count.name.clone(), None, Some(shape(reason.as_deref().unwrap_or_default())));
+            let common = (kind, count.name.clone(), None, Some(shape(shown(reason.as_deref().unwrap_or_default()))));
             groups.entry(common).or_insert_with(Group::none).add(seq, changed_ms, now_ms);
         }
     }
     let retries = store.retries(LOOKED_AT).await?;
     let more_retries = retries.len() >= LOOKED_AT as usize;
     for RetryRow { seq, name, step, error, started_ms, .. } in retries {
-        let common = (TroubleKind::Retrying, name, Some(step), Some(shape(&error)));
+        let common = (TroubleKind::Retrying, name, Some(step), Some(shape(shown(&error))));
         groups.entry(common).or_insert_with(Group::none).add(seq, started_ms, now_ms);
     }
     let mut views = Vec::new();
@@ -214,17 +215,21 @@ pub(crate) async fn troubles(exec: &Executor) -> Result<Vec<TroubleView>> {
             None => None,
         };
         let at_least = full.iter().any(|full| *full == (kind, name.clone())) || kind == TroubleKind::Retrying && more_retries;
-        let shown = example.as_ref().and_then(|status| match kind {
+        let of_example = example.as_ref().and_then(|status| match kind {
             TroubleKind::Retrying => status.retry.as_ref().map(|retry| retry.error.clone()),
             _ => status.reason.clone(),
         });
-        let shown = if reason.is_some() { shown.unwrap_or_default() } else { "for other reasons".to_owned() };
+        let reason = match reason {
+            Some(shape) => of_example.unwrap_or(shape),
+            None => "for other reasons".to_owned(),
+        };
         let agent = example.as_ref().and_then(|status| status.agent.clone());
         let (id, key) = example.map_or((None, None), |status| (Some(status.id), status.key));
-        views.push(group.view((kind, name, step), shown, at_least, id, key, agent));
+        views.push(group.view((kind, name, step), reason, at_least, id, key, agent));
     }
     views.extend(failed_turns(exec, now_ms).await?);
-    Ok(merged(views))
+    views.sort_by_key(|view| (view.kind, std::cmp::Reverse(view.count)));
+    Ok(views)
 }
 
 impl Group {
@@ -292,28 +297,6 @@ fn reason_of(turn: &TurnView) -> String {
         (Some(reason), None) => reason.clone(),
         (None, None) => format!("it is {}", turn.state),
     }
-}
-
-/// Groups whose reasons are the same without their secrets are one.
-fn merged(views: Vec<TroubleView>) -> Vec<TroubleView> {
-    let mut merged: Vec<TroubleView> = Vec::new();
-    for view in views {
-        let is_same = |other: &&mut TroubleView| {
-            (other.kind, &other.name, &other.step) == (view.kind, &view.name, &view.step) && shape(&other.reason) == shape(&view.reason)
-        };
-        match merged.iter_mut().find(is_same) {
-            Some(other) => {
-                other.count += view.count;
-                other.at_least |= view.at_least;
-                other.first_ms = other.first_ms.min(view.first_ms);
-                other.last_ms = other.last_ms.max(view.last_ms);
-                other.hours.iter_mut().zip(view.hours).for_each(|(hour, more)| *hour += more);
-            }
-            None => merged.push(view),
-        }
-    }
-    merged.sort_by_key(|view| (view.kind, std::cmp::Reverse(view.count)));
-    merged
 }
 
 /// A text without what differs from fiber to fiber: `#` stands for each word with a digit in it.

@@ -8,20 +8,21 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::api::redact::Redactor;
+use crate::api::redact::{MASK, Redactor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact::hex;
 use crate::exec::executor::Executor;
 use crate::frame::machine::{CutKind, END, LocalRole, Machine};
 use crate::frame::snapshot::Snapshot;
 use crate::history::Stood;
-use crate::layout::rows::{machine_of, row_of};
+use crate::layout::rows::{machine_of, may_have_secrets, row_of};
 use crate::layout::spec::Layout;
 use crate::ops::resolve::OpStatus;
 use crate::runtime::handle::FiberStatus;
 use crate::runtime::messages;
 use crate::runtime::stream_reader::stored_progress;
 use crate::runtime::unread::UnreadTopic;
+use crate::secret::{self, HIDDEN, are_secret, plain_arguments};
 use crate::store::{
     AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, OUTPUTS, PendingMessage, ScheduleRow, Seq, SnapshotRows,
     UnfinishedGroup,
@@ -475,9 +476,34 @@ impl Stored {
         Ok(self.frames(exec))
     }
 
-    /// Whether texts of errors that it has had may repeat a secret.
-    pub(crate) fn hides_texts(&self, exec: &Executor) -> bool {
-        exec.registry.get(&self.row.name).is_none() || exec.runtime.hides_texts(&self.row.name)
+    /// Whether values that no name tells of may be secret: what it has received, sent and set as
+    /// its progress.
+    pub(crate) fn hides_values(&self, exec: &Executor) -> bool {
+        if self.row.closure {
+            return are_secret(&self.row.args);
+        }
+        let outer = self.secrecy_of_frame(exec, 0, None);
+        let calls = || exec.registry.get(&self.row.name).is_none_or(|known| known.machine.calls());
+        // Which functions it calls is known once they were called.
+        outer.has_some() || calls() && may_have_secrets()
+    }
+
+    /// Whether its result may be secret.
+    pub(crate) fn hides_result(&self, exec: &Executor) -> bool {
+        if self.row.closure { are_secret(&self.row.args) } else { self.secrecy_of_frame(exec, 0, None).hides_entry("return") }
+    }
+
+    /// Whether the values of an operation or of a branch may be secret.
+    pub(crate) fn hides_step(&self, exec: &Executor, function: &str, step: &str) -> bool {
+        if self.row.closure {
+            return are_secret(&self.row.args);
+        }
+        let step = step.split_once('[').map_or(step, |(steps, _)| steps);
+        let of_callee = || {
+            let outer = self.secrecy_of_frame(exec, 0, None);
+            outer.has_some() || machine_of(function, None).is_none_or(|machine| machine.mentions_secret(step))
+        };
+        if function == self.row.name { self.secrecy_of_frame(exec, 0, None).hides_entry(&format!("@{step}")) } else { of_callee() }
     }
 
     /// Its row.
@@ -511,7 +537,7 @@ impl Stored {
 
     /// Whether a text has a secret in it.
     pub(crate) fn has_secret(&self, text: &str) -> bool {
-        self.redacted(text) != text
+        secret::is_marked(text) || self.redactor.finds(text)
     }
 
     /// A text without secrets.
@@ -561,7 +587,16 @@ impl Stored {
             (_, Some(hash)) => self.callee_layout(hash),
             _ => None,
         };
-        Secrecy { code: machine.map(Layout::of), stored: row.and_then(|row| Layout::read(row).ok()) }
+        let all = are_secret(&self.row.args) || depth > 0 && self.is_called_with_secret(exec, depth);
+        Secrecy { all, code: machine.map(Layout::of), stored: row.and_then(|row| Layout::read(row).ok()) }
+    }
+
+    /// Whether the function at this depth of calls, or one that calls it, was called by code that
+    /// mentions a secret.
+    fn is_called_with_secret(&self, exec: &Executor, depth: usize) -> bool {
+        let frames = std::iter::successors(self.snapshot.as_ref(), |frame| frame.call.as_deref());
+        let mut outer = frames.take(depth).enumerate();
+        outer.any(|(depth, frame)| self.secrecy_of_frame(exec, depth, Some(frame)).hides_entry(&format!("@{}", frame.at)))
     }
 
     fn callee_layout(&self, hash: &str) -> Option<&LayoutRow> {
@@ -570,12 +605,17 @@ impl Stored {
 
     /// Its status, without secrets.
     pub(crate) fn status(&self, exec: &Executor) -> FiberStatus {
-        let mut status = FiberStatus::of(self.row.clone()).live(&exec.runtime);
+        let mut status = FiberStatus::shown(self.row.clone()).live(&exec.runtime);
         // It stays when the values that it was made from are gone, and then nothing tells whether
         // they were secret.
-        status.progress = status.progress.or_else(|| self.progress.clone()).filter(|_| self.row.closure || !self.hides_texts(exec));
+        status.progress = status.progress.or_else(|| self.progress.clone()).filter(|_| !self.hides_values(exec));
         status.unread.clone_from(&self.unread);
         status.redact(&self.redactor);
+        if are_secret(&self.row.args) {
+            // The code that has spawned it may have put one into these.
+            status.key = status.key.map(|_| MASK.to_owned());
+            status.metadata = status.metadata.map(|_| Value::String(MASK.to_owned()));
+        }
         status
     }
 
@@ -583,14 +623,18 @@ impl Stored {
     pub(crate) async fn ops(&self, exec: &Executor) -> Result<Vec<OpStatus>> {
         let mut ops: Vec<OpStatus> = exec.runtime.store.ops(self.row.seq).await?.into_iter().map(OpStatus::of).collect();
         for op in &mut ops {
-            op.redact(&self.redactor);
+            let hides = self.hides_step(exec, &op.function, &op.step);
+            for value in [&mut op.key, &mut op.result].into_iter().flatten() {
+                if hides { *value = Value::String(HIDDEN.to_owned()) } else { self.redactor.value(value) }
+            }
+            op.error = op.error.take().map(|text| if hides || self.has_secret(&text) { HIDDEN.to_owned() } else { text });
         }
         Ok(ops)
     }
 
     /// Its output streams, without secrets.
     pub(crate) async fn streams(&self, exec: &Executor) -> Result<Vec<StreamView>> {
-        let (store, hides) = (&exec.runtime.store, !self.row.closure && self.hides_texts(exec));
+        let (store, hides) = (&exec.runtime.store, self.hides_values(exec));
         let names = store.stream_names(self.row.seq).await?;
         let mut streams = Vec::new();
         for stream in names.into_iter().filter(|name| name.starts_with(OUTPUTS)).take(MOST_STREAMS) {
@@ -611,29 +655,33 @@ impl Stored {
 
     /// The whole view.
     pub(crate) fn view(self, exec: &Executor, messages: Vec<PendingMessage>, streams: Vec<StreamView>) -> FiberView {
-        let hides_messages = self.hides_texts(exec);
+        let hides_messages = self.hides_values(exec);
         let messages = messages.into_iter().map(|PendingMessage { seq, topic, data, sent_ms }| {
             let value = ValueView::of(&data, hides_messages, &self.redactor);
             MessageView { number: seq, topic: self.redactor.text(&topic), sent_ms, value }
         });
         let outer = self.secrecy_of_frame(exec, 0, None);
-        let shown = |text: &str| ValueView::of(text, false, &self.redactor);
         let arguments = arguments(&self.row.args).into_iter().map(|(name, text)| {
-            let is_secret = !self.row.closure && outer.hides(&name);
+            let is_secret = outer.hides(&name);
             LocalView { name, role: LoopRole::Value, value: ValueView::of(&text, is_secret, &self.redactor) }
         });
         let frames = self.frames(exec);
         let branches = self.loaded.iter().flat_map(|loaded| &loaded.branches);
-        let branches = branches.map(|branch| LocalView { name: branch.branch.clone(), role: LoopRole::Value, value: shown(&branch.data) });
+        let stands_in = frames.last().map_or(&self.row.name, |frame| &frame.function);
+        let branches = branches.map(|branch| {
+            let is_secret = self.hides_step(exec, stands_in, &branch.branch);
+            LocalView { name: branch.branch.clone(), role: LoopRole::Value, value: ValueView::of(&branch.data, is_secret, &self.redactor) }
+        });
+        let branches: Vec<_> = branches.collect();
         let stash = self.loaded.as_ref().filter(|_| self.row.closure).and_then(|loaded| loaded.snapshot.as_deref());
         FiberView {
             arguments: arguments.collect(),
-            result: self.row.result.as_deref().map(shown),
+            result: self.row.result.as_deref().map(|text| ValueView::of(text, self.hides_result(exec), &self.redactor)),
             frames,
-            branches: branches.collect(),
+            branches,
             messages: messages.collect(),
             streams,
-            stash: stash.map(shown),
+            stash: stash.map(|text| ValueView::of(text, are_secret(&self.row.args), &self.redactor)),
             problem: self.problem.as_deref().map(|why| self.redactor.text(why)),
             status: self.status(exec),
         }
@@ -669,6 +717,8 @@ impl Stored {
 
 /// What is known of a function's secrets.
 struct Secrecy {
+    /// Whether all of its values may be secret.
+    all: bool,
     code: Option<Layout>,
     stored: Option<Layout>,
 }
@@ -676,8 +726,25 @@ struct Secrecy {
 impl Secrecy {
     /// Whether a value is not shown. Where neither the code nor a layout is known, none is.
     fn hides(&self, name: &str) -> bool {
-        let known = || self.code.iter().chain(&self.stored);
-        known().next().is_none() || known().any(|layout| layout.is_secret(name))
+        self.is_unknown() || self.layouts().any(|layout| layout.is_secret(name))
+    }
+
+    /// The same of an entry of [`Machine::secrets`] that is no name.
+    fn hides_entry(&self, entry: &str) -> bool {
+        self.is_unknown() || self.layouts().any(|layout| layout.secrets().iter().any(|secret| secret == entry))
+    }
+
+    /// Whether one of its values is not shown.
+    fn has_some(&self) -> bool {
+        self.is_unknown() || self.layouts().any(|layout| !layout.secrets().is_empty())
+    }
+
+    fn is_unknown(&self) -> bool {
+        self.all || self.layouts().next().is_none()
+    }
+
+    fn layouts(&self) -> impl Iterator<Item = &Layout> {
+        self.code.iter().chain(&self.stored)
     }
 
     fn role(&self, at: &str, name: &str) -> LoopRole {
@@ -691,7 +758,7 @@ impl Secrecy {
 
 /// Arguments by name, each as its JSON.
 pub(crate) fn arguments(args: &str) -> Vec<(String, String)> {
-    let read: BTreeMap<String, Box<serde_json::value::RawValue>> = serde_json::from_str(args).unwrap_or_default();
+    let read: BTreeMap<String, Box<serde_json::value::RawValue>> = serde_json::from_str(&plain_arguments(args)).unwrap_or_default();
     read.into_iter().map(|(name, text)| (name, text.get().to_owned())).collect()
 }
 
@@ -811,9 +878,10 @@ pub(crate) async fn statuses(exec: &Arc<Executor>, rows: Vec<FiberRow>) -> Vec<F
     let mut statuses = Vec::with_capacity(rows.len());
     for row in rows {
         let machine = exec.registry.get(&row.name).map(|known| known.machine).or_else(|| machine_of(&row.name, None));
-        let is_plain = row.closure || machine.is_some_and(|machine| machine.secrets.is_empty() && !machine.calls());
-        if is_plain || row.reason.is_none() && row.retry.is_none() && row.metadata.is_none() && row.key.is_none() {
-            let mut status = FiberStatus::of(row).live(&exec.runtime);
+        let is_plain =
+            !are_secret(&row.args) && (row.closure || machine.is_some_and(|machine| machine.secrets.is_empty() && !machine.calls()));
+        if is_plain || row.metadata.is_none() && row.key.is_none() {
+            let mut status = FiberStatus::shown(row).live(&exec.runtime);
             status.progress = status.progress.filter(|_| is_plain);
             statuses.push(status);
         } else {

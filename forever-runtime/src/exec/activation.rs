@@ -72,6 +72,8 @@ pub(crate) struct FiberTask {
     standing: Option<Standing>,
     /// What the activation before has left for the next one.
     handed_over: Option<Arc<dyn Any + Send + Sync>>,
+    /// Whether the arguments of its invocation may be secret.
+    is_secret: bool,
 }
 
 /// A fiber's place among those that are recovered: entered after the one before, and before the one
@@ -177,6 +179,7 @@ impl FiberTask {
             entering,
             standing,
             handed_over: None,
+            is_secret: false,
         }
     }
 
@@ -188,7 +191,7 @@ impl FiberTask {
         (claim, lease): (Claim, LeaseNumber),
         agent: Option<AgentId>,
         alive: ActiveGuard,
-        call: Box<dyn Any + Send>,
+        (call, is_secret): (Box<dyn Any + Send>, bool),
     ) {
         let task = FiberTask {
             exec,
@@ -206,6 +209,7 @@ impl FiberTask {
             entering: None,
             standing: None,
             handed_over: None,
+            is_secret,
         };
         task.run(Some((claim, call))).await;
     }
@@ -298,6 +302,7 @@ impl FiberTask {
         if let (Exit::Failed(_), Some((function, step))) = (&exit, run.tx_position.step()) {
             sent.push(failed::record(function, step));
         }
+        let exit = run.secrets.exit(exit);
         Ran { exit, claim: Some(claim), progress: backend.progress.load(Ordering::Relaxed), settled: run.ops.take_settled(), sent }
     }
 
@@ -432,7 +437,7 @@ impl FiberTask {
         let (id, to_store) = (&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
         let run = match left {
             Some(left) => Run::again(id, to_store, left),
-            None => Run::first(id, to_store),
+            None => Run::first(id, to_store, self.is_secret),
         };
         let ctx = FiberContext {
             id: self.alive.id.clone(),
@@ -553,7 +558,7 @@ impl FiberTask {
 
     fn parked(&self, why: &str) -> Exit {
         let reason: Arc<str> = why.into();
-        self.exec.runtime.log_stopped(&self.alive.id, &self.name, "parked", why);
+        Runtime::log_stopped(&self.alive.id, &self.name, "parked", why);
         self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
         Exit::Parked(reason)
     }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
+use crate::frame::current::told;
 use crate::frame::run::Run;
 use crate::frame::saved::{result_as_json, unreadable};
 use crate::future::BoxFuture;
@@ -312,7 +313,7 @@ impl EndedFiber {
             FiberState::Completed => exact::from_str(&self.text).map_err(|why| {
                 Error::new(ErrorKind::Value, format!("the result of fiber `{}` ({}) {}", self.name, self.id, unreadable::<T>(why)))
             }),
-            state => Err(Error::new(ErrorKind::NotFound, format!("fiber `{}` ({}) has {state}: {}", self.name, self.id, self.text))),
+            state => Err(Error::new(ErrorKind::NotFound, format!("fiber `{}` ({}) has {state}: {}", self.name, self.id, told(&self.text)))),
         }
     }
 }

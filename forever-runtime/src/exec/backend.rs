@@ -34,6 +34,7 @@ use crate::runtime::metrics;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
 use crate::runtime::type_checks::Check;
+use crate::secret::are_secret;
 use crate::store::{AgentId, BranchResult, Claim, FiberRef, LayoutRow, NewFiber, NewSnapshot, StreamAppend, TopicPage};
 
 /// The store, as one running fiber uses it.
@@ -209,11 +210,12 @@ struct Child {
     id: String,
     known: Arc<Known>,
     call: Box<dyn std::any::Any + Send>,
+    is_secret: bool,
 }
 
 /// Starts a child that is stored, under the claim of its creation.
 async fn start_child(exec: &Arc<Executor>, claim: (Claim, LeaseNumber), child: Child, agent: Option<AgentId>, parent: &Weak<Control>) {
-    let Child { id, known, call } = child;
+    let Child { id, known, call, is_secret } = child;
     let name = known.machine.name;
     exec.runtime.tell(&id, name, || EventKind::Spawned);
     let alive = exec.runtime.active.activate_new(&id, name).await;
@@ -223,7 +225,7 @@ async fn start_child(exec: &Arc<Executor>, claim: (Claim, LeaseNumber), child: C
         alive.control.cancel(&reason);
     }
     // A runtime that is closing leaves it for the next one.
-    let _ = exec.runtime.start(FiberTask::begin(Arc::clone(exec), known, claim, agent, alive, call));
+    let _ = exec.runtime.start(FiberTask::begin(Arc::clone(exec), known, claim, agent, alive, (call, is_secret)));
 }
 
 impl RunBackend for StoreBackend {
@@ -271,10 +273,6 @@ impl RunBackend for StoreBackend {
         self.exec.runtime.clock.sleep_towards(left)
     }
 
-    fn hides_texts(&self) -> bool {
-        self.exec.runtime.hides_texts(self.name())
-    }
-
     fn tell(&self, what: EventKind) {
         if let (EventKind::StepRetried { failed, error, .. }, Some(mut history)) = (&what, self.history()) {
             history.attempt_failed(*failed, error);
@@ -306,7 +304,7 @@ impl RunBackend for StoreBackend {
         let mut to_start = Vec::new();
         for (new, call) in std::mem::take(&mut outbox.children) {
             if let Some(known) = self.exec.registry.get(&new.name) {
-                to_start.push(Child { id: new.id.clone(), known, call });
+                to_start.push(Child { id: new.id.clone(), known, call, is_secret: are_secret(&new.args) });
                 children.push(new);
             }
         }

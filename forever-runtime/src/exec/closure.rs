@@ -19,6 +19,7 @@ use crate::exec::spawn::Given;
 use crate::exec::{activation, spawn};
 use crate::frame::backend::RunBackend;
 use crate::frame::context::FiberContext;
+use crate::frame::current::spawned_with;
 use crate::frame::fiber::{Failure, Value};
 use crate::frame::poll::{Guarded, exit_of};
 use crate::frame::run::Run;
@@ -35,6 +36,7 @@ use crate::runtime::handle::{FiberError, FiberHandle};
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
+use crate::secret::are_secret;
 use crate::store::{AgentId, Claim, End, StreamAppend, Suspension};
 
 /// Stores a stash of the current closure fiber, for code without its context.
@@ -176,9 +178,11 @@ impl<C> SpawnClosure<C> {
             return Err(Error::new(ErrorKind::Setup, why));
         }
         let lease = LeaseNumber::of(&exec.runtime);
-        let run: spawn::RunAccepted =
-            Box::new(move |claim, agent, alive| Box::pin(ClosureTask { exec, claim, lease, name: called, agent, alive }.run(closure)));
-        spawn::start(link, &name, true, Ok("{}".to_owned()), given, Some(run)).await.map(FiberHandle::of_type)
+        let is_secret = are_secret(&spawned_with(NO_ARGUMENTS));
+        let run: spawn::RunAccepted = Box::new(move |claim, agent, alive| {
+            Box::pin(ClosureTask { exec, claim, lease, name: called, agent, alive, is_secret }.run(closure))
+        });
+        spawn::start(link, &name, true, Ok(NO_ARGUMENTS.to_owned()), given, Some(run)).await.map(FiberHandle::of_type)
     }
 }
 
@@ -209,7 +213,11 @@ struct ClosureTask {
     name: Arc<str>,
     agent: Option<AgentId>,
     alive: ActiveGuard,
+    is_secret: bool,
 }
+
+/// A closure is stored without arguments.
+const NO_ARGUMENTS: &str = "{}";
 
 impl ClosureTask {
     async fn run<C, F, T, E>(self, closure: C)
@@ -227,7 +235,7 @@ impl ClosureTask {
             ledger: StoredLedger::new(&self.exec.runtime, self.claim, Some(&self.alive.control)),
             stash: std::sync::Mutex::default(),
         });
-        let run = Run::first(&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>);
+        let run = Run::first(&self.alive.id, Arc::clone(&backend) as Arc<dyn RunBackend>, self.is_secret);
         let ctx = FiberContext {
             id: self.alive.id.clone(),
             name: Arc::clone(&self.name),
@@ -244,6 +252,7 @@ impl ClosureTask {
         let driven = Guarded::new(Box::pin(drive_closure(&run, ctx, closure))).instrument(span);
         let driven = while_leased(&self.exec.runtime, self.claim, self.lease, driven);
         let exit = activation::until_told(&self.exec, &self.alive, &run, driven).await;
+        let exit = run.secrets.exit(exit);
         let end = match (self.alive.control.reason(), exit) {
             (_, Exit::ClaimLost) => return self.alive.away(),
             (Some(reason), _) => End::Cancelled(reason.to_string()),
@@ -265,7 +274,7 @@ impl ClosureTask {
             let stop = exits::report(&self.exec.runtime, &self.alive.id, &self.name, self.agent.as_ref(), end.into());
             return self.alive.stop(stop);
         }
-        self.exec.runtime.log_stopped(&self.alive.id, &self.name, "parked", &reason);
+        Runtime::log_stopped(&self.alive.id, &self.name, "parked", &reason);
         self.exec.runtime.tell(&self.alive.id, &self.name, || EventKind::Parked { reason: Arc::clone(&reason) });
         self.alive.stop(Exit::Parked(reason));
     }

@@ -10,7 +10,7 @@ use crate::exec::entry_order::EntryOrder;
 use crate::exec::registry::Registry;
 use crate::frame::machine::{COMPUTED_TOPIC, Machine, PENDING};
 use crate::frame::resources::Resources;
-use crate::layout::rows::{machines, may_have_secrets, row_of};
+use crate::layout::rows::{machines, row_of};
 use crate::layout::spec::Layout;
 use crate::runtime::exits::AgentFiberExit;
 use crate::runtime::link::Link;
@@ -66,11 +66,6 @@ impl Executor {
 struct Registered(BTreeMap<&'static str, &'static Machine>);
 
 impl Functions for Registered {
-    fn hides_texts(&self, name: &str) -> bool {
-        // Which functions it calls is known once they were called.
-        self.0.get(name).is_some_and(|machine| !machine.secrets.is_empty() || machine.calls() && may_have_secrets())
-    }
-
     fn check_topic(&self, name: &str, topic: &str) -> Result<(), String> {
         let Some(machine) = self.0.get(name) else { return Ok(()) };
         let topics = machine.topics;

@@ -21,6 +21,7 @@ use crate::exec::executor::Executor;
 use crate::exec::lease::EarlierLease;
 use crate::exec::{activation, dispatch};
 use crate::frame::backend::RunBackend;
+use crate::frame::current::told;
 use crate::frame::run::Run;
 use crate::future::BoxFuture;
 use crate::ops::known::Left;
@@ -277,7 +278,7 @@ async fn describe(exec: &Arc<Executor>, fiber: &Runnable) -> Result<Option<Descr
         key: row.key,
         closure: row.closure,
         metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
-        reason: row.reason.unwrap_or_default(),
+        reason: told(&row.reason.unwrap_or_default()).to_owned(),
         at: row.at,
         data,
         deaths: row.deaths,
@@ -480,7 +481,7 @@ async fn park(exec: &Arc<Executor>, agent: &AgentId, fiber: &Runnable, why: &str
             let claim = Claim { fiber: fiber.seq, epoch };
             // A person's command that was first has made it void.
             if (Decided { exec, agent, fiber, claim }).suspend(Suspension::Parked(why.to_owned())).await {
-                exec.runtime.log_stopped(&fiber.id, &fiber.name, "parked", why);
+                Runtime::log_stopped(&fiber.id, &fiber.name, "parked", why);
                 exec.runtime.tell(&fiber.id, &fiber.name, || EventKind::Parked { reason: why.into() });
             }
         }

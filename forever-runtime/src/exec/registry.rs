@@ -227,14 +227,15 @@ impl Known {
     /// A run, not yet begun; `Err` says why the stored snapshot does not fit.
     pub(crate) fn prepare(&self, begin: Begin, ctx: FiberContext, run: Arc<Run>) -> Result<BoxFuture<'static, Exit>, String> {
         let (code, ctx) = (self.code, FiberContext { host: self.host.clone(), ..ctx });
-        let start = Frame::start(self.machine, Arc::clone(&run));
+        let start = |run: &Arc<Run>| Frame::start(self.machine, Arc::clone(run));
         let stored = match begin {
             Begin::Call(call) if (*call).type_id() != code.function() => return Err("the invocation is of another fiber".to_owned()),
-            Begin::Call(call) => return Ok(code.run(Some(call), ctx, start, run)),
+            Begin::Call(call) => return Ok(code.run(Some(call), ctx, start(&run), run)),
             Begin::Stored(stored) => stored,
         };
         run.left().check_begun(self.machine, stored.layout.as_ref().map(|layout| layout.hash.as_str()))?;
         let Some(text) = stored.snapshot else {
+            let start = start(&run);
             return Ok(Box::pin(async move {
                 match guarded(|| code.load(&stored.args, run.backend.on_renamed_field())) {
                     Ok((call, unread)) => code.run(Some(call), ctx, start.with_unread(unread), run).await,

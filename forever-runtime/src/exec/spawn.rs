@@ -16,6 +16,7 @@ use crate::exec::executor::Executor;
 use crate::exec::lease::LeaseNumber;
 use crate::exec::registry::Known;
 use crate::frame::arguments::save_arguments;
+use crate::frame::current::spawned_with;
 use crate::frame::fiber::Fiber;
 use crate::future::BoxFuture;
 use crate::runtime::active::ActiveGuard;
@@ -24,6 +25,7 @@ use crate::runtime::handle::FiberHandle;
 use crate::runtime::link::Link;
 use crate::runtime::messages::LONGEST_ID;
 use crate::runtime::state::Runtime;
+use crate::secret::{are_secret, plain_arguments, secret_arguments};
 use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberTombstone, NewFiber};
 
 /// New fiber, started by `.await`.
@@ -98,7 +100,8 @@ impl<F: Fiber> Spawn<F> {
         let args = save_arguments(&call);
         // Where a worker runs it, that one has to know its function.
         let known = exec.runtime.claims_as().map(|_| exec.registry.of::<F>()).transpose()?;
-        let run = known.map(|known| run_by(exec, known, Box::new(call)));
+        let is_secret = args.as_ref().is_ok_and(|args| are_secret(&spawned_with(args)));
+        let run = known.map(|known| run_by(exec, known, (Box::new(call), is_secret)));
         start(link, F::MACHINE.name, false, args, given, run).await.map(FiberHandle::of_type)
     }
 }
@@ -106,7 +109,7 @@ impl<F: Fiber> Spawn<F> {
 /// Runs a fiber that was accepted. Neither this nor what takes it is compiled for each function.
 pub(crate) type RunAccepted = Box<dyn FnOnce(Claim, Option<AgentId>, ActiveGuard) -> BoxFuture<'static, ()> + Send>;
 
-fn run_by(exec: Arc<Executor>, known: Arc<Known>, call: Box<dyn Any + Send>) -> RunAccepted {
+fn run_by(exec: Arc<Executor>, known: Arc<Known>, call: (Box<dyn Any + Send>, bool)) -> RunAccepted {
     let lease = LeaseNumber::of(&exec.runtime);
     Box::new(move |claim, agent, alive| Box::pin(FiberTask::begin(exec, known, (claim, lease), agent, alive, call)))
 }
@@ -151,7 +154,7 @@ pub(crate) async fn start(
         key: key.clone(),
         id_given: asked_id.is_some(),
         closure,
-        args: args.clone(),
+        args: spawned_with(&args),
         metadata,
         agent,
         parent: None,
@@ -199,9 +202,12 @@ impl There {
     /// Whether it was spawned with these arguments, as the code reads them now.
     fn has_arguments(&self, args: &str, known: Option<&Known>) -> bool {
         match self {
-            There::Stored(row) => exact::same(&row.args, args) || known.is_some_and(|known| known.same_arguments(&row.args, args)),
+            There::Stored(row) => {
+                let stored = plain_arguments(&row.args);
+                exact::same(&stored, args) || known.is_some_and(|known| known.same_arguments(&stored, args))
+            }
             // Only a digest is stored of a deleted fiber's arguments.
-            There::Past(past) => past.args == exact::digest(args),
+            There::Past(past) => [args, &secret_arguments(args)].iter().any(|args| past.args == exact::digest(args)),
         }
     }
 }

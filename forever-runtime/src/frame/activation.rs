@@ -41,6 +41,8 @@ pub struct Frame {
     pub(super) callees: Vec<Arc<LayoutRow>>,
     /// What the restored locals had that this code does not read.
     pub(super) unread: Mutex<UnreadKeys>,
+    /// Whether all of its values may be secret, since its arguments may.
+    pub(super) is_secret: bool,
 }
 
 /// The cut point to resume at, and the values still to be restored on the way.
@@ -59,6 +61,8 @@ impl std::fmt::Debug for Frame {
 impl Frame {
     /// A frame that starts from the beginning.
     pub(crate) fn start(machine: &'static Machine, run: Arc<Run>) -> Self {
+        run.secrets.enter(machine);
+        let is_secret = run.secrets.are_arguments();
         Frame {
             run,
             machine,
@@ -69,6 +73,7 @@ impl Frame {
             depth: 0,
             callees: Vec::new(),
             unread: Mutex::default(),
+            is_secret,
         }
     }
 
@@ -266,10 +271,16 @@ impl Frame {
     /// Reaches an effect whose body may not begin yet: its outcome may be stored already, or be in
     /// doubt.
     pub fn reach(&self, cut: u32) {
+        self.run.secrets.begin(self.mentions_secret(cut));
         let cut = &self.machine.cuts[cut as usize];
         self.run.step.begin(cut.name);
         self.run.tx_position.begin(self.machine, cut);
         self.run.outputs.begin_step();
+    }
+
+    /// Whether the code of a cut point may repeat a secret.
+    pub(super) fn mentions_secret(&self, cut: u32) -> bool {
+        self.is_secret || self.machine.mentions_secret(self.machine.cuts[cut as usize].name)
     }
 
     /// Replaces the snapshot: the fiber is at `cut`, with the locals that `save` writes.

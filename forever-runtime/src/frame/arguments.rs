@@ -1,6 +1,7 @@
 //! The arguments of an invocation, as stored JSON.
 use crate::frame::fiber::Fiber;
 use crate::frame::locals::{Locals, OnRenamedField, Save, UnreadKeys, Unreadable};
+use crate::secret::plain_arguments;
 
 /// What is done with the arguments of an invocation.
 #[doc(hidden)]
@@ -24,7 +25,7 @@ pub fn save_arguments<F: Fiber>(invocation: &F) -> Result<String, String> {
 /// Reads the invocation that [`save_arguments`] wrote, and what the types of its arguments do not
 /// read.
 pub(crate) fn load_arguments<F: Fiber>(text: &str, on_renamed_field: OnRenamedField) -> Result<(F, UnreadKeys), String> {
-    let values = serde_json::from_str(text).map_err(|e| format!("the stored arguments are not a JSON object: {e}"))?;
+    let values = serde_json::from_str(&plain_arguments(text)).map_err(|e| format!("the stored arguments are not a JSON object: {e}"))?;
     let mut locals = Locals { values, on_renamed_field, ..Locals::default() };
     let invocation = F::arguments(Arguments::Load(&mut locals)).map_err(|Unreadable(why)| why)?;
     invocation.map(|invocation| (invocation, locals.unread)).ok_or_else(|| "the arguments were not read".to_owned())

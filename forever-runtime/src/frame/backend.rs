@@ -74,11 +74,6 @@ pub(crate) trait RunBackend: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether texts of errors may repeat what is marked `#[secret]`, and stay out of logs.
-    fn hides_texts(&self) -> bool {
-        false
-    }
-
     /// Publishes an event of the fiber.
     fn tell(&self, what: EventKind) {
         let _ = what;

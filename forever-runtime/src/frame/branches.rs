@@ -145,7 +145,10 @@ impl Side {
     async fn read<T>(&self, branch: &StoredBranch, text: &str, codec: Codec<T>) -> T {
         match codec.restore(text) {
             Ok(value) => value,
-            Err(why) => self.run.halt(Exit::parked(format!("the result of `{}` {}", branch.name, unreadable::<T>(why)))).await,
+            Err(why) => {
+                let why = format!("the result of `{}` {}", branch.name, unreadable::<T>(why));
+                self.run.halt(Exit::parked(self.run.secrets.text(why))).await
+            }
         }
     }
 

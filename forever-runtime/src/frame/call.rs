@@ -32,7 +32,7 @@ impl Frame {
         let nested = self.target.take().and_then(|t| t.call);
         let open = self.write(cut, &mut save, "");
         Box::pin(async move {
-            let (mut open, callee) = match self.callee(F::MACHINE, open, nested) {
+            let (mut open, callee) = match self.callee(cut, F::MACHINE, open, nested) {
                 Ok(opened) => opened,
                 Err(stopped) => {
                     self.run.stop(stopped);
@@ -43,6 +43,7 @@ impl Frame {
             // A step of the callee that ended in an error is over.
             self.run.step.end();
             self.run.tx_position.returned();
+            self.run.secrets.between();
             if returned.is_err() {
                 self.run.error_counts().await;
             }
@@ -73,10 +74,11 @@ impl Frame {
         let nested = self.target.take().and_then(|t| t.call);
         let start = nested.is_none().then_some(start);
         let open = self.write(cut, &mut save, "");
-        let (_, callee) = self.callee(F::MACHINE, open, nested)?;
+        let (_, callee) = self.callee(cut, F::MACHINE, open, nested)?;
         let returned = drive::<F>(start, ctx, callee, &self.run).await;
         self.run.step.end();
         self.run.tx_position.returned();
+        self.run.secrets.between();
         returned
     }
 
@@ -95,6 +97,7 @@ impl Frame {
     /// The frame of a callee, and the open text of this frame around it.
     fn callee(
         &self,
+        cut: u32,
         machine: &'static Machine,
         open: Result<Written, String>,
         nested: Option<Box<Snapshot>>,
@@ -116,6 +119,11 @@ impl Frame {
         callee.suffix = format!("}}{}", self.suffix);
         callee.outer = open.named.clone();
         callee.depth = self.depth + 1;
+        // Its arguments are, then.
+        callee.is_secret = self.mentions_secret(cut);
+        if callee.is_secret {
+            self.run.secrets.hold();
+        }
         callee.callees = self.callees.iter().cloned().chain([layout]).collect();
         if let Some(snapshot) = nested {
             callee.aim(snapshot).map_err(Exit::unfit)?;

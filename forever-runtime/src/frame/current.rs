@@ -6,11 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use crate::frame::run::Run;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
+use crate::secret::{HIDDEN, plain, secret_arguments, shown};
 
 thread_local! {
     static NOW: RefCell<Option<Arc<Run>>> = const { RefCell::new(None) };
@@ -32,6 +33,9 @@ pub(crate) async fn watched<T>(hook: impl Future<Output = T>) -> (T, bool) {
 
 /// Makes a fiber the current one of the thread until the guard is dropped.
 pub(crate) fn enter(run: &Arc<Run>) -> Within {
+    if run.secrets.holds() {
+        hush_panics();
+    }
     Within { before: NOW.replace(Some(Arc::clone(run))) }
 }
 
@@ -48,15 +52,15 @@ impl Drop for Within {
 
 /// The current fiber of the thread.
 pub(crate) fn run() -> Option<Arc<Run>> {
-    NOW.with_borrow(Clone::clone)
+    // Errors are also made, and panics reported, while a thread ends.
+    NOW.try_with(|now| now.borrow().clone()).ok().flatten()
 }
 
 /// Notes that the code of a fiber or a hook which the thread is running, if there is any, has
 /// observed that its runtime closes.
 pub(crate) fn sees_closing() {
     let _ = SAW_CLOSING.try_with(|saw| saw.set(true));
-    // Errors are also made while a thread ends.
-    if let Some(run) = NOW.try_with(|now| now.borrow().clone()).ok().flatten() {
+    if let Some(run) = run() {
         run.sees_closing(None);
     }
 }
@@ -64,4 +68,28 @@ pub(crate) fn sees_closing() {
 /// Link to the runtime of the current fiber.
 pub(crate) fn link() -> Link<Runtime> {
     run().map_or(Link::None, |run| run.backend.link())
+}
+
+/// A text for the program. A fiber gets of another one's only that there is one,
+/// since nothing would mark the texts that it makes of it.
+pub fn told(text: &str) -> &str {
+    if run().is_some() { shown(text) } else { plain(text) }
+}
+
+/// The arguments that a fiber spawned by the current code is stored with.
+pub(crate) fn spawned_with(args: &str) -> String {
+    if run().is_some_and(|run| run.secrets.mentions()) { secret_arguments(args) } else { args.to_owned() }
+}
+
+/// From now on, a panic in code that may hold a secret is reported without its message.
+fn hush_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| match (run().filter(|run| run.secrets.mentions()), panic.location()) {
+            (Some(_), Some(at)) => eprintln!("the code of a fiber panicked at {at}; the message is {HIDDEN}"),
+            (Some(_), None) => eprintln!("the code of a fiber panicked; the message is {HIDDEN}"),
+            (None, _) => usual(panic),
+        }));
+    });
 }

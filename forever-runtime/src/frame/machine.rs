@@ -36,8 +36,9 @@ pub struct Machine {
     pub topics: &'static [&'static str],
     /// `migrate = path`.
     pub migrate: Option<fn(Snapshot) -> Result<Snapshot, BoxError>>,
-    /// Names that are marked `#[secret]`, of arguments and variables. Part of the layout, so that a
-    /// reader of a row without the code knows them too.
+    /// What may hold a value marked `#[secret]`: names of arguments and variables, `@NAME` for a
+    /// cut point whose code mentions one, and `return` for the result. Part of the layout, so that
+    /// a reader of a row without the code knows them too.
     pub secrets: &'static [&'static str],
     /// Where the function stands in its file. No part of the layout.
     pub source: Option<SourceSpec>,
@@ -175,6 +176,11 @@ pub enum LocalRole {
 }
 
 impl Machine {
+    /// Whether the code of a cut point mentions what may hold a secret.
+    pub(crate) fn mentions_secret(&self, cut: &str) -> bool {
+        self.secrets.iter().any(|entry| entry.strip_prefix('@') == Some(cut))
+    }
+
     /// Number of the cut point that a snapshot names, by its own name or by `was`.
     pub(crate) fn find(&self, at: &str) -> Option<u32> {
         let by_name = self.cuts.iter().position(|c| c.name == at);

@@ -29,6 +29,7 @@ pub(crate) mod resources;
 pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod saved;
+pub(crate) mod secrets;
 pub(crate) mod select;
 pub(crate) mod snapshot;
 pub(crate) mod step;

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::frame::backend::{Outbox, RunBackend};
 use crate::frame::interruption::SawClosing;
 use crate::frame::outputs::Outputs;
+use crate::frame::secrets::RunSecrets;
 use crate::frame::step_span::StepSpan;
 use crate::frame::tracker::SnapshotTracker;
 use crate::future::BoxFuture;
@@ -13,6 +14,7 @@ use crate::layout::rows::LeftUnder;
 use crate::ops::known::{Left, Ops};
 use crate::ops::tx_position::TxPosition;
 use crate::runtime::exit::Exit;
+use crate::secret::HIDDEN;
 
 /// State shared by all frames of one run.
 #[doc(hidden)]
@@ -35,6 +37,7 @@ pub struct Run {
     /// Reason why a stash since the last checkpoint could not be read.
     unreadable: Mutex<Option<String>>,
     saw_closing: Mutex<SawClosing>,
+    pub(crate) secrets: RunSecrets,
 }
 
 impl std::fmt::Debug for Run {
@@ -44,18 +47,19 @@ impl std::fmt::Debug for Run {
 }
 
 impl Run {
-    /// The first run of a fiber.
-    pub(crate) fn first(fiber: &str, backend: Arc<dyn RunBackend>) -> Arc<Self> {
-        Run::at(backend, 0, LeftUnder::default(), Ops::first(fiber))
+    /// The first run of a fiber, with arguments that may be secret, or not.
+    pub(crate) fn first(fiber: &str, backend: Arc<dyn RunBackend>, is_secret: bool) -> Arc<Self> {
+        Run::at(backend, 0, LeftUnder::default(), Ops::first(fiber), is_secret)
     }
 
     /// A later run, from its start or from a snapshot, with the state that earlier ones left.
     pub(crate) fn again(fiber: &str, backend: Arc<dyn RunBackend>, mut left: Left) -> Arc<Self> {
         let under = std::mem::take(&mut left.under);
-        Run::at(backend, left.checkpoints, under, Ops::again(fiber, left))
+        let is_secret = left.is_secret;
+        Run::at(backend, left.checkpoints, under, Ops::again(fiber, left), is_secret)
     }
 
-    fn at(backend: Arc<dyn RunBackend>, checkpoints: u64, left: LeftUnder, ops: Ops) -> Arc<Self> {
+    fn at(backend: Arc<dyn RunBackend>, checkpoints: u64, left: LeftUnder, ops: Ops, is_secret: bool) -> Arc<Self> {
         let checkpoints = AtomicU64::new(checkpoints);
         Arc::new(Run {
             backend,
@@ -71,12 +75,19 @@ impl Run {
             stopped: Mutex::new(None),
             unreadable: Mutex::default(),
             saw_closing: Mutex::default(),
+            secrets: RunSecrets::new(is_secret),
         })
     }
 
     /// The code that wrote the snapshot.
     pub(crate) fn left(&self) -> &LeftUnder {
         &self.left
+    }
+
+    /// What is said of an effect whose code does not know whether it was carried out.
+    pub(crate) fn unknown(&self, error: &impl std::fmt::Display) -> String {
+        let error = format!("{error:#}");
+        format!("does not know what it has done: {}", if self.secrets.mentions() { HIDDEN } else { &error })
     }
 
     /// The rows stored beside the snapshot.

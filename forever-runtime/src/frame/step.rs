@@ -20,6 +20,7 @@ use crate::frame::step_error::{FromLibraryError, Make, StepError, Trouble};
 use crate::ops::op::Op;
 use crate::runtime::events::EventKind;
 use crate::runtime::race::race;
+use crate::secret::{marked, shown};
 use crate::store::{OpRetry, OpState};
 
 /// The attempts of one step.
@@ -188,8 +189,8 @@ impl<E> Attempts<E> {
     pub(crate) async fn again_after(&self, wait: Duration, error: String, state: OpState) {
         let (failed, step, sink) = (self.op.failed().saturating_add(1), self.op.step(), self.op.backend());
         let error = shortened(error);
-        let shown = if sink.hides_texts() { "hidden: the function has values marked `#[secret]`" } else { &*error };
-        warn!(step, failed, error = shown, wait_ms = wait.as_millis(), "step failed and is retried");
+        let error = if self.op.run().secrets.mentions() { marked(&error) } else { error };
+        warn!(step, failed, error = shown(&error), wait_ms = wait.as_millis(), "step failed and is retried");
         // Not before its time: a part of a millisecond counts as a whole one.
         let wait_ms = wait.as_nanos().div_ceil(1_000_000);
         let next_ms = sink.now_ms().saturating_add(i64::try_from(wait_ms).unwrap_or(i64::MAX));

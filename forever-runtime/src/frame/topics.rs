@@ -282,7 +282,8 @@ impl Run {
             Ok(value) => value,
             Err(why) => {
                 let (topic, why) = (&message.topic, unreadable::<T>(why));
-                self.halt(Exit::parked(format!("a message to `{name}` on topic `{topic}` {why}; it is kept"))).await
+                let why = format!("a message to `{name}` on topic `{topic}` {why}; it is kept");
+                self.halt(Exit::parked(self.secrets.text(why))).await
             }
         }
     }

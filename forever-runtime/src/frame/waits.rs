@@ -263,10 +263,8 @@ impl Run {
         };
         match end {
             Err(error) if error.kind() == FiberErrorKind::Value => {
-                self.halt(Exit::parked(format!(
-                    "{error}; let its type read what is stored, or give the function that gives another type another name"
-                )))
-                .await
+                let why = format!("{error}; let its type read what is stored, or give the function that gives another type another name");
+                self.halt(Exit::parked(self.secrets.text(why))).await
             }
             end => Some(end),
         }

@@ -11,6 +11,7 @@ use crate::frame::saved::Saved;
 use crate::frame::snapshot::push_json_string;
 use crate::frame::tracker::SnapshotRefs;
 use crate::runtime::exit::Exit;
+use crate::secret::secret_arguments;
 use crate::store::LayoutRow;
 
 /// Main text of a snapshot, and its references.
@@ -22,6 +23,10 @@ pub(super) struct Written {
 impl Frame {
     // `save` is a trait object, so that this is not compiled for each cut point.
     pub(super) fn write(&self, cut: u32, save: &mut dyn FnMut(&mut Save<'_>), close: &str) -> Result<Written, String> {
+        if self.mentions_secret(cut) {
+            self.run.outbox().children.iter_mut().for_each(|(child, _)| child.args = secret_arguments(&child.args));
+        }
+        self.run.secrets.between();
         let cut = &self.machine.cuts[cut as usize];
         let mut text = String::with_capacity(self.prefix.len() + 256);
         if self.prefix.is_empty() {

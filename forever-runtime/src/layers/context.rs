@@ -50,6 +50,12 @@ pub trait ContextOfLayer {
     /// Whether the function at this depth of calls could not read the snapshot before.
     fn was_unreadable(&self, depth: u32) -> bool;
 
+    /// The code has called a function that holds a secret.
+    fn hold_secrets(&self);
+
+    /// A text of an error of the code, marked if it may repeat a secret.
+    fn secret_text(&self, text: String) -> String;
+
     /// Ends the activation: the driver drops the run after this poll.
     fn halt<T: Send>(&self, exit: Exit) -> impl Future<Output = T> + Send;
 }
@@ -102,6 +108,14 @@ impl ContextOfLayer for FiberContext {
 
     fn was_unreadable(&self, depth: u32) -> bool {
         self.run.left().is_unreadable(depth)
+    }
+
+    fn hold_secrets(&self) {
+        self.run.secrets.hold();
+    }
+
+    fn secret_text(&self, text: String) -> String {
+        self.run.secrets.text(text)
     }
 
     async fn halt<T: Send>(&self, exit: Exit) -> T {

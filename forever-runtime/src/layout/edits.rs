@@ -712,7 +712,7 @@ fn a_snapshot_that_passes_the_check_can_be_resumed() {
         for snapshot in snapshots(machine(before)) {
             for known in [Some(&old), None] {
                 if Layout::of(code).check(known, &snapshot).is_ok() {
-                    let run = Run::first("fiber-1", Arc::new(Store::default()));
+                    let run = Run::first("fiber-1", Arc::new(Store::default()), false);
                     Frame::resume(code, run, snapshot.clone()).unwrap_or_else(|why| panic!("{what}: {why}"));
                 }
             }

@@ -32,7 +32,7 @@ pub struct Layout {
     /// [`Step::next`].
     pub(super) first: Vec<Option<String>>,
     pub(super) steps: Vec<Step>,
-    /// Names of arguments and locals whose values are not shown.
+    /// What is not shown, as [`Machine::secrets`] lists it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) secrets: Vec<String>,
 }
@@ -260,10 +260,14 @@ impl Layout {
 
     /// Whether the value with this stored name is not shown.
     pub(crate) fn is_secret(&self, name: &str) -> bool {
-        let name = base(name);
-        // The items that are left of a loop over it.
-        let of = name.strip_suffix(" left").unwrap_or(name);
-        self.secrets.iter().any(|secret| secret == of)
+        // It may be the text of an expression, and has words of its own behind a variable's name.
+        let mut words = name.split(|char: char| !char.is_alphanumeric() && char != '_');
+        words.any(|word| self.secrets.iter().any(|secret| secret == word))
+    }
+
+    /// What may be secret, as [`Machine::secrets`] lists it.
+    pub(crate) fn secrets(&self) -> &[String] {
+        &self.secrets
     }
 
     pub(super) fn step(&self, name: &str) -> Option<&Step> {

@@ -177,7 +177,7 @@ impl<E> Effect<E> {
         let function = place.machine.name;
         let (record, doubtful) = match run.ops.of_effect(place) {
             Ok(found) => found,
-            Err(why) => run.halt(Exit::parked(why)).await,
+            Err(why) => run.halt(Exit::parked(run.secrets.text(why))).await,
         };
         let standing = match record.state {
             OpState::Started if doubtful => Standing::Unknown("was interrupted".to_owned(), None),
@@ -369,7 +369,7 @@ impl<E> Effect<E> {
             Err(error) if self.op().take_unknown() => {
                 drop(under_way);
                 self.op().run().error_counts().await;
-                self.standing = Standing::Unknown(format!("does not know what it has done: {error:#}"), Some(Trouble::Body(error)));
+                self.standing = Standing::Unknown(self.op().run().unknown(&error), Some(Trouble::Body(error)));
                 Attempt::Again
             }
             Err(_) if self.op().run().is_interrupted() => self.not_executed(under_way).await,

@@ -12,6 +12,7 @@ use crate::frame::branch_names::parts_of_branch;
 use crate::frame::machine::{Cut, Machine};
 use crate::layout::rows::{LeftUnder, row_of};
 use crate::ops::tx_position::TransactionPlace;
+use crate::secret::are_secret;
 use crate::store::{LoadedFiber, OpKind, OpOutcome, OpRecord, OpState, OpsDelta};
 
 /// What earlier runs have left.
@@ -25,6 +26,8 @@ pub(crate) struct Left {
     pub(crate) ops: Vec<OpRecord>,
     /// The layout of the code that wrote the snapshot.
     pub(crate) under: LeftUnder,
+    /// Whether its arguments may be secret.
+    pub(crate) is_secret: bool,
 }
 
 impl Left {
@@ -32,7 +35,8 @@ impl Left {
     pub(crate) fn of(stored: &mut LoadedFiber, unreadable: &BTreeSet<u32>) -> Self {
         let mut under = LeftUnder::of(stored);
         under.unreadable.clone_from(unreadable);
-        Left { checkpoints: stored.number, restarts: stored.restarts, ops: std::mem::take(&mut stored.ops), under }
+        let is_secret = are_secret(&stored.args);
+        Left { checkpoints: stored.number, restarts: stored.restarts, ops: std::mem::take(&mut stored.ops), under, is_secret }
     }
 }
 

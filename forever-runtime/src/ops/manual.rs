@@ -153,7 +153,7 @@ where
                 Decided::Value(value) => return Ok(value),
                 Decided::Run(record) => *record,
                 Decided::Unknown(error) if run.is_interrupted() => return Err(cut_off(&run, under_way, error.into()).await),
-                Decided::Unknown(error) if run.backend.parks() => run.halt(Exit::parked(error.to_string())).await,
+                Decided::Unknown(error) if run.backend.parks() => run.halt(Exit::parked(run.secrets.text(error.to_string()))).await,
                 Decided::Unknown(error) => return Err(error.into()),
             },
             Some(record) => OpRecord { state: OpState::Started, outcome: None, resolved: false, ..record },

@@ -473,7 +473,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn first_run(store: &Arc<Store>) -> Frame {
-        Frame::start(&MACHINE, Run::first("fiber-1", store.clone()))
+        Frame::start(&MACHINE, Run::first("fiber-1", store.clone(), false))
     }
 
     pub(crate) fn later_run(store: &Arc<Store>, checkpoints: u64) -> Frame {
@@ -552,7 +552,7 @@ pub(crate) mod tests {
         assert_eq!(fiber.op(0).id(), id);
         assert_eq!(later_run(&store, 0).op(0).id(), id);
         let mut others = vec![fiber.op(1).id().to_owned(), later_run(&store, 1).op(0).id().to_owned()];
-        others.push(Frame::start(&MACHINE, Run::first("fiber-2", store.clone())).op(0).id().to_owned());
+        others.push(Frame::start(&MACHINE, Run::first("fiber-2", store.clone(), false)).op(0).id().to_owned());
         fiber.checkpoint(0, |_| {}).await;
         assert_eq!(fiber.op(0).id(), others[1], "in the next round of a loop");
         others.push(id);

@@ -238,7 +238,7 @@ where
 {
     let (record, met) = match begun {
         Begun::Record(record, met) => (record, met),
-        Begun::Unclear(why) => return run.halt(Exit::parked(why)).await,
+        Begun::Unclear(why) => return run.halt(Exit::parked(run.secrets.text(why))).await,
     };
     let done = || met.map_or((), Met::done);
     if let Some(text) = record.as_ref().filter(|record| record.state == OpState::Completed).and_then(|record| record.outcome.as_deref()) {
@@ -278,7 +278,11 @@ async fn read<T: Value, E: From<Error>>(run: &Run, text: &str) -> Result<T, E> {
         Ok(value) => Ok(value),
         Err(why) => {
             let why = format!("the stored result of a transaction {}", unreadable::<T>(why));
-            if run.backend.resumes() { run.halt(Exit::parked(why)).await } else { Err(Error::new(ErrorKind::Value, why).into()) }
+            if run.backend.resumes() {
+                run.halt(Exit::parked(run.secrets.text(why))).await
+            } else {
+                Err(Error::new(ErrorKind::Value, why).into())
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use futures_core::Stream;
 
 use crate::runtime::unread::UnreadTopic;
+use crate::secret;
 
 /// Number of events that are kept for a slow listener.
 const CAPACITY: usize = 1024;
@@ -117,6 +118,24 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Without texts that may repeat a secret.
+    pub(crate) fn shown(mut self) -> Self {
+        let (EventKind::Interrupted { reason: text }
+        | EventKind::Parked { reason: text }
+        | EventKind::Failed { reason: text }
+        | EventKind::Cancelled { reason: text }
+        | EventKind::StepRetried { error: text, .. }) = &mut self
+        else {
+            return self;
+        };
+        if secret::is_marked(text) {
+            *text = secret::HIDDEN.into();
+        }
+        self
+    }
+}
+
 /// Item of the stream of [`Events`].
 ///
 /// ```
@@ -162,6 +181,20 @@ struct All {
 impl fmt::Debug for All {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("All").field("queues", &self.queues).finish_non_exhaustive()
+    }
+}
+
+impl All {
+    fn send(&self, event: &Event) {
+        for observe in &self.observers {
+            observe(event);
+        }
+        if let Some(relay) = &self.relay {
+            relay(event);
+        }
+        for listener in self.queues.iter().filter_map(Weak::upgrade) {
+            listener.push(EventItem::Event(event.clone()));
+        }
     }
 }
 
@@ -213,27 +246,15 @@ impl Listeners {
 
     /// Sends an event of this process to all listeners; it is made only if there are any.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
-        if !self.are_none() {
-            self.send(&event());
+        if let Some(all) = self.any() {
+            let event = event();
+            all.send(&Event { kind: event.kind.shown(), ..event });
         }
     }
 
-    fn are_none(&self) -> bool {
-        let all = self.all();
-        all.queues.is_empty() && all.relay.is_none() && all.observers.is_empty()
-    }
-
-    fn send(&self, event: &Event) {
-        let all = self.all();
-        for observe in &all.observers {
-            observe(event);
-        }
-        if let Some(relay) = &all.relay {
-            relay(event);
-        }
-        for listener in all.queues.iter().filter_map(Weak::upgrade) {
-            listener.push(EventItem::Event(event.clone()));
-        }
+    /// The listeners, if there are any.
+    fn any(&self) -> Option<MutexGuard<'_, All>> {
+        Some(self.all()).filter(|all| !all.queues.is_empty() || all.relay.is_some() || !all.observers.is_empty())
     }
 
     /// Sends what another worker has passed on to all listeners.

@@ -43,7 +43,7 @@ pub(crate) fn report(runtime: &Runtime, id: &str, name: &str, agent: Option<&Age
         _ => return exit,
     };
     if state == FiberState::Failed {
-        runtime.log_stopped(id, name, "failed", text);
+        Runtime::log_stopped(id, name, "failed", text);
     }
     runtime.tell(id, name, || match state {
         FiberState::Completed => EventKind::Completed,

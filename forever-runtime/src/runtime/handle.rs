@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::from_ms;
 use crate::error::{Error, chain};
-use crate::frame::current;
+use crate::frame::current::{self, told};
 use crate::frame::saved::{ReturnValue, unreadable};
 use crate::runtime::active::RunState;
 use crate::runtime::commands::{self, Resolution};
@@ -20,6 +20,7 @@ use crate::runtime::messages::{self, MessageStatus, SendMessage};
 use crate::runtime::state::Runtime;
 use crate::runtime::stream_reader::{self, StreamReader};
 use crate::runtime::unread::UnreadTopic;
+use crate::secret::{plain, shown};
 use crate::store::{FiberRef, FiberRetry, FiberRow, FiberState, FiberTombstone, OpRetry, Restart, Wait};
 
 /// Handle of a fiber with a result of type `T`, running or ended.
@@ -264,7 +265,10 @@ impl<T> FiberHandle<T> {
         if kind == FiberErrorKind::Closed {
             current::sees_closing();
         }
-        FiberError { id: self.id.to_string(), name: self.name.to_string(), kind, reason: reason.into() }
+        let reason = reason.into();
+        // A fiber would store it.
+        let reason = if current::run().is_some() { shown(&reason).to_owned() } else { reason };
+        FiberError { id: self.id.to_string(), name: self.name.to_string(), kind, reason }
     }
 
     fn store_error(&self, error: &Error) -> FiberError {
@@ -567,14 +571,24 @@ pub struct RetryStatus {
 }
 
 impl RetryStatus {
-    fn of(row: FiberRetry) -> Self {
+    fn of(row: FiberRetry, text: fn(&str) -> &str) -> Self {
         let FiberRetry { step, failed, last: OpRetry { error, next_ms } } = row;
-        RetryStatus { step, failed, error, next_attempt: from_ms(next_ms) }
+        RetryStatus { step, failed, error: text(&error).to_owned(), next_attempt: from_ms(next_ms) }
     }
 }
 
 impl FiberStatus {
+    /// For the program.
     pub(crate) fn of(row: FiberRow) -> Self {
+        FiberStatus::with(row, told)
+    }
+
+    /// For people.
+    pub(crate) fn shown(row: FiberRow) -> Self {
+        FiberStatus::with(row, shown)
+    }
+
+    fn with(row: FiberRow, text: fn(&str) -> &str) -> Self {
         FiberStatus {
             id: row.id,
             name: row.name,
@@ -583,12 +597,12 @@ impl FiberStatus {
             agent: row.agent.map(|agent| (agent.class, agent.name)),
             parent: row.parent,
             state: row.state,
-            reason: row.reason,
+            reason: row.reason.map(|reason| text(&reason).to_owned()),
             metadata: row.metadata.and_then(|text| serde_json::from_str(&text).ok()),
             at: row.at,
             checkpoints: row.checkpoints,
             deaths: row.deaths,
-            retry: row.retry.map(RetryStatus::of),
+            retry: row.retry.map(|retry| RetryStatus::of(retry, text)),
             wait: row.wait.map(|Wait { due_ms, topics, fibers, any_fiber }| WaitStatus {
                 due: due_ms.map(from_ms),
                 topics,
@@ -651,7 +665,7 @@ impl FiberStatus {
 /// # forever.close().await
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FiberError {
     id: String,
     name: String,
@@ -722,8 +736,11 @@ impl FiberError {
     }
 
     /// The reason alone: the text of the error with which the fiber ended, or why it is parked.
+    ///
+    /// Of a fiber that holds a value marked `#[secret]` only the program gets it, by this call, and
+    /// no other fiber: the text of this error says that it is hidden.
     pub fn reason(&self) -> &str {
-        &self.reason
+        plain(&self.reason)
     }
 
     /// Whether the fiber ended with an error.
@@ -757,9 +774,17 @@ impl FiberError {
     }
 }
 
+impl fmt::Debug for FiberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FiberError { id, name, kind, reason } = self;
+        f.debug_struct("FiberError").field("id", id).field("name", name).field("kind", kind).field("reason", &shown(reason)).finish()
+    }
+}
+
 impl fmt::Display for FiberError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FiberError { id, name, kind, reason } = self;
+        let reason = shown(reason);
         match kind {
             FiberErrorKind::Failed => write!(f, "fiber `{name}` ({id}) failed: {reason}"),
             FiberErrorKind::Cancelled => write!(f, "fiber `{name}` ({id}) was cancelled: {reason}"),

@@ -24,6 +24,7 @@ use crate::runtime::settings::Settings;
 use crate::runtime::sync::{Handle, JoinSet, Mutex, MutexGuard, sleep, watch};
 use crate::runtime::timer::Timer;
 use crate::runtime::type_checks::Kinds;
+use crate::secret::shown;
 use crate::store::sqlite::Ownership;
 use crate::store::{LayoutRow, Store, WorkerId};
 
@@ -66,9 +67,6 @@ struct StoreClose {
 
 /// What a runtime has to know of the registered functions, by their stored names.
 pub(crate) trait Functions: fmt::Debug + Send + Sync {
-    /// Whether texts of its errors may repeat a value that is marked `#[secret]`.
-    fn hides_texts(&self, name: &str) -> bool;
-
     /// Whether it receives on a topic; `Err` is why not.
     fn check_topic(&self, name: &str, topic: &str) -> Result<(), String>;
 
@@ -127,20 +125,14 @@ impl Runtime {
     }
 
     /// Logs that a fiber needs a person, with what there is to do.
-    pub(crate) fn log_stopped(&self, fiber: &str, name: &str, exit: &'static str, reason: &str) {
+    pub(crate) fn log_stopped(fiber: &str, name: &str, exit: &'static str, reason: &str) {
         let remedy = match exit {
             "failed" => "fix the cause, then resume it from its last checkpoint or restart it",
             _ if reason.contains("may have executed") => "find out whether the operation was carried out, then resolve it by its id",
             _ => "deploy code that fits what is stored, or resolve the fiber",
         };
-        let reason = if self.hides_texts(name) { "hidden: the function has values marked `#[secret]`" } else { reason };
+        let reason = shown(reason);
         error!(fiber.id = fiber, fiber.name = name, reason, remedy, "fiber {exit}");
-    }
-
-    /// Whether texts of a function's errors may repeat what is marked `#[secret]`, and stay out of
-    /// logs.
-    pub(crate) fn hides_texts(&self, name: &str) -> bool {
-        self.functions.get().is_some_and(|functions| functions.hides_texts(name))
     }
 
     /// Whether a function receives on a topic; `Err` is why not, and functions that this process

@@ -327,7 +327,7 @@ impl Stage {
             on_kill: self.on_kill.clone(),
         });
         let run = if let StartFrom::Start(()) = from {
-            Run::first("test", tape.clone())
+            Run::first("test", tape.clone(), false)
         } else {
             let checkpoints = made.as_ref().map_or(0, |made| made.number);
             let ops = tape.ledger.since(checkpoints);

@@ -124,7 +124,7 @@ impl Worker {
             let alive = exec.runtime.active.activate_new(&id, known.machine.name).await;
             let _ = tell.send(claim.fiber);
             let lease = LeaseNumber::of(&exec.runtime);
-            FiberTask::begin(exec, known, (claim, lease), None, alive, Box::new(())).await;
+            FiberTask::begin(exec, known, (claim, lease), None, alive, (Box::new(()), false)).await;
         };
         self.exec.runtime.start(task).unwrap();
         told.await.unwrap()

@@ -22,6 +22,12 @@ mod future;
 #[path = "../../../crates/forever-store/src/witness.rs"]
 mod witness;
 
+mod secret {
+    pub(crate) fn shown(text: &str) -> &str {
+        text
+    }
+}
+
 #[allow(dead_code, unreachable_pub, reason = "the runtime uses all of it, and gives it to others")]
 #[path = "../../src/runtime"]
 mod runtime {
@@ -54,7 +60,7 @@ mod exec {
     pub(crate) mod executor;
     pub(crate) mod lease;
 
-    pub(crate) use crate::stubs::exec::{agent_hooks, backend, compatibility, recovery, registry};
+    pub(crate) use crate::stubs::exec::{agent_hooks, backend, compatibility, failed, recovery, registry};
 }
 
 #[allow(dead_code, reason = "as in the runtime")]

@@ -121,11 +121,14 @@ pub(crate) mod frame {
 
         use super::backend::RunBackend;
         use crate::ops::known::Left;
+        use crate::runtime::exit::Exit;
         use crate::store::{OpOutcome, StreamAppend};
 
         pub(crate) struct Run {
             pub(crate) ops: Ops,
             pub(crate) outputs: Outputs,
+            pub(crate) secrets: RunSecrets,
+            pub(crate) tx_position: TxPosition,
             pub(crate) backend: Arc<dyn RunBackend>,
             /// Checkpoints made before.
             pub(crate) number: u64,
@@ -135,6 +138,24 @@ pub(crate) mod frame {
 
         pub(crate) struct Outputs;
 
+        pub(crate) struct TxPosition;
+
+        #[allow(clippy::unused_self, reason = "as in the runtime")]
+        impl TxPosition {
+            pub(crate) fn step(&self) -> Option<(&'static str, &'static str)> {
+                None
+            }
+        }
+
+        pub(crate) struct RunSecrets;
+
+        #[allow(clippy::unused_self, reason = "as in the runtime")]
+        impl RunSecrets {
+            pub(crate) fn exit(&self, exit: Exit) -> Exit {
+                exit
+            }
+        }
+
         #[allow(clippy::unused_self, reason = "as in the runtime")]
         impl Outputs {
             pub(crate) fn take(&self) -> Vec<StreamAppend> {
@@ -143,12 +164,12 @@ pub(crate) mod frame {
         }
 
         impl Run {
-            pub(crate) fn first(_: &str, backend: Arc<dyn RunBackend>) -> Arc<Self> {
-                Arc::new(Run { ops: Ops, outputs: Outputs, backend, number: 0 })
+            pub(crate) fn first(_: &str, backend: Arc<dyn RunBackend>, _: bool) -> Arc<Self> {
+                Arc::new(Run { ops: Ops, outputs: Outputs, secrets: RunSecrets, tx_position: TxPosition, backend, number: 0 })
             }
 
             pub(crate) fn again(_: &str, backend: Arc<dyn RunBackend>, Left { checkpoints, .. }: Left) -> Arc<Self> {
-                Arc::new(Run { ops: Ops, outputs: Outputs, backend, number: checkpoints })
+                Arc::new(Run { ops: Ops, outputs: Outputs, secrets: RunSecrets, tx_position: TxPosition, backend, number: checkpoints })
             }
         }
 
@@ -219,10 +240,6 @@ pub(crate) mod layout {
             static ROW: OnceLock<Arc<LayoutRow>> = OnceLock::new();
             Arc::clone(ROW.get_or_init(Arc::default))
         }
-
-        pub(crate) fn may_have_secrets() -> bool {
-            false
-        }
     }
 
     pub(crate) mod spec {
@@ -277,6 +294,14 @@ pub(crate) mod ops {
 }
 
 pub(crate) mod exec {
+    pub(crate) mod failed {
+        use crate::store::StreamAppend;
+
+        pub(crate) fn record(_: &str, _: &str) -> StreamAppend {
+            StreamAppend
+        }
+    }
+
     pub(crate) mod agent_hooks {
         use std::any::Any;
         use std::fmt;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use forever_runtime::__layers::secret::shown;
 use forever_runtime::__layers::{ContextOfLayer, Engine, Exit, HeldAgent, race};
 use forever_runtime::fiber::FiberContext;
 use forever_runtime::store::TurnState;
@@ -105,11 +106,11 @@ impl Attempt<'_> {
                 match self.hooks.classify(&error) {
                     ErrorClass::Transient(wait) => {
                         let delay = Some(delay(self.policy, self.attempts + 1, wait));
-                        return self.interrupted(text_of(&error), delay).await;
+                        return self.interrupted(ctx.secret_text(text_of(&error)), delay).await;
                     }
                     ErrorClass::ContextOverflow | ErrorClass::Terminal => {
-                        let text = text_of(&error);
-                        warn!(turn.id = self.turn.id(), error = text, "a turn has failed");
+                        let text = ctx.secret_text(text_of(&error));
+                        warn!(turn.id = self.turn.id(), error = shown(&text), "a turn has failed");
                         cause = Some(text);
                         (TurnState::Error, Some(self.hooks.client_error_text(&error)))
                     }
@@ -211,7 +212,7 @@ impl Attempt<'_> {
         if let Err(error) = self.turn.flush().await {
             return self.over_or(error).await;
         }
-        warn!(turn.id = self.turn.id(), why, "a turn was interrupted");
+        warn!(turn.id = self.turn.id(), why = shown(&why), "a turn was interrupted");
         let runs = self.turn.inner().runs.is_under_way();
         Ok(Attempted::Interrupted { interrupted: Interrupted::here(why, delay), runs })
     }

@@ -17,6 +17,9 @@ pub(super) struct TurnFrame<'run> {
 impl TurnFrame<'_> {
     /// The runs of an attempt, at its start.
     pub(super) fn runs(&self) -> Runs {
+        if self.locals.ended.iter().any(EndedRun::had_secrets) {
+            self.ctx.hold_secrets();
+        }
         Runs::new(self.locals.ended.clone(), self.frame.called().map(str::to_owned))
     }
 

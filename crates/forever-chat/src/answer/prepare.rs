@@ -3,6 +3,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forever_runtime::__layers::secret::shown;
 use forever_runtime::__layers::{Engine, Fence, HeldAgent, chain, race};
 use forever_runtime::store::{AgentId, IncidentRow, TurnKind, TurnRow, TurnStart, TurnState};
 use forever_runtime::{Error, ErrorKind, Result};
@@ -156,7 +157,7 @@ impl<'a> Preparing<'a> {
         self.incident = Some(incident);
         self.chats.feeds.tell(&self.row.chat, || ChatEvent::Recovering { turn: self.row.id.clone(), recovering: true });
         let Some(reason) = exhausted else { return Ok((self, context)) };
-        warn!(turn.id = %self.row.id, %reason, why = before.why, "an interrupted turn is given up");
+        warn!(turn.id = %self.row.id, %reason, why = shown(&before.why), "an interrupted turn is given up");
         let settled = Settled { engine, chats: self.chats, by: Some(fence), row: &self.row, incident: true, error: Some(&before.why) };
         let state = settled.given_up(policy, reason, self.answered.builder.into_message()).await?;
         if let Err(why) = policy.tell_exhausted(Exhausted { reason, recovery: context }).await {

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forever_runtime::__layers::secret::shown;
 use forever_runtime::__layers::{ContextOfLayer, Engine, Exit, Fence, chain, race};
 use forever_runtime::__private::{Arguments, Cut, CutKind, END, Frame, Local, LocalRole, Locals, Machine, Needs, Unreadable};
 use forever_runtime::fiber::{Fiber, FiberContext};
@@ -224,7 +225,7 @@ impl Answering<'_> {
                 Attempted::Interrupted { interrupted, runs } => {
                     fence.guard(engine.store().release_turn(fence.claim(), row.seq)).await?;
                     if let Some(delay) = interrupted.delay {
-                        debug!(turn.id = %row.id, why = interrupted.why, ?delay, "a turn is tried again");
+                        debug!(turn.id = %row.id, why = shown(&interrupted.why), ?delay, "a turn is tried again");
                         let told = async { drop(race(under_way.cancelled(), engine.closing()).await) };
                         race(engine.clock().sleep(delay), told).await;
                         if engine.is_closing() {

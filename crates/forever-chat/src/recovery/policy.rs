@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use forever_runtime::__layers::secret::told;
 use forever_runtime::__layers::unreadable;
 use forever_runtime::store::BoxFuture;
 use forever_runtime::{BoxError, Error, ErrorKind, Result};
@@ -277,7 +278,7 @@ impl ChatRecovery {
 
     /// Reason of the interruption.
     pub fn reason(&self) -> &str {
-        &self.reason
+        told(&self.reason)
     }
 
     /// The text of the answer so far.

@@ -1,8 +1,8 @@
 //! Lists and counts for people: by every condition, newest first, by page.
 use super::{FIRST, accept, claimed, new, row};
 use crate::{
-    AcceptResult, AgentId, Claim, End, FiberCount, FiberQuery, FiberState, NewFiber, NewScheduleRow, OpKind, ScheduleTiming, Seq, Store,
-    Suspension, Wait,
+    AcceptResult, AgentId, Claim, End, FiberCount, FiberQuery, FiberState, NewFiber, NewScheduleRow, OpKind, SECRET_MARK, ScheduleTiming,
+    Seq, Store, Suspension, Wait,
 };
 
 async fn spawn(store: &impl Store, fiber: NewFiber) -> Claim {
@@ -111,6 +111,12 @@ pub(super) async fn finds_fibers_by_each_condition(store: &impl Store) {
         assert_eq!(ids(store, text(searched)).await, found, "{searched}");
     }
     assert_eq!(ids(store, FiberQuery { states: vec![FiberState::Running], ..text("order") }).await, "ab");
+    // A reason that may repeat a secret is not searched.
+    for (id, reason) in [("told", "401 for the key".to_owned()), ("secret", format!("{SECRET_MARK}401 for the key"))] {
+        let claim = accept(store, id).await;
+        store.end(claim, End::Failed(reason), Vec::new(), Vec::new(), 100).await.unwrap();
+    }
+    assert_eq!(ids(store, text("401 for")).await, "told");
 }
 
 pub(super) async fn lists_the_newest_first_by_page(store: &impl Store) {

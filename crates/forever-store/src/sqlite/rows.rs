@@ -14,8 +14,8 @@ use crate::AgentId;
 use crate::SnapshotRows;
 use crate::{
     AcceptResult, BranchResult, Claim, CommandResult, CommitNotices, End, FiberCount, FiberQuery, FiberRef, FiberRetry, FiberRow,
-    FiberState, HISTORY, LayoutRow, LoadedFiber, NewFiber, NewSnapshot, OpOutcome, OpRetry, Restart, RestartResult, Runnable, Seq,
-    StreamAppend, Suspension, UnfinishedGroup, UnreadMessages, Wait,
+    FiberState, HISTORY, LayoutRow, LoadedFiber, NewFiber, NewSnapshot, OpOutcome, OpRetry, Restart, RestartResult, Runnable, SECRET_MARK,
+    Seq, StreamAppend, Suspension, UnfinishedGroup, UnreadMessages, Wait,
 };
 
 pub(super) fn accept(conn: &Connection, new: &NewFiber) -> rusqlite::Result<AcceptResult> {
@@ -227,8 +227,10 @@ pub(super) fn condition(which: &FiberQuery) -> (String, Vec<Box<dyn ToSql>>) {
         values.push(Box::new(value.clone()));
     }
     if let Some(text) = &which.text {
-        let like = |column: &str| format!("f.{column} LIKE ? ESCAPE '\\'");
-        let columns = ["id", "name", "key", "agent", "reason", "metadata"];
+        let like = |column: &str| format!("{column} LIKE ? ESCAPE '\\'");
+        // What is not shown cannot be searched for, letter by letter.
+        let reason = format!("iif(f.reason LIKE '{SECRET_MARK}%', '', f.reason)");
+        let columns = ["f.id", "f.name", "f.key", "f.agent", &reason, "f.metadata"];
         terms.push(format!("({})", columns.map(like).join(" OR ")));
         let pattern = contains(text);
         for _ in columns {

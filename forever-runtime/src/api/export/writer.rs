@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exec::executor::Executor;
 use crate::frame::snapshot::Snapshot;
 use crate::history::with_whole_values;
+use crate::secret::{are_secret, secret_arguments};
 use crate::store::{FiberRow, HISTORY, LayoutRow, LoadedFiber, OpRecord, Seq};
 
 /// Messages that are read at once.
@@ -25,8 +26,8 @@ const WITHHELD: &str = "{\"$withheld\":true}";
 struct Writer<'a> {
     exec: &'a Executor,
     stored: &'a Stored,
-    /// Whether texts of errors and messages may repeat a secret.
-    hides_texts: bool,
+    /// Whether messages and earlier values may be secret.
+    hides_values: bool,
     withheld: BTreeSet<String>,
 }
 
@@ -38,7 +39,7 @@ pub(super) async fn export(exec: &Arc<Executor>, id: &str) -> Result<FiberExport
         Some(loaded) => loaded.clone(),
         None => exec.runtime.store.load(row.seq).await?,
     };
-    let mut writer = Writer { exec, stored: &stored, hides_texts: stored.hides_texts(exec), withheld: BTreeSet::new() };
+    let mut writer = Writer { exec, stored: &stored, hides_values: stored.hides_values(exec), withheld: BTreeSet::new() };
     let mut loaded = whole(loaded).map_err(|why| writer.damaged(why))?;
     let closed = writer.closed(id).await?;
     Ok(FiberExport {
@@ -72,9 +73,9 @@ impl Writer<'_> {
         RawValue::from_string(text.to_owned()).map_err(|why| self.damaged(format_args!("`{name}` is no JSON: {why}")))
     }
 
-    /// A text, unless it contains a secret.
-    fn text(&mut self, name: &str, text: String) -> Option<String> {
-        if self.stored.has_secret(&text) {
+    /// A text, unless it is or contains a secret.
+    fn text(&mut self, name: &str, is_secret: bool, text: String) -> Option<String> {
+        if is_secret || self.stored.has_secret(&text) {
             self.withheld.insert(name.to_owned());
             return None;
         }
@@ -91,19 +92,15 @@ impl Writer<'_> {
             let value = self.json(&name, self.stored.is_secret(self.exec, 0, &name), &text)?;
             args.insert(name, value);
         }
-        let reason = match row.reason {
-            Some(_) if self.hides_texts => {
-                self.withheld.insert("reason".to_owned());
-                None
-            }
-            reason => reason,
-        };
+        let (is_secret, hides_result) = (are_secret(&row.args), self.stored.hides_result(self.exec));
+        let args = self.raw(&args)?;
+        let marked = || RawValue::from_string(secret_arguments(args.get())).map_err(|why| self.damaged(why));
         Ok(Fiber {
-            args: self.raw(&args)?,
-            key: row.key.and_then(|key| self.text("key", key)),
-            reason,
-            metadata: row.metadata.map(|text| self.json("metadata", false, &text)).transpose()?,
-            result: row.result.map(|text| self.json("result", false, &text)).transpose()?,
+            args: if is_secret { marked()? } else { args },
+            key: row.key.and_then(|key| self.text("key", is_secret, key)),
+            reason: row.reason.and_then(|reason| self.text("reason", false, reason)),
+            metadata: row.metadata.map(|text| self.json("metadata", is_secret, &text)).transpose()?,
+            result: row.result.map(|text| self.json("result", hides_result, &text)).transpose()?,
             id: row.id,
             name: row.name,
             class: row.agent.as_ref().map(|agent| agent.class.clone()),
@@ -167,30 +164,34 @@ impl Writer<'_> {
 
     fn op(&mut self, op: OpRecord, log: &[String]) -> Result<Operation> {
         let name = format!("operation {}", op.id);
+        let hides = self.stored.hides_step(self.exec, &op.function, &op.step);
         let (error, next_ms) = op.retry.map(|retry| (retry.error, retry.next_ms)).unzip();
         Ok(Operation {
             kind: op.kind.as_str().to_owned(),
             function: op.function,
             step: op.step,
-            key: op.key.and_then(|key| self.text(&name, key)),
+            key: op.key.and_then(|key| self.text(&name, hides, key)),
             number: op.number,
             state: op.state,
-            outcome: op.outcome.and_then(|outcome| self.text(&name, outcome)),
+            outcome: op.outcome.and_then(|outcome| self.text(&name, hides, outcome)),
             resolved: op.resolved,
             failed: op.failed,
-            error: error.filter(|_| !self.hides_texts).and_then(|error| self.text(&name, error)),
+            error: error.and_then(|error| self.text(&name, false, error)),
             next_ms,
-            stash: op.stash.and_then(|stash| self.text(&name, stash)),
+            stash: op.stash.and_then(|stash| self.text(&name, hides, stash)),
             layout: op.layout.map(|layout| layout.hash.clone()),
-            log: log.iter().map(|item| self.json(&name, false, item)).collect::<Result<_>>()?,
+            log: log.iter().map(|item| self.json(&name, hides, item)).collect::<Result<_>>()?,
             id: op.id,
         })
     }
 
     fn branches(&mut self, loaded: &mut LoadedFiber) -> Result<Vec<Branch>> {
+        let frames = std::iter::successors(self.stored.snapshot(), |frame| frame.call.as_deref());
+        let function = frames.last().and_then(|frame| frame.fiber.clone()).unwrap_or_else(|| self.stored.row().name.clone());
         let mut branches = Vec::new();
         for branch in std::mem::take(&mut loaded.branches) {
-            let value = self.json(&branch.branch, false, &branch.data)?;
+            let is_secret = self.stored.hides_step(self.exec, &function, &branch.branch);
+            let value = self.json(&branch.branch, is_secret, &branch.data)?;
             branches.push(Branch { name: branch.branch, value, layout: branch.layout.map(|layout| layout.hash.clone()) });
         }
         Ok(branches)
@@ -203,7 +204,7 @@ impl Writer<'_> {
             let Some(last) = page.last() else { return Ok(messages) };
             after = last.seq;
             for message in page {
-                let value = self.json(&format!("message on {}", message.topic), self.hides_texts, &message.data)?;
+                let value = self.json(&format!("message on {}", message.topic), self.hides_values, &message.data)?;
                 messages.push(Message { topic: message.topic, value, sent_ms: message.sent_ms });
             }
         }
@@ -216,7 +217,7 @@ impl Writer<'_> {
 
     async fn history(&mut self, fiber: Seq) -> Result<Vec<Box<RawValue>>> {
         let items = lines(self.exec, fiber, HISTORY).await?;
-        if self.hides_texts && !items.is_empty() {
+        if self.hides_values && !items.is_empty() || items.iter().any(|item| self.stored.has_secret(item)) {
             // A value that is kept no longer may have been secret.
             self.withheld.insert("history".to_owned());
             return Ok(Vec::new());
