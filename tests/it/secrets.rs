@@ -350,7 +350,7 @@ async fn plants() {
     rustls::crypto::ring::default_provider().install_default().unwrap();
     let metrics = crate::metrics::recorded();
     let mut seen = Seen::default();
-    for _ in 0..size("FOREVER_SECRETS", 1, 77) {
+    for _ in 0..size("FOREVER_SECRETS", 1, 91) {
         plant(&mut seen).await;
     }
     let lines = LINES.lock().unwrap().clone();
