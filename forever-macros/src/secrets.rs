@@ -100,6 +100,13 @@ impl Flow {
         bindings(pat).iter().for_each(|binding| self.add(&binding.ident.to_string()));
     }
 
+    /// A pattern takes a value apart.
+    fn flows(&mut self, from: &Expr, into: &Pat) {
+        if self.mentions(from) {
+            self.bind(into);
+        }
+    }
+
     /// Whether tokens mention a secret as a variable, or in a format string.
     fn mentions(&self, tokens: &impl ToTokens) -> bool {
         self.in_tokens(tokens.to_token_stream())
@@ -152,30 +159,24 @@ impl Flow {
 
 impl<'ast> Visit<'ast> for Flow {
     fn visit_local(&mut self, local: &'ast syn::Local) {
-        if local.init.as_ref().is_some_and(|init| self.mentions(&init.expr)) {
-            self.bind(&local.pat);
+        if let Some(init) = &local.init {
+            self.flows(&init.expr, &local.pat);
         }
         visit::visit_local(self, local);
     }
 
     fn visit_expr_let(&mut self, found: &'ast syn::ExprLet) {
-        if self.mentions(&found.expr) {
-            self.bind(&found.pat);
-        }
+        self.flows(&found.expr, &found.pat);
         visit::visit_expr_let(self, found);
     }
 
     fn visit_expr_match(&mut self, found: &'ast syn::ExprMatch) {
-        if self.mentions(&found.expr) {
-            found.arms.iter().for_each(|arm| self.bind(&arm.pat));
-        }
+        found.arms.iter().for_each(|arm| self.flows(&found.expr, &arm.pat));
         visit::visit_expr_match(self, found);
     }
 
     fn visit_expr_for_loop(&mut self, found: &'ast syn::ExprForLoop) {
-        if self.mentions(&found.expr) {
-            self.bind(&found.pat);
-        }
+        self.flows(&found.expr, &found.pat);
         visit::visit_expr_for_loop(self, found);
     }
 
@@ -187,23 +188,7 @@ impl<'ast> Visit<'ast> for Flow {
     }
 
     fn visit_expr_binary(&mut self, found: &'ast syn::ExprBinary) {
-        use syn::BinOp::{
-            AddAssign, BitAndAssign, BitOrAssign, BitXorAssign, DivAssign, MulAssign, RemAssign, ShlAssign, ShrAssign, SubAssign,
-        };
-        let assigns = matches!(
-            found.op,
-            AddAssign(_)
-                | SubAssign(_)
-                | MulAssign(_)
-                | DivAssign(_)
-                | RemAssign(_)
-                | BitXorAssign(_)
-                | BitAndAssign(_)
-                | BitOrAssign(_)
-                | ShlAssign(_)
-                | ShrAssign(_)
-        );
-        if assigns && self.mentions(&found.right) {
+        if crate::place::is_assignment(found.op) && self.mentions(&found.right) {
             self.assigned(&found.left);
         }
         visit::visit_expr_binary(self, found);

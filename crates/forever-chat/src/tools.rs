@@ -190,14 +190,16 @@ pub(super) enum Author {
 }
 
 impl Author {
-    /// Refuses the result of a call that a client sees waiting for an approval.
-    fn check_wait(self, part: &Part, answer: &ToolAnswer) -> Result<()> {
+    /// Whether a call waits for an answer. The result of one that a client sees waiting for an
+    /// approval is refused.
+    fn is_awaited(self, part: &Part, answer: &ToolAnswer) -> Result<bool> {
+        let state = part.tool_state();
         let is_result = matches!(answer, ToolAnswer::Output(_) | ToolAnswer::Error(_));
-        if self == Author::Client && is_result && part.tool_state() == Some(ToolState::ApprovalRequested) {
+        if self == Author::Client && is_result && state == Some(ToolState::ApprovalRequested) {
             let call = part.tool_call_id().unwrap_or_default();
             return Err(Error::new(ErrorKind::Value, format!("tool call `{call}` waits for an approval")));
         }
-        Ok(())
+        Ok(answer.answers(state))
     }
 
     /// Refuses the result of a tool that is not the client's to run.
@@ -301,8 +303,7 @@ async fn answer_call<A: ChatAgent>(
             }
             continue;
         };
-        author.check_wait(part, &answer)?;
-        if answer.answers(part.tool_state()) {
+        if author.is_awaited(part, &answer)? {
             call.check(part)?;
             author.check(&agent.engine()?, Some(turn), part, &answer)?;
         }
@@ -355,10 +356,10 @@ async fn answer_stored<A: ChatAgent>(
     // no turn.
     let is_last = last.as_deref() == Some(&*message.id);
     let part = message.parts.iter_mut().find(|part| part.tool_call_id() == Some(&*call.id));
-    part.as_ref().map_or(Ok(()), |part| author.check_wait(part, answer))?;
-    let Some(part) = part.filter(|part| answer.answers(part.tool_state())) else {
+    let Some(part) = part else { return Ok(Ok(ToolAnswered::ignored())) };
+    if !author.is_awaited(part, answer)? {
         return Ok(Ok(ToolAnswered::ignored()));
-    };
+    }
     call.check(part)?;
     author.check(&engine, None, part, answer)?;
     answer.apply(part);
