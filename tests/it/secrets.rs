@@ -320,6 +320,28 @@ fn planted_secrets_are_nowhere() {
     ran.text.lines().filter(|line| line.contains("secrets:")).for_each(|line| println!("{line}"));
 }
 
+/// Each call is given what may be secret by the one before.
+#[fiber]
+async fn descends(#[secret] token: String, left: u32) -> anyhow::Result<u32> {
+    if left == 0 {
+        let go: u32 = recv!("go");
+        return Ok(go);
+    }
+    let depth = call!(descends(token, left - 1))?;
+    Ok(depth + 1)
+}
+
+#[tokio::test]
+async fn a_fiber_in_many_nested_calls_is_viewed_as_fast_as_any() {
+    let forever = Forever::builder().in_memory().fiber::<descends>().open().await.unwrap();
+    let deep = forever.spawn(descends(secret(1), 100)).await.unwrap();
+    eventually("its wait", async || deep.status().await.unwrap().state == FiberState::Waiting).await;
+    let view = forever.view(deep.id()).await.unwrap();
+    assert_eq!(view.frames.len(), 101);
+    assert!(view.frames.iter().flat_map(|frame| &frame.locals).all(|local| local.value.is_secret), "{view:?}");
+    forever.close().deadline(Duration::ZERO).await.unwrap();
+}
+
 /// What was looked at.
 #[derive(Default)]
 struct Seen {

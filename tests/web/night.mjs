@@ -101,7 +101,7 @@ const faults = {
     await person.click(person.button("Resume", person.dialog));
     await state("page-3", "completed");
   },
-  async "a wait for a message that nobody sends"(person, { state }) {
+  async "a wait for a message that is never sent"(person, { state }) {
     const waits = person.page.locator(".card", { hasText: "Waiting longest" });
     await person.click(waits.locator("a", { hasText: "approval" }).filter({ hasText: "message" }));
     await person.click(person.button("Send"));

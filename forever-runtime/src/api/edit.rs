@@ -222,10 +222,10 @@ pub(super) async fn edited(
     let mut hidden = Redactor::default();
     let secrets = locals.set.iter().filter(|(name, _)| {
         let (depth, local) = depth_and_name(name);
-        stored.is_secret(exec, depth, local)
+        stored.is_secret(depth, local)
     });
     secrets.for_each(|(_, text)| hidden.add(text));
-    let mut edited = locals.apply(exec, stored).map_err(refused)?;
+    let mut edited = locals.apply(stored).map_err(refused)?;
     if !edited.changes.is_empty() {
         let checked = dry_run::check(exec, &row.id, &known, edited.loaded.clone()).await;
         checked.map_err(|why| refused(stored.redacted(&hidden.text(&why))))?;
@@ -267,7 +267,7 @@ impl LocalsMut {
     }
 
     /// The fiber with the values that were set.
-    fn apply(self, exec: &Executor, stored: &Stored) -> Result<Edited, String> {
+    fn apply(self, stored: &Stored) -> Result<Edited, String> {
         let mut loaded = stored.loaded().cloned().ok_or("nothing is stored of it")?;
         let (mut removed_parts, mut changes) = (Vec::new(), Changes::new());
         let raw = |name: &str, text: String| RawValue::from_string(text).map_err(|why| format!("local `{name}` is no JSON: {why}"));
@@ -275,7 +275,7 @@ impl LocalsMut {
             let (depth, local) = depth_and_name(name);
             let before = self.stored.get(name).map(|text| raw(name, text.clone())).transpose()?;
             let change = Change { before, after: raw(name, text.clone())? };
-            changes.insert(name.clone(), (!stored.is_secret(exec, depth, local)).then_some(change));
+            changes.insert(name.clone(), (!stored.is_secret(depth, local)).then_some(change));
         }
         match &loaded.snapshot {
             None => {

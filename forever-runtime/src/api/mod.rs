@@ -11,6 +11,7 @@ pub(crate) mod forever;
 pub(crate) mod fork;
 mod history;
 mod redact;
+mod secrecy;
 pub(crate) mod troubles;
 pub(crate) mod upper;
 pub(crate) mod view;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::api::redact::{MASK, Redactor};
+use crate::api::secrecy::{Secrecy, of_stack};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact::hex;
 use crate::exec::executor::Executor;
@@ -16,7 +17,6 @@ use crate::frame::machine::{CutKind, END, LocalRole, Machine};
 use crate::frame::snapshot::Snapshot;
 use crate::history::Stood;
 use crate::layout::rows::{machine_of, may_have_secrets, row_of};
-use crate::layout::spec::Layout;
 use crate::ops::resolve::OpStatus;
 use crate::runtime::handle::FiberStatus;
 use crate::runtime::messages;
@@ -24,7 +24,7 @@ use crate::runtime::stream_reader::stored_progress;
 use crate::runtime::unread::UnreadTopic;
 use crate::secret::{self, HIDDEN, are_secret, plain_arguments};
 use crate::store::{
-    AgentId, AgentRow, FiberRef, FiberRow, FiberState, LayoutRow, LoadedFiber, OUTPUTS, PendingMessage, ScheduleRow, Seq, SnapshotRows,
+    AgentId, AgentRow, FiberRef, FiberRow, FiberState, LoadedFiber, OUTPUTS, PendingMessage, ScheduleRow, Seq, SnapshotRows,
     UnfinishedGroup,
 };
 
@@ -173,6 +173,16 @@ pub enum LoopRole {
     Items,
     /// The position of a loop by borrow.
     Position,
+}
+
+impl LoopRole {
+    fn of(role: Option<LocalRole>) -> Self {
+        match role {
+            Some(LocalRole::Items) => LoopRole::Items,
+            Some(LocalRole::Position) => LoopRole::Position,
+            _ => LoopRole::Value,
+        }
+    }
 }
 
 /// A stored value.
@@ -408,6 +418,8 @@ pub(crate) struct Stored {
     progress: Option<Value>,
     /// The messages that it has not received, if they were counted.
     unread: Vec<UnreadTopic>,
+    /// Of its function, and of those that it is calling.
+    stack: Vec<Secrecy>,
     redactor: Redactor,
 }
 
@@ -457,8 +469,10 @@ impl Stored {
                 Err(why) => problem = Some(why),
             }
         }
-        let mut stored = Stored { row, loaded, snapshot, problem, progress: None, unread: Vec::new(), redactor: Redactor::default() };
-        stored.redactor = stored.secrets(exec);
+        let stack = of_stack(exec, &row, loaded.as_ref(), snapshot.as_ref());
+        let redactor = Redactor::default();
+        let mut stored = Stored { row, loaded, snapshot, problem, progress: None, unread: Vec::new(), stack, redactor };
+        stored.redactor = stored.secrets();
         stored
     }
 
@@ -470,8 +484,9 @@ impl Stored {
         let rows = SnapshotRows { parts: stood.parts, logs };
         snapshot.put_back(&rows)?;
         snapshot.put_back_logs(&rows)?;
+        self.stack = of_stack(exec, &self.row, self.loaded.as_ref(), Some(&snapshot));
         self.snapshot = Some(snapshot);
-        let earlier = self.secrets(exec);
+        let earlier = self.secrets();
         self.redactor.join(earlier);
         Ok(self.frames(exec))
     }
@@ -482,28 +497,38 @@ impl Stored {
         if self.row.closure {
             return are_secret(&self.row.args);
         }
-        let outer = self.secrecy_of_frame(exec, 0, None);
         let calls = || exec.registry.get(&self.row.name).is_none_or(|known| known.machine.calls());
         // Which functions it calls is known once they were called.
-        outer.has_some() || calls() && may_have_secrets()
+        self.outer().has_some() || calls() && may_have_secrets()
     }
 
     /// Whether its result may be secret.
-    pub(crate) fn hides_result(&self, exec: &Executor) -> bool {
-        if self.row.closure { are_secret(&self.row.args) } else { self.secrecy_of_frame(exec, 0, None).hides_entry("return") }
+    pub(crate) fn hides_result(&self) -> bool {
+        if self.row.closure { are_secret(&self.row.args) } else { self.outer().hides_result() }
     }
 
-    /// Whether the values of an operation or of a branch may be secret.
-    pub(crate) fn hides_step(&self, exec: &Executor, function: &str, step: &str) -> bool {
+    /// Whether the values of an operation may be secret.
+    pub(crate) fn hides_step(&self, function: &str, step: &str) -> bool {
         if self.row.closure {
             return are_secret(&self.row.args);
         }
         let step = step.split_once('[').map_or(step, |(steps, _)| steps);
-        let of_callee = || {
-            let outer = self.secrecy_of_frame(exec, 0, None);
-            outer.has_some() || machine_of(function, None).is_none_or(|machine| machine.mentions_secret(step))
-        };
-        if function == self.row.name { self.secrecy_of_frame(exec, 0, None).hides_entry(&format!("@{step}")) } else { of_callee() }
+        if function == self.row.name {
+            return self.outer().mentions(step);
+        }
+        self.outer().has_some() || machine_of(function, None).is_none_or(|machine| machine.mentions_secret(step))
+    }
+
+    /// Whether the result of a branch of the `steps!` under way may be secret.
+    pub(crate) fn hides_branch(&self, branch: &str) -> bool {
+        let frames = std::iter::successors(self.snapshot.as_ref(), |frame| frame.call.as_deref());
+        let function = frames.skip(1).last().and_then(|frame| frame.fiber.as_deref()).unwrap_or(&self.row.name);
+        self.hides_step(function, branch)
+    }
+
+    /// Of its own function.
+    fn outer(&self) -> &Secrecy {
+        &self.stack[0]
     }
 
     /// Its row.
@@ -527,12 +552,8 @@ impl Stored {
     }
 
     /// Whether a local is secret, by the depth of its function on the call stack.
-    pub(crate) fn is_secret(&self, exec: &Executor, depth: usize, name: &str) -> bool {
-        let mut frame = self.snapshot.as_ref();
-        for _ in 0..depth {
-            frame = frame.and_then(|frame| frame.call.as_deref());
-        }
-        self.secrecy_of_frame(exec, depth, frame).hides(name)
+    pub(crate) fn is_secret(&self, depth: usize, name: &str) -> bool {
+        self.stack.get(depth).unwrap_or(self.outer()).hides(name)
     }
 
     /// Whether a text has a secret in it.
@@ -556,51 +577,18 @@ impl Stored {
     }
 
     /// The values of the fiber that are marked as secret, so that they are found in other texts.
-    fn secrets(&self, exec: &Executor) -> Redactor {
+    fn secrets(&self) -> Redactor {
         let mut redactor = Redactor::default();
-        let outer = self.secrecy_of_frame(exec, 0, None);
         for (name, text) in arguments(&self.row.args) {
-            if !self.row.closure && outer.hides(&name) {
+            if !self.row.closure && self.outer().hides(&name) {
                 redactor.add(&text);
             }
         }
-        let mut next = self.snapshot.as_ref();
-        let mut depth = 0;
-        while let Some(frame) = next {
-            let secrecy = self.secrecy_of_frame(exec, depth, Some(frame));
-            for (name, text) in frame.locals.iter().filter(|(name, _)| secrecy.hides(name)) {
-                let _ = name;
-                redactor.add(text.get());
-            }
-            next = frame.call.as_deref();
-            depth += 1;
+        let frames = std::iter::successors(self.snapshot.as_ref(), |frame| frame.call.as_deref());
+        for (frame, secrecy) in frames.zip(&self.stack) {
+            frame.locals.iter().filter(|(name, _)| secrecy.hides(name)).for_each(|(_, text)| redactor.add(text.get()));
         }
         redactor
-    }
-
-    /// Which values of a function are secret: what the code says, and the layout it was left under.
-    fn secrecy_of_frame(&self, exec: &Executor, depth: usize, frame: Option<&Snapshot>) -> Secrecy {
-        let name = frame.and_then(|frame| frame.fiber.as_deref()).filter(|_| depth > 0).unwrap_or(&self.row.name);
-        let machine = exec.registry.get(name).map(|known| known.machine).or_else(|| machine_of(name, None));
-        let row = match (depth, frame.and_then(|frame| frame.layout.as_deref())) {
-            (0, _) => self.loaded.as_ref().and_then(|loaded| loaded.layout.as_ref()),
-            (_, Some(hash)) => self.callee_layout(hash),
-            _ => None,
-        };
-        let all = are_secret(&self.row.args) || depth > 0 && self.is_called_with_secret(exec, depth);
-        Secrecy { all, code: machine.map(Layout::of), stored: row.and_then(|row| Layout::read(row).ok()) }
-    }
-
-    /// Whether the function at this depth of calls, or one that calls it, was called by code that
-    /// mentions a secret.
-    fn is_called_with_secret(&self, exec: &Executor, depth: usize) -> bool {
-        let frames = std::iter::successors(self.snapshot.as_ref(), |frame| frame.call.as_deref());
-        let mut outer = frames.take(depth).enumerate();
-        outer.any(|(depth, frame)| self.secrecy_of_frame(exec, depth, Some(frame)).hides_entry(&format!("@{}", frame.at)))
-    }
-
-    fn callee_layout(&self, hash: &str) -> Option<&LayoutRow> {
-        self.loaded.as_ref()?.callees.iter().find(|row| row.hash == hash)
     }
 
     /// Its status, without secrets.
@@ -623,7 +611,7 @@ impl Stored {
     pub(crate) async fn ops(&self, exec: &Executor) -> Result<Vec<OpStatus>> {
         let mut ops: Vec<OpStatus> = exec.runtime.store.ops(self.row.seq).await?.into_iter().map(OpStatus::of).collect();
         for op in &mut ops {
-            let hides = self.hides_step(exec, &op.function, &op.step);
+            let hides = self.hides_step(&op.function, &op.step);
             for value in [&mut op.key, &mut op.result].into_iter().flatten() {
                 if hides { *value = Value::String(HIDDEN.to_owned()) } else { self.redactor.value(value) }
             }
@@ -660,23 +648,21 @@ impl Stored {
             let value = ValueView::of(&data, hides_messages, &self.redactor);
             MessageView { number: seq, topic: self.redactor.text(&topic), sent_ms, value }
         });
-        let outer = self.secrecy_of_frame(exec, 0, None);
         let arguments = arguments(&self.row.args).into_iter().map(|(name, text)| {
-            let is_secret = outer.hides(&name);
+            let is_secret = self.outer().hides(&name);
             LocalView { name, role: LoopRole::Value, value: ValueView::of(&text, is_secret, &self.redactor) }
         });
         let frames = self.frames(exec);
         let branches = self.loaded.iter().flat_map(|loaded| &loaded.branches);
-        let stands_in = frames.last().map_or(&self.row.name, |frame| &frame.function);
         let branches = branches.map(|branch| {
-            let is_secret = self.hides_step(exec, stands_in, &branch.branch);
+            let is_secret = self.hides_branch(&branch.branch);
             LocalView { name: branch.branch.clone(), role: LoopRole::Value, value: ValueView::of(&branch.data, is_secret, &self.redactor) }
         });
         let branches: Vec<_> = branches.collect();
         let stash = self.loaded.as_ref().filter(|_| self.row.closure).and_then(|loaded| loaded.snapshot.as_deref());
         FiberView {
             arguments: arguments.collect(),
-            result: self.row.result.as_deref().map(|text| ValueView::of(text, self.hides_result(exec), &self.redactor)),
+            result: self.row.result.as_deref().map(|text| ValueView::of(text, self.hides_result(), &self.redactor)),
             frames,
             branches,
             messages: messages.collect(),
@@ -703,56 +689,15 @@ impl Stored {
             0 => self.loaded.as_ref().and_then(|loaded| loaded.layout.as_ref()).map(|row| row.hash.clone()),
             _ => frame.layout.clone(),
         };
-        let secrecy = self.secrecy_of_frame(exec, depth, Some(frame));
+        let secrecy = &self.stack[depth];
         let machine = exec.registry.get(function).map(|known| known.machine).or_else(|| machine_of(function, layout.as_deref()));
         let is_current = machine.is_some_and(|machine| Some(&row_of(machine).hash) == layout.as_ref());
         let locals = frame.locals.iter().map(|(name, text)| LocalView {
             name: name.clone(),
-            role: secrecy.role(&frame.at, name),
+            role: LoopRole::of(secrecy.role(&frame.at, name)),
             value: ValueView::of(text.get(), secrecy.hides(name), &self.redactor),
         });
         FrameView { function: function.to_owned(), at: frame.at.clone(), layout, is_current, locals: locals.collect() }
-    }
-}
-
-/// What is known of a function's secrets.
-struct Secrecy {
-    /// Whether all of its values may be secret.
-    all: bool,
-    code: Option<Layout>,
-    stored: Option<Layout>,
-}
-
-impl Secrecy {
-    /// Whether a value is not shown. Where neither the code nor a layout is known, none is.
-    fn hides(&self, name: &str) -> bool {
-        self.is_unknown() || self.layouts().any(|layout| layout.is_secret(name))
-    }
-
-    /// The same of an entry of [`Machine::secrets`] that is no name.
-    fn hides_entry(&self, entry: &str) -> bool {
-        self.is_unknown() || self.layouts().any(|layout| layout.secrets().iter().any(|secret| secret == entry))
-    }
-
-    /// Whether one of its values is not shown.
-    fn has_some(&self) -> bool {
-        self.is_unknown() || self.layouts().any(|layout| !layout.secrets().is_empty())
-    }
-
-    fn is_unknown(&self) -> bool {
-        self.all || self.layouts().next().is_none()
-    }
-
-    fn layouts(&self) -> impl Iterator<Item = &Layout> {
-        self.code.iter().chain(&self.stored)
-    }
-
-    fn role(&self, at: &str, name: &str) -> LoopRole {
-        match self.stored.iter().chain(&self.code).find_map(|layout| layout.role(at, name)) {
-            Some(LocalRole::Items) => LoopRole::Items,
-            Some(LocalRole::Position) => LoopRole::Position,
-            _ => LoopRole::Value,
-        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::exec::spawn::Given;
 use crate::exec::{activation, spawn};
 use crate::frame::backend::RunBackend;
 use crate::frame::context::FiberContext;
-use crate::frame::current::spawned_with;
+use crate::frame::current::spawns_with_secret;
 use crate::frame::fiber::{Failure, Value};
 use crate::frame::poll::{Guarded, exit_of};
 use crate::frame::run::Run;
@@ -36,7 +36,6 @@ use crate::runtime::handle::{FiberError, FiberHandle};
 use crate::runtime::link::Link;
 use crate::runtime::race::race;
 use crate::runtime::state::Runtime;
-use crate::secret::are_secret;
 use crate::store::{AgentId, Claim, End, StreamAppend, Suspension};
 
 /// Stores a stash of the current closure fiber, for code without its context.
@@ -178,11 +177,11 @@ impl<C> SpawnClosure<C> {
             return Err(Error::new(ErrorKind::Setup, why));
         }
         let lease = LeaseNumber::of(&exec.runtime);
-        let is_secret = are_secret(&spawned_with(NO_ARGUMENTS));
+        let is_secret = spawns_with_secret();
         let run: spawn::RunAccepted = Box::new(move |claim, agent, alive| {
             Box::pin(ClosureTask { exec, claim, lease, name: called, agent, alive, is_secret }.run(closure))
         });
-        spawn::start(link, &name, true, Ok(NO_ARGUMENTS.to_owned()), given, Some(run)).await.map(FiberHandle::of_type)
+        spawn::start(link, &name, true, Ok("{}".to_owned()), given, Some(run)).await.map(FiberHandle::of_type)
     }
 }
 
@@ -215,9 +214,6 @@ struct ClosureTask {
     alive: ActiveGuard,
     is_secret: bool,
 }
-
-/// A closure is stored without arguments.
-const NO_ARGUMENTS: &str = "{}";
 
 impl ClosureTask {
     async fn run<C, F, T, E>(self, closure: C)

@@ -16,7 +16,7 @@ use crate::exec::executor::Executor;
 use crate::exec::lease::LeaseNumber;
 use crate::exec::registry::Known;
 use crate::frame::arguments::save_arguments;
-use crate::frame::current::spawned_with;
+use crate::frame::current::spawns_with_secret;
 use crate::frame::fiber::Fiber;
 use crate::future::BoxFuture;
 use crate::runtime::active::ActiveGuard;
@@ -25,7 +25,7 @@ use crate::runtime::handle::FiberHandle;
 use crate::runtime::link::Link;
 use crate::runtime::messages::LONGEST_ID;
 use crate::runtime::state::Runtime;
-use crate::secret::{are_secret, plain_arguments, secret_arguments};
+use crate::secret::{plain_arguments, secret_arguments};
 use crate::store::{AcceptResult, AgentId, Claim, FiberRef, FiberRow, FiberTombstone, NewFiber};
 
 /// New fiber, started by `.await`.
@@ -100,8 +100,7 @@ impl<F: Fiber> Spawn<F> {
         let args = save_arguments(&call);
         // Where a worker runs it, that one has to know its function.
         let known = exec.runtime.claims_as().map(|_| exec.registry.of::<F>()).transpose()?;
-        let is_secret = args.as_ref().is_ok_and(|args| are_secret(&spawned_with(args)));
-        let run = known.map(|known| run_by(exec, known, (Box::new(call), is_secret)));
+        let run = known.map(|known| run_by(exec, known, (Box::new(call), spawns_with_secret())));
         start(link, F::MACHINE.name, false, args, given, run).await.map(FiberHandle::of_type)
     }
 }
@@ -154,7 +153,7 @@ pub(crate) async fn start(
         key: key.clone(),
         id_given: asked_id.is_some(),
         closure,
-        args: spawned_with(&args),
+        args: if spawns_with_secret() { secret_arguments(&args) } else { args.clone() },
         metadata,
         agent,
         parent: None,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Once};
 use crate::frame::run::Run;
 use crate::runtime::link::Link;
 use crate::runtime::state::Runtime;
-use crate::secret::{HIDDEN, plain, secret_arguments, shown};
+use crate::secret::{HIDDEN, plain, shown};
 
 thread_local! {
     static NOW: RefCell<Option<Arc<Run>>> = const { RefCell::new(None) };
@@ -70,15 +70,15 @@ pub(crate) fn link() -> Link<Runtime> {
     run().map_or(Link::None, |run| run.backend.link())
 }
 
-/// A text for the program. A fiber gets of another one's only that there is one,
-/// since nothing would mark the texts that it makes of it.
+/// A text for the program. A fiber gets of another one's only that there is one, since nothing
+/// would mark the texts that it makes of it.
 pub fn told(text: &str) -> &str {
     if run().is_some() { shown(text) } else { plain(text) }
 }
 
-/// The arguments that a fiber spawned by the current code is stored with.
-pub(crate) fn spawned_with(args: &str) -> String {
-    if run().is_some_and(|run| run.secrets.mentions()) { secret_arguments(args) } else { args.to_owned() }
+/// Whether a fiber that the current code spawns may be given a secret.
+pub(crate) fn spawns_with_secret() -> bool {
+    run().is_some_and(|run| run.secrets.mentions())
 }
 
 /// From now on, a panic in code that may hold a secret is reported without its message.

@@ -10,7 +10,7 @@ use crate::secret::marked;
 #[derive(Debug, Default)]
 pub(crate) struct RunSecrets {
     /// Whether all of its values may, since its arguments may.
-    all: AtomicBool,
+    all: bool,
     /// Whether one of its functions has a secret. It stays.
     holds: AtomicBool,
     /// Whether the code under way may: a step that mentions none does not.
@@ -20,7 +20,7 @@ pub(crate) struct RunSecrets {
 impl RunSecrets {
     /// Of a run whose arguments may be secret, or not.
     pub(crate) fn new(are_arguments: bool) -> Self {
-        let secrets = RunSecrets { all: AtomicBool::new(are_arguments), ..RunSecrets::default() };
+        let secrets = RunSecrets { all: are_arguments, ..RunSecrets::default() };
         if are_arguments {
             secrets.hold();
         }
@@ -28,7 +28,7 @@ impl RunSecrets {
     }
 
     pub(crate) fn are_arguments(&self) -> bool {
-        self.all.load(Ordering::Relaxed)
+        self.all
     }
 
     /// It comes to a function.

@@ -85,7 +85,7 @@ async fn rasterise(outside: &Outside, page: u32) -> u32 {
     page * 1_000
 }
 
-/// 5: a wait for a message that nobody sends.
+/// 5: a wait for a message that is never sent.
 #[fiber(crate = forever_runtime)]
 async fn approve(order: String) -> Result<String, BoxError> {
     let granted: bool = recv!("approval");

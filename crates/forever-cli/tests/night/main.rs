@@ -101,7 +101,7 @@ async fn ten_faults_are_answered_in_three_lines_each() {
     line(&file, proposed(remedy, "resume page-3")).await;
     completed("page-3").await;
 
-    // 5: nobody has sent what it waits for.
+    // 5: what it waits for was never sent.
     let status = line(&file, "status").await;
     let waits = status.lines().find(|line| line.contains("approval-5")).unwrap();
     assert!(waits.contains("message on approval"), "{waits}");

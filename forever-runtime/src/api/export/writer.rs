@@ -89,10 +89,10 @@ impl Writer<'_> {
     fn fiber(&mut self, row: FiberRow, loaded: &LoadedFiber) -> Result<Fiber> {
         let mut args = BTreeMap::new();
         for (name, text) in arguments(&row.args) {
-            let value = self.json(&name, self.stored.is_secret(self.exec, 0, &name), &text)?;
+            let value = self.json(&name, self.stored.is_secret(0, &name), &text)?;
             args.insert(name, value);
         }
-        let (is_secret, hides_result) = (are_secret(&row.args), self.stored.hides_result(self.exec));
+        let (is_secret, hides_result) = (are_secret(&row.args), self.stored.hides_result());
         let args = self.raw(&args)?;
         let marked = || RawValue::from_string(secret_arguments(args.get())).map_err(|why| self.damaged(why));
         Ok(Fiber {
@@ -120,7 +120,7 @@ impl Writer<'_> {
         let mut depth = 0;
         snapshot.each(|frame| {
             for (name, value) in &mut frame.locals {
-                *value = self.json(name, self.stored.is_secret(self.exec, depth, name), value.get())?;
+                *value = self.json(name, self.stored.is_secret(depth, name), value.get())?;
             }
             depth += 1;
             Ok::<_, Error>(())
@@ -164,7 +164,7 @@ impl Writer<'_> {
 
     fn op(&mut self, op: OpRecord, log: &[String]) -> Result<Operation> {
         let name = format!("operation {}", op.id);
-        let hides = self.stored.hides_step(self.exec, &op.function, &op.step);
+        let hides = self.stored.hides_step(&op.function, &op.step);
         let (error, next_ms) = op.retry.map(|retry| (retry.error, retry.next_ms)).unzip();
         Ok(Operation {
             kind: op.kind.as_str().to_owned(),
@@ -186,11 +186,9 @@ impl Writer<'_> {
     }
 
     fn branches(&mut self, loaded: &mut LoadedFiber) -> Result<Vec<Branch>> {
-        let frames = std::iter::successors(self.stored.snapshot(), |frame| frame.call.as_deref());
-        let function = frames.last().and_then(|frame| frame.fiber.clone()).unwrap_or_else(|| self.stored.row().name.clone());
         let mut branches = Vec::new();
         for branch in std::mem::take(&mut loaded.branches) {
-            let is_secret = self.stored.hides_step(self.exec, &function, &branch.branch);
+            let is_secret = self.stored.hides_branch(&branch.branch);
             let value = self.json(&branch.branch, is_secret, &branch.data)?;
             branches.push(Branch { name: branch.branch, value, layout: branch.layout.map(|layout| layout.hash.clone()) });
         }
