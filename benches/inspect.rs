@@ -4,10 +4,11 @@
 //! cargo bench -p benches --bench inspect              # a minute
 //! cargo bench -p benches --bench inspect -- --quick   # some seconds, rough
 //! cargo bench -p benches --bench inspect -- --fibers 1000000 --running 1000
+//! cargo bench -p benches --bench inspect -- --serve   # for tests/web/many.mjs, until its input ends
 //! ```
 //!
-//! Pages: requests to the API of a database with a million finished fibers, over loopback, one
-//! after the other. Live: fibers that only make checkpoints, with and without a client that does
+//! Pages: requests to the API of a database with a million finished fibers and two thousand in
+//! trouble, over loopback, one after the other. Live: fibers that only make checkpoints, with and without a client that does
 //! what an open page does, in turns: it follows the events, and asks for the overview and the
 //! running fibers half a second after each. Prints one `key=value` a line;
 //! docs/guide/src/internals/performance.md has figures.
@@ -37,6 +38,18 @@ const FINISHED: &str = "
     SELECT format('01960000-0000-7000-8000-%012d', n), format('function_%02d', n % 20),
         iif(n % 100 = 0, 'failed', 'completed'), format('{\"number\":%d}', n), iif(n % 100 = 0, NULL, n),
         iif(n % 100 = 0, 'no', NULL), format('order-%d', n), n, n, n FROM n";
+
+/// Statements that make a thousand fibers with a step that is retried, and a thousand with an effect
+/// in doubt, of a function that is not registered.
+const IN_TROUBLE: &str = "
+    INSERT INTO fibers (id, name, state, args, created_ms, changed_ms)
+    WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
+    SELECT format('01970000-0000-7000-8000-%012d', n), 'function_07', iif(n % 2 = 0, 'waiting', 'parked'), '{}', n, n FROM n;
+    INSERT INTO snapshots (fiber, number, data) SELECT seq, 1, '{}' FROM fibers WHERE state IN ('waiting', 'parked');
+    INSERT INTO waits (fiber, topic) SELECT seq, 'never' FROM fibers WHERE state = 'waiting';
+    INSERT INTO ops (fiber, number, id, kind, function, step, state, error, next_ms, started_ms, changed_ms)
+    SELECT seq, 1, 'op', iif(state = 'waiting', 'step', 'effect'), name, 'charge', 'started', iif(state = 'waiting', 'no answer', NULL),
+        iif(state = 'waiting', 9000000000000, NULL), seq, seq FROM fibers WHERE state IN ('waiting', 'parked');";
 
 /// Steps that all fibers have made.
 #[derive(Clone, Default)]
@@ -72,17 +85,22 @@ async fn get(client: &reqwest::Client, url: &str) -> anyhow::Result<serde_json::
     Ok(serde_json::from_slice(&answer.bytes().await?)?)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-async fn pages(dir: &Path, fibers: u64, rounds: usize) -> anyhow::Result<()> {
+/// A database with so many finished fibers, open.
+async fn filled(dir: &Path, fibers: u64) -> anyhow::Result<Forever> {
     let path = dir.join("pages.db");
     open(&path, &Steps::default()).await?.close().await?;
     let conn = rusqlite::Connection::open(&path)?;
     conn.pragma_update(None, "synchronous", "OFF")?;
     conn.execute(FINISHED, [i64::try_from(fibers)?])?;
+    conn.execute_batch(IN_TROUBLE)?;
     drop(conn);
     println!("pages_fibers={fibers}\npages_file_bytes={}", std::fs::metadata(&path)?.len());
+    open(&path, &Steps::default()).await
+}
 
-    let forever = open(&path, &Steps::default()).await?;
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+async fn pages(dir: &Path, fibers: u64, rounds: usize) -> anyhow::Result<()> {
+    let forever = filled(dir, fibers).await?;
     let (url, client) = (serve(&forever).await?, reqwest::Client::new());
     for (what, of) in [
         ("newest", "fibers?limit=100"),
@@ -91,7 +109,11 @@ async fn pages(dir: &Path, fibers: u64, rounds: usize) -> anyhow::Result<()> {
         ("state", "fibers?limit=100&state=failed"),
         ("function_and_state", "fibers?limit=100&name=function_00&state=failed"),
         ("key", "fibers?limit=100&key=order-500"),
-        ("counts", "overview"),
+        ("retrying", "fibers?limit=50&retrying=true"),
+        ("overview", "overview"),
+        ("functions", "functions"),
+        ("positions", "functions/count"),
+        ("in_doubt", "ops"),
     ] {
         // Each page follows the one before, where there is another.
         let (mut after, mut taken) = (String::new(), Vec::new());
@@ -167,8 +189,15 @@ async fn main() -> anyhow::Result<()> {
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
     let dir = tempfile::Builder::new().prefix("inspect-").tempdir_in(PathBuf::from(env!("CARGO_TARGET_TMPDIR")))?;
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let fibers = number("--fibers", if quick { 20_000 } else { 1_000_000 })?;
+    if args.iter().any(|arg| arg == "--serve") {
+        let forever = filled(dir.path(), fibers).await?;
+        println!("inspector={}", serve(&forever).await?.replace("/api", "/"));
+        tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await??;
+        return Ok(forever.close().await?);
+    }
     print_load("before");
-    pages(dir.path(), number("--fibers", if quick { 20_000 } else { 1_000_000 })?, if quick { 20 } else { 200 }).await?;
+    pages(dir.path(), fibers, if quick { 20 } else { 200 }).await?;
     let (windows, window) = if quick { (2, Duration::from_secs(1)) } else { (9, Duration::from_secs(3)) };
     live(dir.path(), number("--running", if quick { 50 } else { 1_000 })?, windows, window).await?;
     print_load("after");

@@ -11,7 +11,8 @@
 //! time of the server. The floor in the same run is a server that sends the same frames at the same
 //! pace and does nothing else. Server and clients are two processes on the same machine, over
 //! loopback. Prints one `key=value` a line; docs/guide/src/internals/performance.md has figures.
-//! A run fails when a chunk is lost, duplicated, out of order, or differs from what was written.
+//! Then twenty agents answer beside sixty clients of another one that never read its 3.5 MB, and
+//! without them. A run fails when a chunk is lost, duplicated, out of order, or differs from what was written.
 #![forbid(unsafe_code)]
 
 #[path = "support/clients.rs"]
@@ -26,12 +27,12 @@ mod syncs;
 #[path = "support/usage.rs"]
 mod usage;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use clients::Shown;
-use numbers::{float, percentiles, print_load};
+use clients::{Shown, Unread};
+use numbers::{float, median, percentiles, print_load};
 use served::{Child, Kind, Pace};
 use syncs::SyncCounter;
 
@@ -60,13 +61,41 @@ fn main() -> anyhow::Result<()> {
         let folder = dir.path().join(name);
         std::fs::create_dir(&folder)?;
         let mut server = Child::start(kind, agents, pace, &folder, &syncs)?;
-        let shown = clients::run(&mut server, agents, clients, pace)?;
+        let shown = clients::run(&mut server, agents, clients, pace, None)?;
         of_each.push(print(name, &shown, &server.end()?));
     }
     for (name, at) in [("power", 1), ("process", 2)] {
         println!("{name}_cpu_to_floor={:.2}", of_each[at] / of_each[0]);
     }
+    unread(dir.path(), &syncs, number("--unread", 60)?, if quick { 1 } else { 5 })?;
     print_load("after");
+    Ok(())
+}
+
+/// What clients that never read a long conversation cost the answers of other agents, in turns
+/// without and with them.
+fn unread(dir: &Path, syncs: &SyncCounter, clients: u64, rounds: usize) -> anyhow::Result<()> {
+    let (agents, pace, bytes) = (20, Pace { each_second: 50, seconds: 4 }, 3_500_000);
+    println!("unread_clients={clients}\nunread_bytes={bytes}");
+    let runs = [("without", 0), ("with", clients)];
+    let mut all = runs.map(|_| (Vec::new(), Vec::new(), 0.0_f64));
+    for round in 0..rounds {
+        for ((name, clients), (seconds, taken_us, peak_mib)) in runs.iter().zip(&mut all) {
+            let folder = dir.join(format!("unread_{name}_{round}"));
+            std::fs::create_dir(&folder)?;
+            let mut server = Child::start(Kind::Power, agents, pace, &folder, syncs)?;
+            let shown = clients::run(&mut server, agents, 1, pace, Some(Unread { clients: *clients, bytes }))?;
+            seconds.push(shown.seconds);
+            taken_us.extend(shown.taken_us);
+            *peak_mib = peak_mib.max(server.end()?.peak_mib);
+        }
+    }
+    let answers = all.map(|(seconds, taken_us, peak_mib)| (median(seconds), percentiles(taken_us), peak_mib));
+    for ((name, _), (seconds, [p50, p99, max], peak_mib)) in runs.iter().zip(answers) {
+        println!("unread_{name}_answer_seconds={seconds:.3}\nunread_{name}_memory_peak_mib={peak_mib:.0}");
+        println!("unread_{name}_latency_p50_us={p50:.0}\nunread_{name}_latency_p99_us={p99:.0}\nunread_{name}_latency_max_us={max:.0}");
+    }
+    println!("unread_answer_ratio={:.3}", answers[1].0 / answers[0].0);
     Ok(())
 }
 

@@ -30,10 +30,18 @@ pub(crate) struct Shown {
     pub(crate) taken_us: Vec<f64>,
 }
 
+/// Clients of one agent more, which never read.
+#[derive(Clone, Copy)]
+pub(crate) struct Unread {
+    pub(crate) clients: u64,
+    /// Length of the answer in their conversation.
+    pub(crate) bytes: u64,
+}
+
 /// Runs `clients` clients of each of `agents` agents; the first client of each agent asks.
 #[tokio::main]
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-pub(crate) async fn run(server: &mut Child, agents: u64, clients: u64, pace: Pace) -> anyhow::Result<Shown> {
+pub(crate) async fn run(server: &mut Child, agents: u64, clients: u64, pace: Pace, unread: Option<Unread>) -> anyhow::Result<Shown> {
     let (go, gone) = watch::channel(false);
     let mut all = JoinSet::new();
     let mut connected = Vec::new();
@@ -45,9 +53,21 @@ pub(crate) async fn run(server: &mut Child, agents: u64, clients: u64, pace: Pac
     for (socket, agent, asks) in connected {
         all.spawn(show(socket, agent, asks, pace, gone.clone()));
     }
+    let mut writer = match unread {
+        Some(unread) => Some(ask_for_a_long_answer(server.address, agents, unread.bytes).await?),
+        None => None,
+    };
     server.begin()?;
     let begun = Instant::now();
     go.send_replace(true);
+    let mut never_read = Vec::new();
+    if let (Some(unread), Some(writer)) = (unread, &mut writer) {
+        for _ in 0..unread.clients {
+            never_read.push(connect(server.address, agents).await?);
+        }
+        // The conversation is sent to all, with the question, and with the answer.
+        ask(writer, serde_json::json!({ "agent": agents, "bytes": 0 })).await?;
+    }
     let mut shown = Shown::default();
     while let Some(one) = all.join_next().await {
         let one = one??;
@@ -59,6 +79,31 @@ pub(crate) async fn run(server: &mut Child, agents: u64, clients: u64, pace: Pac
     shown.seconds = begun.elapsed().as_secs_f64();
     ensure!(shown.lost == 0 && shown.out_of_place == 0, "{} chunks were lost and {} out of their place", shown.lost, shown.out_of_place);
     Ok(shown)
+}
+
+/// Has an agent write an answer of so many bytes, and gives the client that asked.
+async fn ask_for_a_long_answer(server: SocketAddr, agent: u64, bytes: u64) -> anyhow::Result<Socket> {
+    let mut socket = connect(server, agent).await?;
+    ask(&mut socket, serde_json::json!({ "agent": agent, "bytes": bytes })).await?;
+    loop {
+        let message = timeout(LOST, socket.next()).await.context("the long answer did not come")?;
+        let Message::Text(text) = message.context("the connection was closed")?? else { continue };
+        let frame: Frame = serde_json::from_str(&text)?;
+        ensure!(!frame.error, "the long answer failed: {}", frame.body);
+        if frame.done {
+            return Ok(socket);
+        }
+    }
+}
+
+/// Sends a question with the fields that the agent answers by.
+async fn ask(socket: &mut Socket, mut body: serde_json::Value) -> anyhow::Result<()> {
+    let message = serde_json::json!({ "id": format!("u{}", now_us()), "role": "user", "parts": [{ "type": "text", "text": "go on" }] });
+    body["messages"] = serde_json::json!([message]);
+    body["trigger"] = "submit-message".into();
+    let init = serde_json::json!({ "method": "POST", "body": body.to_string() });
+    let question = serde_json::json!({ "type": "cf_agent_use_chat_request", "id": "question", "init": init });
+    Ok(socket.send(Message::text(question.to_string())).await?)
 }
 
 type Socket = WebSocketStream<TcpStream>;
@@ -94,11 +139,7 @@ struct Text {
 async fn show(mut socket: Socket, agent: u64, asks: bool, pace: Pace, mut go: watch::Receiver<bool>) -> anyhow::Result<Shown> {
     go.wait_for(|go| *go).await?;
     if asks {
-        let message = serde_json::json!({ "id": "u", "role": "user", "parts": [{ "type": "text", "text": "go on" }] });
-        let body = serde_json::json!({ "messages": [message], "trigger": "submit-message", "agent": agent }).to_string();
-        let question =
-            serde_json::json!({ "type": "cf_agent_use_chat_request", "id": "question", "init": { "method": "POST", "body": body } });
-        socket.send(Message::text(question.to_string())).await?;
+        ask(&mut socket, serde_json::json!({ "agent": agent })).await?;
     }
     let mut shown = Shown::default();
     let mut expected = 0;

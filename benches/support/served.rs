@@ -123,6 +123,13 @@ impl ChatAgent for Talks {
     async fn on_chat_message(&self, turn: &Turn) -> Result<(), BoxError> {
         let agent = turn.body().and_then(|body| body["agent"].as_u64()).ok_or("an agent is asked with its number")?;
         turn.write(Chunk::text_start("t")).await?;
+        if let Some(bytes) = turn.body().and_then(|body| body["bytes"].as_u64()) {
+            for _ in 0..bytes / 10_000 {
+                turn.write(Chunk::text_delta("t", "x".repeat(10_000))).await?;
+            }
+            turn.write(Chunk::text_end("t")).await?;
+            return Ok(turn.write(Chunk::finish()).await?);
+        }
         let begin = Instant::now();
         for number in 0..self.0.chunks() {
             sleep_until(self.0.due(begin, agent, number).into()).await;

@@ -27,6 +27,7 @@ const files = [
   ["inspect.mjs", 400],
   ["faults.mjs", 120],
   ["night.mjs", 120],
+  ["many.mjs", 1800],
   ["seven.mjs page.mjs", 300],
 ];
 

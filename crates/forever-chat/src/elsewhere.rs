@@ -137,7 +137,7 @@ impl ChatWatcher {
                 && !told.updated.contains(&row.id)
                 && let Ok(message) = read_message(row)
             {
-                feeds.tell(chat, || ChatEvent::Updated(message));
+                feeds.tell(chat, || ChatEvent::Updated(Arc::new(message)));
             }
         }
     }

@@ -51,7 +51,7 @@ pub enum ChatEvent {
         recovering: bool,
     },
     /// A person or their client has answered a tool call of this message.
-    Updated(UiMessage),
+    Updated(Arc<UiMessage>),
     /// All messages were replaced.
     Replaced,
     /// All messages were deleted.

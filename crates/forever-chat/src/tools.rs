@@ -369,7 +369,7 @@ async fn answer_stored<A: ChatAgent>(
         // In one transaction: an answer whose turn is missing would never be processed.
         match agent.continue_last_turn().store_with(update.clone()).await {
             Ok(Ok(continued)) => {
-                chats.feeds.tell(agent.id(), || ChatEvent::Updated(message));
+                chats.feeds.tell(agent.id(), || ChatEvent::Updated(Arc::new(message)));
                 return Ok(Ok(ToolAnswered { applied: true, continued: Some(continued) }));
             }
             Ok(Err(refused)) => return Ok(Err(refused)),
@@ -382,7 +382,7 @@ async fn answer_stored<A: ChatAgent>(
     if let Err(refused) = engine.store().update_message(agent.id().clone(), update, wanted, engine.now_ms()).await? {
         return Ok(Err(refused));
     }
-    chats.feeds.tell(agent.id(), || ChatEvent::Updated(message));
+    chats.feeds.tell(agent.id(), || ChatEvent::Updated(Arc::new(message)));
     Ok(Ok(ToolAnswered { applied: true, continued: None }))
 }
 

@@ -17,8 +17,7 @@ use super::protocol::ToClient;
 pub(super) struct Conversation {
     /// The messages as JSON, with commas between.
     items: String,
-    /// The id of each message, and where it ends.
-    messages: Vec<(String, usize)>,
+    messages: Vec<Item>,
     /// Number of messages before those that a connection is sent at a time.
     left_out: usize,
     whole: OnceLock<Bytes>,
@@ -26,19 +25,28 @@ pub(super) struct Conversation {
     frames: [OnceLock<Utf8Bytes>; 2],
 }
 
+/// One message.
+struct Item {
+    id: String,
+    /// Where its JSON ends.
+    end: usize,
+    /// The frame with it alone.
+    frame: OnceLock<Utf8Bytes>,
+}
+
 impl Conversation {
     /// A conversation of which connections are sent the last messages that together have at most
     /// `most` bytes; at least the last one.
     pub(super) fn of(messages: &[UiMessage], most: usize) -> Result<Self> {
-        let (mut items, mut ends) = (String::new(), Vec::with_capacity(messages.len()));
+        let (mut items, mut all) = (String::new(), Vec::with_capacity(messages.len()));
         for message in messages {
             if !items.is_empty() {
                 items.push(',');
             }
             items.push_str(&serde_json::to_string(message).map_err(failed)?);
-            ends.push((message.id.clone(), items.len()));
+            all.push(Item { id: message.id.clone(), end: items.len(), frame: OnceLock::new() });
         }
-        let mut conversation = Conversation { items, messages: ends, left_out: 0, whole: OnceLock::new(), frames: Default::default() };
+        let mut conversation = Conversation { items, messages: all, left_out: 0, whole: OnceLock::new(), frames: Default::default() };
         let fits = |n: &usize| conversation.items.len() - conversation.begin(*n) < most;
         conversation.left_out = (0..messages.len()).find(fits).unwrap_or(messages.len().saturating_sub(1));
         Ok(conversation)
@@ -55,14 +63,19 @@ impl Conversation {
 
     /// Id of the first message that a connection is sent.
     pub(super) fn first_sent(&self) -> Option<&str> {
-        self.messages.get(self.left_out).map(|(id, _)| &**id)
+        self.messages.get(self.left_out).map(|first| &*first.id)
     }
 
-    /// Number of the message with this id, and its JSON.
-    pub(super) fn message(&self, id: &str) -> Option<(usize, &RawValue)> {
-        let n = self.messages.iter().position(|(of, _)| of == id)?;
-        let json = self.items.get(self.begin(n)..self.messages[n].1)?;
-        Some((n, serde_json::from_str(json).ok()?))
+    /// Number of the message with this id.
+    pub(super) fn number_of(&self, id: &str) -> Option<usize> {
+        self.messages.iter().position(|item| item.id == id)
+    }
+
+    /// The frame with one message.
+    pub(super) fn updated(&self, n: usize) -> Result<Utf8Bytes> {
+        let item = &self.messages[n];
+        let json = || self.items.get(self.begin(n)..item.end).unwrap_or_default().to_owned();
+        written(&item.frame, json, |message| ToClient::Updated { message })
     }
 
     /// All messages, as a list.
@@ -72,19 +85,27 @@ impl Conversation {
 
     /// The frame with the messages that a connection is sent.
     pub(super) fn frame(&self, connect: bool) -> Result<Utf8Bytes> {
-        let frame = &self.frames[usize::from(connect)];
-        if let Some(frame) = frame.get() {
-            return Ok(frame.clone());
-        }
-        let list = format!("[{}]", self.items.get(self.begin(self.left_out)..).unwrap_or_default());
-        let messages = serde_json::from_str(&list).map_err(failed)?;
-        let text = serde_json::to_string(&ToClient::Messages { messages, connect }).map_err(failed)?;
-        Ok(frame.get_or_init(|| text.into()).clone())
+        let list = || format!("[{}]", self.items.get(self.begin(self.left_out)..).unwrap_or_default());
+        written(&self.frames[usize::from(connect)], list, |messages| ToClient::Messages { messages, connect })
     }
 
     fn begin(&self, n: usize) -> usize {
-        n.checked_sub(1).map_or(0, |before| self.messages[before].1 + 1)
+        n.checked_sub(1).map_or(0, |before| self.messages[before].end + 1)
     }
+}
+
+/// A frame with what is JSON already, which is written for the first who is sent it.
+fn written(
+    frame: &OnceLock<Utf8Bytes>,
+    json: impl FnOnce() -> String,
+    of: impl for<'a> FnOnce(&'a RawValue) -> ToClient<'a>,
+) -> Result<Utf8Bytes> {
+    if let Some(frame) = frame.get() {
+        return Ok(frame.clone());
+    }
+    let json = RawValue::from_string(json()).map_err(failed)?;
+    let text = serde_json::to_string(&of(&json)).map_err(failed)?;
+    Ok(frame.get_or_init(|| text.into()).clone())
 }
 
 fn failed(why: serde_json::Error) -> Error {
@@ -184,13 +205,23 @@ mod tests {
                 assert_eq!(frame["messages"], serde_json::to_value(&all[3 - sent..]).unwrap());
             }
             assert_eq!(conversation.whole(), serde_json::to_vec(&all).unwrap());
-            let (n, message) = conversation.message("m1").unwrap();
-            assert_eq!((n, message.get()), (1, &*serde_json::to_string(&all[1]).unwrap()));
-            assert!(conversation.message("other").is_none());
+            assert_eq!((conversation.number_of("m1"), conversation.number_of("other")), (Some(1), None));
+            let frame: serde_json::Value = serde_json::from_str(&conversation.updated(1).unwrap()).unwrap();
+            assert_eq!(frame, serde_json::json!({ "type": "cf_agent_message_updated", "message": all[1] }));
         }
         let none = Conversation::of(&[], 10).unwrap();
         assert_eq!((none.len(), none.sent(), none.first_sent(), &none.whole()[..]), (0, 0, None, &b"[]"[..]));
         assert!(none.frame(false).unwrap().ends_with(r#""messages":[]}"#));
+    }
+
+    #[test]
+    fn all_are_sent_the_same_bytes() {
+        let conversation = Conversation::of(&messages(&["one", "two"]), usize::MAX).unwrap();
+        let same = |frame: &dyn Fn() -> Utf8Bytes| assert_eq!(frame().as_ptr(), frame().as_ptr());
+        same(&|| conversation.frame(true).unwrap());
+        same(&|| conversation.frame(false).unwrap());
+        same(&|| conversation.updated(1).unwrap());
+        assert_eq!(conversation.whole().as_ptr(), conversation.whole().as_ptr());
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@ use axum::extract::ws::Message;
 use forever_chat::__server::ClientRequests;
 use forever_chat::{ChatEvent, ChatHandle, TurnEnd, TurnHandle, TurnState, TurnStatus};
 use forever_runtime::agent::Pushed;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 use super::super::protocol::{Response, ToClient};
 use super::super::subscriptions::{Subscription, SubscriptionItem};
@@ -71,14 +71,14 @@ impl Session<'_> {
         if connect && conversation.len() == 0 {
             return Ok(());
         }
-        self.put(Message::Text(conversation.frame(connect)?)).await?;
-        let (messages, sent) = (conversation.len(), conversation.sent());
+        let (frame, messages, sent) = (conversation.frame(connect)?, conversation.len(), conversation.sent());
+        self.shown_from = conversation.first_sent().filter(|_| sent < messages).map(str::to_owned);
+        // A slow client holds the bytes of its frame alone.
+        drop(conversation);
+        self.put(Message::Text(frame)).await?;
         if sent == messages {
-            self.shown_from = None;
             return Ok(());
         }
-        self.shown_from = conversation.first_sent().map(str::to_owned);
-        drop(conversation);
         self.send(&ToClient::Truncated { messages, sent }).await
     }
 
@@ -132,8 +132,8 @@ impl Session<'_> {
                 self.send(&ToClient::Recovering { recovering, id: Some(&turn), connect: false }).await
             }
             ChatEvent::Updated(message) => {
-                let message = to_raw_value(&message).map_err(|why| not_written("a message", why))?;
-                self.send(&ToClient::Updated { message: &message }).await
+                self.updated(&message.id).await?;
+                Ok(())
             }
             ChatEvent::Replaced if self.own_replacements > 0 => {
                 self.own_replacements -= 1;
@@ -168,15 +168,26 @@ impl Session<'_> {
         // Older packages build a message of their own from a turn they watch, until they get the
         // conversation. So does a page that was not connected when the continuation was accepted.
         if self.probes && watched.is_begun() && !watched.status.is_continuation() {
-            let conversation = self.served.conversation(self.at).await?;
-            if let Some((at, message)) = conversation.message(watched.status.message_id()) {
+            if let Some(behind) = self.updated(watched.status.message_id()).await? {
                 // A queued question was there before the answer, also where its turn is over by
                 // now.
-                self.subscriptions.set_overlapped(self.subscriptions.overlapped() || at + 1 < conversation.len());
-                return self.send(&ToClient::Updated { message }).await;
+                self.subscriptions.set_overlapped(self.subscriptions.overlapped() || behind > 0);
+                return Ok(());
             }
         }
         self.transcript().await
+    }
+
+    /// Sends a message alone, as it is now or later, and gives how many are behind it; `None` if it
+    /// is not there.
+    async fn updated(&mut self, id: &str) -> std::result::Result<Option<usize>, Over> {
+        let conversation = self.served.conversation(self.at).await?;
+        let Some(number) = conversation.number_of(id) else { return Ok(None) };
+        let (frame, behind) = (conversation.updated(number)?, conversation.len() - number - 1);
+        // A slow client holds the bytes of this message alone.
+        drop(conversation);
+        self.put(Message::Text(frame)).await?;
+        Ok(Some(behind))
     }
 
     pub(super) async fn transcript(&mut self) -> std::result::Result<(), Over> {
