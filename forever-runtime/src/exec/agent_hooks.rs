@@ -10,7 +10,6 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::exact;
-use crate::frame::current::told;
 use crate::frame::run::Run;
 use crate::frame::saved::{result_as_json, unreadable};
 use crate::future::BoxFuture;
@@ -19,6 +18,7 @@ use crate::ops::op::Op;
 use crate::runtime::link::Link;
 use crate::runtime::messages::{self, Unread};
 use crate::runtime::state::Runtime;
+use crate::secret::{plain, shown};
 use crate::store::{AgentId, FiberState};
 
 /// Maximum length in bytes of the name of a class, an agent or a schedule.
@@ -85,7 +85,7 @@ pub(crate) trait AgentHooks: Any + Send + Sync + fmt::Debug {
 /// }
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RecoveredFiber {
     pub(crate) seq: i64,
     pub(crate) id: String,
@@ -248,7 +248,7 @@ impl RecoveryAction {
 /// }
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct EndedFiber {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -304,6 +304,13 @@ impl EndedFiber {
         &self.unread
     }
 
+    /// Why it failed or was cancelled.
+    ///
+    /// It may repeat a value marked `#[secret]`, which the error of [`result`](Self::result) hides.
+    pub fn reason(&self) -> Option<&str> {
+        (self.state != FiberState::Completed).then(|| plain(&self.text))
+    }
+
     /// The result of a completed fiber, otherwise the error with the reason.
     ///
     /// # Errors
@@ -313,7 +320,49 @@ impl EndedFiber {
             FiberState::Completed => exact::from_str(&self.text).map_err(|why| {
                 Error::new(ErrorKind::Value, format!("the result of fiber `{}` ({}) {}", self.name, self.id, unreadable::<T>(why)))
             }),
-            state => Err(Error::new(ErrorKind::NotFound, format!("fiber `{}` ({}) has {state}: {}", self.name, self.id, told(&self.text)))),
+            state => {
+                let ended = if state == FiberState::Cancelled { "was cancelled" } else { "has failed" };
+                let why = format!("fiber `{}` ({}) {ended}: {}", self.name, self.id, shown(&self.text));
+                Err(Error::new(ErrorKind::NotFound, why))
+            }
         }
+    }
+}
+
+/// Without its values and reason, which may be secret.
+impl fmt::Debug for RecoveredFiber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RecoveredFiber { id, name, at, deaths, .. } = self;
+        f.debug_struct("RecoveredFiber").field("id", id).field("name", name).field("at", at).field("deaths", deaths).finish_non_exhaustive()
+    }
+}
+
+/// Without its result or reason, which may be secret.
+impl fmt::Debug for EndedFiber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EndedFiber { id, name, state, text: _, unread } = self;
+        f.debug_struct("EndedFiber").field("id", id).field("name", name).field("state", state).field("unread", unread).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::{HIDDEN, marked};
+
+    #[test]
+    fn ended_fiber_gives_what_is_secret_to_the_program_and_prints_it_nowhere() {
+        let ended = |state, text: &str| EndedFiber::new("f-1".into(), "open".into(), state, text.into());
+        let failed = ended(FiberState::Failed, &marked("code 4711 is wrong"));
+        assert_eq!(failed.reason(), Some("code 4711 is wrong"));
+        let error = chain(&failed.result::<u32>().unwrap_err());
+        assert_eq!(error, format!("fiber `open` (f-1) has failed: {HIDDEN}"));
+        let completed = ended(FiberState::Completed, "4711");
+        assert_eq!((completed.reason(), completed.result().ok()), (None, Some(4711)));
+        for fiber in [failed, completed] {
+            assert!(!format!("{fiber:?}").contains("4711"));
+        }
+        let error = chain(&ended(FiberState::Cancelled, "the guest left").result::<u32>().unwrap_err());
+        assert_eq!(error, "fiber `open` (f-1) was cancelled: the guest left");
     }
 }
