@@ -341,11 +341,12 @@ const NO_ROWS_OF_OURS: [&str; 8] = [
     "SCAN (subquery",
 ];
 
-/// Partial indexes that contain only the rows of such a statement: awake, running, due, or open.
-const ONLY_WHAT_IS_ASKED_FOR: [&str; 4] = ["agents_awake", "schedules_running", "turns_open", "waits_due"];
+/// Partial indexes that contain only the rows of such a statement: awake, retried, running, due, or
+/// open.
+const ONLY_WHAT_IS_ASKED_FOR: [&str; 5] = ["agents_awake", "ops_retried", "schedules_running", "turns_open", "waits_due"];
 
 /// Sorts and scans that are allowed all the same, by a part of the statement.
-const ALLOWED: [(&str, &str); 29] = [
+const ALLOWED: [(&str, &str); 28] = [
     // The names of functions, by one search for each, and states.
     ("WITH RECURSIVE names", "SCAN n"),
     ("WITH RECURSIVE names", "SCAN s"),
@@ -372,8 +373,7 @@ const ALLOWED: [(&str, &str); 29] = [
     // The ledger of one fiber, whose parts are searched.
     ("FROM op_ledger o WHERE o.fiber = ?1", "SCAN o"),
     ("ORDER BY o.started_ms", "USE TEMP B-TREE FOR ORDER BY"),
-    // As many retried steps and newest messages as are asked for, in the order of their index.
-    ("ORDER BY next_ms DESC LIMIT ?1) o", "SCAN ops USING INDEX ops_retried"),
+    // As many of the newest messages as are asked for, in the order of their index.
     ("ORDER BY next_ms DESC LIMIT ?1) o", "SCAN o"),
     ("ORDER BY seq DESC LIMIT ?1) n", "SCAN messages"),
     ("ORDER BY seq DESC LIMIT ?1) n", "SCAN n"),
