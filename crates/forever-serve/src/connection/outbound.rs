@@ -167,13 +167,14 @@ impl Session<'_> {
     async fn answer_of(&mut self, watched: &Subscription) -> std::result::Result<(), Over> {
         // Older packages build a message of their own from a turn they watch, until they get the
         // conversation. So does a page that was not connected when the continuation was accepted.
-        if self.probes && watched.is_begun() && !watched.status.is_continuation() {
-            if let Some(behind) = self.updated(watched.status.message_id()).await? {
-                // A queued question was there before the answer, also where its turn is over by
-                // now.
-                self.subscriptions.set_overlapped(self.subscriptions.overlapped() || behind > 0);
-                return Ok(());
-            }
+        if self.probes
+            && watched.is_begun()
+            && !watched.status.is_continuation()
+            && let Some(behind) = self.updated(watched.status.message_id()).await?
+        {
+            // A queued question was there before the answer, also where its turn is over by now.
+            self.subscriptions.set_overlapped(self.subscriptions.overlapped() || behind > 0);
+            return Ok(());
         }
         self.transcript().await
     }
