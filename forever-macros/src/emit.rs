@@ -6,6 +6,7 @@
 //! decision and the start of each arm up to its first cut point are part of the stretch. The
 //! decision leaves the stretch as a value of a local enum whose types the compiler infers, and the
 //! rest of each arm follows in a `match` on it.
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -14,7 +15,7 @@ use quote::{ToTokens, format_ident};
 use crate::cut::CutBody;
 use crate::flow::Live;
 use crate::hir::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
-use crate::ids::{JumpId, PointId, VarId};
+use crate::ids::{CutId, JumpId, PointId, VarId};
 use crate::names::{Table, VarKind, is_ours};
 use crate::plan::{Plan, Storage};
 use crate::report::Report;
@@ -67,7 +68,11 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         made_from: made_from(context),
         mentioned: BTreeSet::new(),
         used: BTreeSet::new(),
+        declared: BTreeSet::new(),
+        returned: BTreeSet::new(),
         outliving: BTreeSet::new(),
+        through: BTreeSet::new(),
+        released: RefCell::default(),
         witness_assigns: false,
         jumps: Vec::new(),
         items: TokenStream::new(),
@@ -104,8 +109,16 @@ struct Emit<'a> {
     mentioned: BTreeSet<VarId>,
     /// Variables that the function uses anywhere.
     used: BTreeSet<VarId>,
+    /// Variables that the current block declares.
+    declared: BTreeSet<VarId>,
+    /// Carried variables of outer blocks that nothing needs any more, and that live on there.
+    returned: BTreeSet<VarId>,
     /// Variables of the stretch that are declared before it, as they live on after it.
     outliving: BTreeSet<VarId>,
+    /// Those whose values name what they hide.
+    through: BTreeSet<VarId>,
+    /// Variables whose types are asked whether they may be dropped at a cut point, with it.
+    released: RefCell<BTreeMap<VarId, CutId>>,
     /// Whether the places exist already, so that they are assigned.
     witness_assigns: bool,
     jumps: Vec<Target>,
@@ -172,7 +185,10 @@ impl Emit<'_> {
         let open = self.open.clone();
         self.open_values(entering);
         let items = items(&block.stmts);
+        let declared = block.stmts.iter().flat_map(|stmt| &stmt.declares).chain(entering).copied().collect();
+        let outer = std::mem::replace(&mut self.declared, declared);
         let tokens = self.stmts(&block.stmts, block.end);
+        self.declared = outer;
         self.open = open;
         emit!(#items #tokens)
     }
@@ -201,32 +217,38 @@ impl Emit<'_> {
         let open = self.open.clone();
         let start = plain.first().unwrap_or(stmt).start;
         // Those that are used for the last time, and are not saved, live on too.
-        let end = if matches!(stmt.kind, StmtKind::Control { .. }) { stmt.before } else { stmt.after };
-        let last_used = self.last_used(&mentioned, start, end);
+        let (returned, last_used) = self.last_used(&mentioned, start, stmt).into_iter().partition(|v| self.goes_back(*v, plain, stmt));
+        let outer_returned = std::mem::replace(&mut self.returned, returned);
+        let last_used: BTreeSet<VarId> = last_used;
         let outer_outliving = std::mem::replace(&mut self.outliving, last_used.clone());
-        let opening = self.open_stretch(&mentioned, &declared, start);
+        let mut opening = self.open_stretch(&mentioned, &declared, start);
+        opening.extend(self.may_end_here(&last_used));
         self.outliving = outer_outliving;
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
         self.outside = Some(open.clone());
         let mut outliving = self.outliving(plain, stmt);
         let exports = self.start_exports(plain, stmt);
-        let is_enclosed = !outliving.statement.is_empty() && exports.iter().all(|v| self.may_be_declared_before(*v, plain));
+        let movable: BTreeSet<VarId> = exports.iter().copied().filter(|v| self.may_be_declared_before(*v, plain)).collect();
+        let is_enclosed = !outliving.statement.is_empty() && movable.len() == exports.len();
         if !is_enclosed {
             outliving.statement.clear();
         }
         let outer_outliving = std::mem::replace(&mut self.outliving, &outliving.block | &outliving.statement);
+        self.through.extend(&outliving.through);
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
         self.outliving = outer_outliving;
+        self.returned = outer_returned;
         self.outside = None;
         self.mentioned = outer;
         self.taken.truncate(taken);
         self.stretch = stretch;
         self.open = open;
         self.open_declared(plain, stmt);
+        self.open.extend(outliving.block.iter().filter(|v| self.cx.table.unset.contains(v)));
         let point = self.binding_point(stmt);
         // Variables that are declared before those that live on are dropped after them.
         let last = outliving.block.last().copied();
-        let is_before = |v: &VarId| is_enclosed || last.is_some_and(|last| *v < last) && self.may_be_declared_before(*v, plain);
+        let is_before = |v: &VarId| is_enclosed || last.is_some_and(|last| *v < last) && movable.contains(v);
         let before: BTreeSet<VarId> = exports.iter().copied().filter(is_before).collect();
         let mut tokens = TokenStream::new();
         for var in last_used {
@@ -238,6 +260,9 @@ impl Emit<'_> {
                 let name = self.export_name(var, point);
                 tokens.extend(emit!(let #name;));
             } else {
+                if outliving.through.contains(&var) {
+                    tokens.extend(self.hidden_alias(var));
+                }
                 tokens.extend(self.declarations(&BTreeSet::from([var])));
             }
         }

@@ -21,10 +21,15 @@ pub(crate) struct Found {
     /// Locals that are held across a cut point which does not keep them, with the first such cut
     /// point.
     pub(crate) held: BTreeMap<VarId, CutId>,
+    /// As `held`, of locals that are used: they are dropped where plain Rust drops them if they can
+    /// be declared before their stretch.
+    pub(crate) used: BTreeMap<VarId, CutId>,
     /// Locals that hold a lock's guard.
     pub(crate) guards: BTreeSet<VarId>,
-    /// The expressions of temporaries that hold one, by the names that they were given.
+    /// The expressions of temporaries, by the names that they were given.
     pub(crate) temporaries: BTreeMap<String, String>,
+    /// The names of those that hold a lock's guard.
+    guarding: BTreeSet<String>,
 }
 
 pub(crate) fn held(body: &Body, table: &Table, needed: &Needed, assigned: &Assigned, kept: &[Vec<Kept>]) -> Found {
@@ -84,16 +89,14 @@ impl Held<'_> {
             }
             let cuts = own.into_iter().chain(later.iter().filter_map(|s| s.cuts.clone()).flatten());
             let is_used = self.mentioned.contains(&var);
-            if is_used && !is_guard {
-                continue;
-            }
             let held = |cut: &CutId| {
                 let at_cut = |of: &BTreeMap<CutId, BTreeSet<VarId>>| of.get(cut).is_some_and(|vars| vars.contains(&var));
-                let may_be_moved = is_used && self.table.moved_at[var.0] <= *cut;
+                let may_be_moved = is_used && self.table.moved_at[var.0] <= *cut && (is_guard || self.table.moved_surely.contains(&var));
                 at_cut(&self.assigned.at_cut) && !at_cut(&self.needed.at_cut) && !may_be_moved
             };
             if let Some(cut) = cuts.into_iter().find(held) {
-                self.found.held.insert(var, cut);
+                let found = if is_used && !is_guard { &mut self.found.used } else { &mut self.found.held };
+                found.insert(var, cut);
             }
         }
     }
@@ -104,22 +107,25 @@ impl Held<'_> {
     /// end of its block, or of its statement if it is a temporary, even where it is used.
     fn holds_lock(&mut self, syntax: &syn::Stmt, declares: &[VarId]) -> bool {
         let syn::Stmt::Local(syn::Local { init: Some(init), .. }) = syntax else { return false };
-        let is_guard = is_guard(&init.expr, &self.found.temporaries);
-        if let (true, [var], Some(value)) = (is_guard, declares, lasting::value(syntax)) {
-            let mut text = crate::text::whole(value);
+        let is_guard = is_guard(&init.expr, &self.found.guarding);
+        if let ([var], Some(value)) = (declares, lasting::value(syntax)) {
+            let (name, mut text) = (self.table.var(*var).ident.to_string(), crate::text::whole(value));
             for (name, of) in &self.found.temporaries {
                 text = text.replace(name, of);
             }
-            self.found.temporaries.insert(self.table.var(*var).ident.to_string(), text);
+            if is_guard {
+                self.found.guarding.insert(name.clone());
+            }
+            self.found.temporaries.insert(name, text);
         }
         is_guard
     }
 }
 
-fn is_guard(expr: &Expr, temporaries: &BTreeMap<String, String>) -> bool {
-    let is_guard = |expr| is_guard(expr, temporaries);
+fn is_guard(expr: &Expr, guarding: &BTreeSet<String>) -> bool {
+    let is_guard = |expr| is_guard(expr, guarding);
     match expr {
-        Expr::Path(e) => e.path.get_ident().is_some_and(|name| temporaries.contains_key(&name.to_string())),
+        Expr::Path(e) => e.path.get_ident().is_some_and(|name| guarding.contains(&name.to_string())),
         Expr::Await(e) => is_guard(&e.base),
         Expr::Try(e) => is_guard(&e.expr),
         Expr::Paren(e) => is_guard(&e.expr),

@@ -29,6 +29,7 @@ mod ids;
 mod kept;
 mod lower;
 mod messages;
+mod named;
 mod names;
 mod options;
 mod pattern;

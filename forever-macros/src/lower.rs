@@ -6,13 +6,15 @@
 //! and `a && step!(b)` becomes an `if`. This pass resolves no names but those of the macros. Which
 //! loops iterate by position is decided by syntax; for that the pass tracks which variables are
 //! borrows.
+use std::collections::BTreeSet;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
 use crate::flow::Flow;
-use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LASTING, LEFT, REST, Stmt, StmtKind};
+use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LASTING, LASTING_IN_BLOCK, LEFT, REST, Stmt, StmtKind};
 use crate::ids::{JumpId, PointId};
 use crate::messages;
 use crate::names::is_ours;
@@ -20,6 +22,7 @@ use crate::place;
 use crate::report::Report;
 use crate::scan::{as_cut, block_has_cut, has_cut, simple_name, stmt_has_cut};
 
+mod apart;
 mod conditions;
 mod cut;
 pub(crate) mod ends;
@@ -66,11 +69,20 @@ struct Noted {
 }
 
 impl Lower<'_> {
-    fn block(&mut self, block: syn::Block) -> Block {
+    fn block(&mut self, mut block: syn::Block) -> Block {
         let depth = self.scope.len();
         let mut out = Vec::new();
         let count = block.stmts.len();
-        for (place, stmt) in block.stmts.into_iter().enumerate() {
+        apart::rename_hidden(&mut block.stmts, &mut || self.temp());
+        let begins: Vec<bool> = (0..count).map(|place| apart::begins_stretch(&block.stmts, place)).collect();
+        for (place, begins) in begins.into_iter().enumerate() {
+            if begins {
+                self.scope(None, false, parse_quote!({}), Bind::Discard, &mut out);
+            }
+            for value in apart::borrowed_values(&mut block.stmts, place) {
+                self.set_aside(value, LASTING_IN_BLOCK, &mut out);
+            }
+            let stmt = std::mem::replace(&mut block.stmts[place], SynStmt::Expr(Expr::Verbatim(TokenStream::new()), None));
             self.stmt(stmt, place + 1 == count, &mut out);
         }
         self.scope.truncate(depth);
@@ -133,7 +145,7 @@ impl Lower<'_> {
         let mut else_ = *else_;
         ends::without_semicolon(&mut else_);
         let span = else_.span();
-        let otherwise = self.arm(None, Vec::new(), else_);
+        let otherwise = self.arm(None, Vec::new(), else_, &mut BTreeSet::new());
         let branch = Branch { head: Head::LetElse { pat: local.pat, init: value, otherwise: span }, arms: vec![bound, otherwise] };
         self.control(Bind::Discard, Control::Branch(branch), out);
     }
@@ -217,11 +229,18 @@ impl Lower<'_> {
             return self.into_bind_plain(Expr::Match(e), bind, out);
         }
         let borrows = self.borrows_from(&e.expr);
+        for value in apart::matched_values(&mut e) {
+            self.set_aside(value, LASTING, out);
+        }
         *e.expr = self.lasting(*e.expr, LASTING, out);
-        let arms = e.arms.into_iter().map(|arm| {
+        let mut names = BTreeSet::new();
+        let arms = e.arms.into_iter().map(|mut arm| {
             let depth = self.scope.len();
+            if let Expr::Block(body) = &mut *arm.body {
+                apart::rename_bound(&mut arm.pat, &mut body.block, &mut || self.temp());
+            }
             self.note_pattern(&arm.pat, borrows);
-            let arm = self.arm(Some(arm.pat), arm.attrs, *arm.body);
+            let arm = self.arm(Some(arm.pat), arm.attrs, *arm.body, &mut names);
             self.scope.truncate(depth);
             arm
         });
@@ -231,11 +250,19 @@ impl Lower<'_> {
     }
 
     /// An arm's body as a block.
-    fn arm(&mut self, pat: Option<Pat>, attrs: Vec<syn::Attribute>, body: Expr) -> Arm {
-        let block = match body {
-            Expr::Block(e) if e.label.is_none() && e.attrs.is_empty() => self.block(e.block),
-            other => self.block(parse_quote!({ #other })),
+    fn arm(&mut self, pat: Option<Pat>, attrs: Vec<syn::Attribute>, body: Expr, names: &mut BTreeSet<String>) -> Arm {
+        let mut block = match body {
+            Expr::Block(e) if e.label.is_none() && e.attrs.is_empty() => e.block,
+            other => parse_quote!({ #other }),
         };
+        apart::branch_of_arm(pat.as_ref(), &mut block);
+        let begins = apart::arm_begins_stretch(names, pat.as_ref(), &block);
+        let mut block = self.block(block);
+        if begins {
+            let mut first = Vec::new();
+            self.scope(None, false, parse_quote!({}), Bind::Discard, &mut first);
+            block.stmts.splice(0..0, first);
+        }
         Arm { attrs, pat, declares: Vec::new(), enter: Flow::Nothing, block, cuts: None, implicit: false }
     }
 

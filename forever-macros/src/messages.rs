@@ -164,6 +164,13 @@ pub(crate) fn held(name: &str, step: &str) -> String {
     )
 }
 
+/// As [`held`], for a local that is used, and that would be held if it could be declared earlier.
+pub(crate) fn held_and_used(name: &str, step: &str) -> String {
+    format!(
+        "`{name}` would be dropped early, at `{step}`, and its type `{{Self}}` cannot be saved: end it before, `drop({name});`, or bind it with a `let` of its own, under a name that nothing else has"
+    )
+}
+
 /// As [`held`], for a temporary.
 pub(crate) fn held_temporary(value: &str, step: &str) -> String {
     format!(

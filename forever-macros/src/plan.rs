@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     /// Locals that are held across a cut point which does not keep them, with the first such cut
     /// point.
     pub(crate) held: BTreeMap<VarId, CutId>,
+    /// As `held`, of locals that are used.
+    pub(crate) held_and_used: BTreeMap<VarId, CutId>,
     /// The cut points that keep each variable.
     kept_at: BTreeMap<VarId, Vec<CutId>>,
     /// Carried variables that share their stored name with their remaining fields at other cut
@@ -49,7 +51,7 @@ pub(crate) struct Plan {
     pub(crate) texts: BTreeMap<VarId, CutId>,
     /// Locals that hold a lock's guard.
     pub(crate) guards: BTreeSet<VarId>,
-    /// The expressions of temporaries that hold one, by the names that they were given.
+    /// The expressions of temporaries, by the names that they were given.
     pub(crate) temporaries: BTreeMap<String, String>,
     /// By cut point: its stored name, and the number of cut points that share the name before `#`.
     pub(crate) names: Vec<(String, usize)>,
@@ -175,13 +177,14 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let texts = kept_at.iter().filter(|(var, _)| table.var(**var).text_of.is_some()).map(|(var, cuts)| (*var, cuts[0])).collect();
     let next = (0..body.cuts.len()).map(|cut| after.remove(&cut).unwrap_or_default().into_iter().collect()).collect();
     let aliased = aliased(table, &needed);
-    let Found { held, guards, temporaries } = held(body, table, &needed, &assigned, &kept);
+    let Found { held, used: held_and_used, guards, temporaries, .. } = held(body, table, &needed, &assigned, &kept);
     Plan {
         needed,
         storage,
         aliased,
         kept,
         held,
+        held_and_used,
         kept_at,
         shares_key,
         texts,

@@ -8,18 +8,28 @@ use crate::sql::{Arg, Done, Tx, args};
 use crate::{admin, fibers, troubles};
 
 /// Fibers that wait at seven places, and one that has failed.
-const FILL: &str = "
-    INSERT INTO @fibers (id, name, state, args, created_ms, changed_ms)
-    SELECT 'f-' || n, 'work' || n % 7, CASE n WHEN 1 THEN 'failed' ELSE 'waiting' END, repeat('a', 300), 0, 0
-    FROM generate_series(1, 200000) n;
-    INSERT INTO @snapshots (fiber, epoch, number, at, layout, data) SELECT seq, 1, 1, 'answer', name, repeat('a', 300) FROM @fibers;
-    INSERT INTO @waits (fiber, any_join, place)
-    SELECT seq, FALSE, substr(sha256(convert_to(json_build_array(name, 'answer', name, NULL::text)::text, 'UTF8')), 1, 16)
-    FROM @fibers WHERE state = 'waiting';
-    INSERT INTO @ops (fiber, number, id, kind, function, step, state, error, next_ms, started_ms, changed_ms)
-    SELECT seq, 1, 'op-' || seq, 'effect', name, 'charge', 'started', CASE seq % 1000 WHEN 0 THEN 'no' END,
-           CASE seq % 1000 WHEN 0 THEN seq END, 0, 0 FROM @fibers;
-    INSERT INTO @messages (fiber, topic, data, sent_ms) SELECT seq, 'go', '1', 0 FROM @fibers;";
+const FIBERS: u32 = 200_000;
+
+/// How many of them one call fills in, so that a server of a busy machine answers it in time.
+const AT_A_TIME: u32 = 10_000;
+
+/// Statements that fill some in.
+fn filled(first: u32, last: u32) -> String {
+    format!(
+        "INSERT INTO @fibers (id, name, state, args, created_ms, changed_ms)
+         SELECT 'f-' || n, 'work' || n % 7, CASE n WHEN 1 THEN 'failed' ELSE 'waiting' END, repeat('a', 300), 0, 0
+         FROM generate_series({first}, {last}) n;
+         INSERT INTO @snapshots (fiber, epoch, number, at, layout, data)
+         SELECT seq, 1, 1, 'answer', name, repeat('a', 300) FROM @fibers WHERE seq BETWEEN {first} AND {last};
+         INSERT INTO @waits (fiber, any_join, place)
+         SELECT seq, FALSE, substr(sha256(convert_to(json_build_array(name, 'answer', name, NULL::text)::text, 'UTF8')), 1, 16)
+         FROM @fibers WHERE state = 'waiting' AND seq BETWEEN {first} AND {last};
+         INSERT INTO @ops (fiber, number, id, kind, function, step, state, error, next_ms, started_ms, changed_ms)
+         SELECT seq, 1, 'op-' || seq, 'effect', name, 'charge', 'started', CASE seq % 1000 WHEN 0 THEN 'no' END,
+                CASE seq % 1000 WHEN 0 THEN seq END, 0, 0 FROM @fibers WHERE seq BETWEEN {first} AND {last};
+         INSERT INTO @messages (fiber, topic, data, sent_ms) SELECT seq, 'go', '1', 0 FROM @fibers WHERE seq BETWEEN {first} AND {last};"
+    )
+}
 
 /// The plan of a statement, a line for each step, without costs.
 async fn plan(tx: &Tx, sql: &str, values: &[Arg<'_>]) -> Done<String> {
@@ -59,7 +69,11 @@ async fn two_hundred_thousand_waiting_fibers_are_counted_and_listed_from_indexes
     let Some(url) = cluster::url() else { return };
     let store = PostgresStore::builder(url).schema(cluster::schema()).connect().await.unwrap();
     let run: Work<String, ()> = |tx, sql| Box::pin(async move { tx.batch(sql).await });
-    store.shared.carry_out("fill", Kind::Write, &FILL.to_owned(), run).await.unwrap();
+    for first in (1..=FIBERS).step_by(AT_A_TIME as usize) {
+        store.shared.carry_out("fill", Kind::Write, &filled(first, first + AT_A_TIME - 1), run).await.unwrap();
+    }
+    let count: Work<(), i64> = |tx, ()| Box::pin(async move { tx.rows("SELECT count(*) AS n FROM @ops", args![]).await?[0].int("n") });
+    assert_eq!(store.shared.carry_out("count", Kind::Read, &(), count).await.unwrap(), i64::from(FIBERS));
     for table in ["fibers", "snapshots", "waits", "ops", "messages"] {
         store.shared.carry_out("vacuum", Kind::Single, &format!("VACUUM (ANALYZE) @{table}"), run).await.unwrap();
     }

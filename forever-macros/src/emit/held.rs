@@ -4,9 +4,10 @@
 //! lives on is declared before the stretch and gets its value in it, so that the compiler drops it
 //! where it drops the user's: at the end of the block, unless it has been moved. A run that skips
 //! the stretch has no value to drop.
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident};
 use syn::Expr;
 use syn::visit_mut::{self, VisitMut};
@@ -15,9 +16,11 @@ use super::{Emit, branch};
 use crate::held;
 use crate::hir::{Branch, Control, Head, LASTING, LASTING_IN_BLOCK, Stmt, StmtKind};
 use crate::ids::{PointId, VarId};
+use crate::named;
 use crate::names::{VarKind, VarOrigin, is_ours};
 use crate::pattern;
 use crate::plan::Storage;
+use crate::values;
 
 /// Values of a stretch that are dropped after it.
 #[derive(Default)]
@@ -27,24 +30,28 @@ pub(super) struct Outliving {
     /// Until the end of the statement that the stretch leads to: variables that are declared before
     /// the stretch, too.
     pub(super) statement: BTreeSet<VarId>,
+    /// Those of the block whose values name what they hide: it is reached through an alias.
+    pub(super) through: BTreeSet<VarId>,
 }
 
 impl Emit<'_> {
     /// The variables of a stretch that live on after it.
     pub(super) fn outliving(&self, plain: &[Stmt], stmt: &Stmt) -> Outliving {
         let mut found = Outliving::default();
-        let mut before = TokenStream::new();
-        for stmt in plain {
+        for (place, stmt) in plain.iter().enumerate() {
             let StmtKind::Plain(syntax) = &stmt.kind else { continue };
-            before.extend(syntax.to_token_stream());
+            found.block.extend(self.set_later(stmt).filter(|var| named_in(&plain[..=place], &self.ident(*var).to_string()) == 1));
             for var in self.held_by_value(stmt, syntax) {
                 let name = self.ident(var).to_string();
                 if name.starts_with(LASTING_IN_BLOCK) {
                     found.block.insert(var);
                 } else if name.starts_with(LASTING) {
                     found.statement.insert(var);
-                } else if self.lives_on(var, stmt.after) && times_named(&before, &name) == 1 {
+                } else if self.lives_on(var, stmt.after) && named_in(&plain[..=place], &name) == 1 {
                     found.block.insert(var);
+                } else if self.is_made_of_hidden(var, stmt, syntax) && named_in(&plain[..place], &name) == 0 {
+                    found.block.insert(var);
+                    found.through.insert(var);
                 }
             }
         }
@@ -64,14 +71,17 @@ impl Emit<'_> {
         for arm in branch.arms.iter().filter(|arm| arm.cuts.is_some()) {
             let (plain, rest) = branch::split(&arm.block.stmts);
             let pattern = match &branch.head {
-                Head::If { cond: Expr::Let(binding), .. } => Some((&*binding.pat, binding.to_token_stream())),
-                Head::Match { .. } => arm.pat.as_ref().map(|pat| (pat, pat.to_token_stream())),
+                Head::If { cond: Expr::Let(binding), .. } => Some((&*binding.pat, Some(&*binding.expr))),
+                Head::Match { .. } => arm.pat.as_ref().map(|pat| (pat, None)),
                 _ => None,
             };
-            if let (Some((pat, tokens)), Some(first)) = (pattern, arm.block.stmts.first()) {
+            if let (Some((pat, value)), Some(first)) = (pattern, arm.block.stmts.first()) {
                 let bindings = pattern::bindings(pat);
                 let by_value = |var: &VarId| bindings.iter().any(|bound| bound.ident == *self.ident(*var) && !bound.by_ref);
-                let is_named = |var: &VarId| times_named(&tokens, &self.ident(*var).to_string()) == 1;
+                let is_named = |var: &VarId| {
+                    let name = self.ident(*var).to_string();
+                    named::in_pat(pat, &name) + value.map_or(0, |value| named::in_expr(value, &name)) == 1
+                };
                 let vars = arm.declares.iter().copied().filter(by_value).filter(is_named).filter(|v| self.lives_on(*v, first.start));
                 vars.for_each(|var| self.add_to_statement(var, found));
             }
@@ -81,7 +91,7 @@ impl Emit<'_> {
                     let name = self.ident(var).to_string();
                     // A temporary ends with its own statement.
                     let is_last = !name.starts_with(LASTING) || rest.len() == 1;
-                    let is_named = is_last && times_named(&syntax.to_token_stream(), &name) == 1;
+                    let is_named = is_last && named::in_stmt(syntax, &name) == 1;
                     if is_named && self.lives_on(var, stmt.after) {
                         self.add_to_statement(var, found);
                     }
@@ -107,18 +117,28 @@ impl Emit<'_> {
         let syn::Stmt::Local(local) = syntax else { return Vec::new() };
         let by_value = !held::takes_next_item(syntax)
             && !held::is_arguments(syntax)
-            && local.init.as_ref().is_some_and(|init| !extends_temporaries(&init.expr))
+            && local.init.as_ref().is_some_and(|init| !extends_temporaries(&init.expr) && !self.holds_closure(&init.expr))
             && stmt.remainders.is_empty()
             && stmt.flow.completes()
             && !local.attrs.iter().any(is_ours)
             && pattern::bindings(&local.pat).iter().all(|b| !b.by_ref)
-            && stmt.declares.iter().all(|v| self.cx.table.var(*v).kind == VarKind::Value);
+            && stmt.declares.iter().all(|v| self.is_own_value(*v));
         if by_value { stmt.declares.clone() } else { Vec::new() }
     }
 
+    /// The variables that a `let` declares without a value, and that are dropped with their block.
+    fn set_later(&self, stmt: &Stmt) -> impl Iterator<Item = VarId> {
+        let is_held = |var: &VarId| {
+            let is_unset = self.cx.table.unset.contains(var) && self.cx.plan.held_and_used.contains_key(var);
+            is_unset && self.lives_on(*var, stmt.after)
+        };
+        stmt.declares.iter().copied().filter(is_held)
+    }
+
     /// The carried variables that no cut point keeps, and that nothing needs after a stretch.
-    pub(super) fn last_used(&self, mentioned: &BTreeSet<VarId>, start: PointId, end: PointId) -> BTreeSet<VarId> {
-        let (table, from, to) = (self.cx.table, self.live(start), self.live(end));
+    pub(super) fn last_used(&self, mentioned: &BTreeSet<VarId>, start: PointId, stmt: &Stmt) -> BTreeSet<VarId> {
+        let end = if matches!(stmt.kind, StmtKind::Control { .. }) { stmt.before } else { stmt.after };
+        let (table, from, to, after) = (self.cx.table, self.live(start), self.live(end), self.live(stmt.after));
         let is_hidden = |var: VarId| table.hidden.get(&start).is_some_and(|all| all.iter().any(|(hidden, _)| *hidden == var));
         let is_last = |var: &VarId| {
             let info = table.var(*var);
@@ -126,7 +146,7 @@ impl Emit<'_> {
                 && info.kind == VarKind::Value
                 && info.origin() == VarOrigin::User
                 && self.cx.plan.kept_at(*var).is_empty()
-                && from.contains(var)
+                && (from.contains(var) || table.unset.contains(var) && !after.contains(var))
                 && !to.contains(var)
                 && !self.open.contains(var)
                 && !self.is_aliased(*var)
@@ -135,27 +155,111 @@ impl Emit<'_> {
         mentioned.iter().copied().filter(is_last).collect()
     }
 
+    /// Whether a variable of an outer block has a value at the end of a stretch in any case, which
+    /// nothing borrows, and so can go back to its place, to be dropped with that block.
+    pub(super) fn goes_back(&self, var: VarId, plain: &[Stmt], stmt: &Stmt) -> bool {
+        let name = self.ident(var).to_string();
+        let lends = |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Plain(local @ syn::Stmt::Local(_)) if named::in_stmt(local, &name) > 0);
+        let jumps = || plain.iter().any(|stmt| named::has_jump(&super::plain_tokens(stmt)));
+        let is_set = || !self.cx.table.unset.contains(&var) || matches!(stmt.kind, StmtKind::Cut { .. }) && !jumps();
+        let stays = !self.declared.contains(&var) && self.cx.table.moved_at[var.0] == usize::MAX;
+        stays && is_set() && !plain.iter().any(lends)
+    }
+
     /// Whether a variable may be declared before its stretch, as far as its uses show.
     fn lives_on(&self, var: VarId, at: PointId) -> bool {
+        self.stays(var) && !self.hides_mentioned(var, at)
+    }
+
+    fn stays(&self, var: VarId) -> bool {
         let table = self.cx.table;
         // One that is moved would count as held by the compiler.
         let stays = table.moved_at[var.0] == usize::MAX || !table.moved_surely.contains(&var);
-        stays && self.cx.plan.kept_at(var).is_empty() && self.is_only_here(var) && !self.hides_another(var, at)
+        stays && self.cx.plan.kept_at(var).is_empty() && self.is_only_here(var)
+    }
+
+    /// Whether the value of a variable names what it hides: a variable that is in scope before the
+    /// stretch, or a function.
+    fn is_made_of_hidden(&self, var: VarId, stmt: &Stmt, syntax: &syn::Stmt) -> bool {
+        let syn::Stmt::Local(syn::Local { init: Some(init), .. }) = syntax else { return false };
+        let (table, name) = (self.cx.table, self.ident(var).to_string());
+        let hidden = table.hidden.get(&stmt.after).into_iter().flatten().filter(|(_, hiding)| *hiding == var);
+        let is_there = |hidden: VarId| {
+            table.var(hidden).kind == VarKind::Given || self.outside.as_ref().is_some_and(|outside| outside.contains(&hidden))
+        };
+        let is_reached = hidden.map(|(hidden, _)| *hidden).all(is_there) && named::is_in_paths(&init.expr, &name);
+        is_reached && init.diverge.is_none() && self.stays(var)
+    }
+
+    /// A statement in which what its variables hide is reached through aliases.
+    pub(super) fn through_aliases<'s>(&self, stmt: &Stmt, syntax: &'s syn::Stmt) -> Cow<'s, syn::Stmt> {
+        let vars: Vec<VarId> = stmt.declares.iter().copied().filter(|v| self.through.contains(v)).collect();
+        let mut syntax = Cow::Borrowed(syntax);
+        for var in vars {
+            if let syn::Stmt::Local(syn::Local { init: Some(init), .. }) = syntax.to_mut() {
+                named::Reached { name: &self.ident(var).to_string(), alias: &hidden_name(var) }.visit_expr_mut(&mut init.expr);
+            }
+        }
+        syntax
+    }
+
+    /// The alias of what a variable hides.
+    pub(super) fn hidden_alias(&self, var: VarId) -> TokenStream {
+        let (alias, ident) = (hidden_name(var), self.ident(var));
+        emit!(macro_rules! #alias { () => { #ident }; })
     }
 
     /// Whether a variable of the user's is mentioned in its stretch alone.
     fn is_only_here(&self, var: VarId) -> bool {
         let (table, info) = (self.cx.table, self.cx.table.var(var));
         self.storage(var) == Storage::Local
-            && info.kind == VarKind::Value
+            && self.is_own_value(var)
             && info.origin() == VarOrigin::User
             && info.key.is_none()
-            && (info.ident.to_string().starts_with('_') || table.uses.iter().any(|u| u.var == var && !u.assigns))
+            && (info.ident.to_string().starts_with('_')
+                || info.kind != VarKind::Value
+                || table.uses.iter().any(|u| u.var == var && !u.assigns))
     }
 
-    /// Whether a variable has the name of another one that is in scope, too.
-    fn hides_another(&self, var: VarId, at: PointId) -> bool {
-        self.cx.table.hidden.get(&at).is_some_and(|all| all.iter().any(|(_, hiding)| *hiding == var))
+    /// Whether a value may hold a closure that borrows what is in scope during its stretch alone.
+    fn holds_closure(&self, init: &Expr) -> bool {
+        let borrows = |arg: &Expr| {
+            let is_by_reference =
+                matches!(arg, Expr::Closure(e) if e.capture.is_none()) || matches!(arg, Expr::Async(e) if e.capture.is_none());
+            let is_outside = |var: VarId| self.outside.as_ref().is_some_and(|outside| outside.contains(&var));
+            let is_inside = |var: VarId| self.cx.table.var(var).kind != VarKind::Given && !is_outside(var);
+            let names = |var: VarId| named::in_expr(arg, &self.ident(var).to_string()) > 0;
+            is_by_reference && self.mentioned.iter().any(|var| is_inside(*var) && names(*var))
+        };
+        match init {
+            Expr::Await(e) => self.holds_closure(&e.base),
+            Expr::Try(e) => self.holds_closure(&e.expr),
+            Expr::Paren(e) => self.holds_closure(&e.expr),
+            Expr::MethodCall(e) => e.args.iter().any(borrows),
+            Expr::Call(e) => e.args.iter().any(borrows),
+            _ => false,
+        }
+    }
+
+    /// Whether a variable has a value of its own: one that is saved, or a closure that no cut point
+    /// needs, so that it is never made again.
+    fn is_own_value(&self, var: VarId) -> bool {
+        let table = self.cx.table;
+        match table.var(var).kind {
+            VarKind::Value => true,
+            VarKind::Reborrow(again) => {
+                let init = &table.reborrows[again.0].init;
+                let is_closure = values::closure(init).is_some() && !values::is_check(init);
+                is_closure && !self.cx.plan.needed.at_cut.values().any(|live| live.contains(&var))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a variable has the name of another one that the stretch mentions.
+    fn hides_mentioned(&self, var: VarId, at: PointId) -> bool {
+        let hidden = self.cx.table.hidden.get(&at);
+        hidden.is_some_and(|all| all.iter().any(|(hidden, hiding)| *hiding == var && self.mentioned.contains(hidden)))
     }
 
     /// Whether an exported variable may be declared before its stretch.
@@ -163,21 +267,23 @@ impl Emit<'_> {
         if self.storage(var) == Storage::Carried {
             return true;
         }
-        let name = self.ident(var).to_string();
-        let names_itself = |stmt: &Stmt| match &stmt.kind {
+        let Some(place) = plain.iter().position(|stmt| stmt.declares.contains(&var)) else { return false };
+        let (name, stmt) = (self.ident(var).to_string(), &plain[place]);
+        let names_itself = match &stmt.kind {
             StmtKind::Plain(syntax) if held::is_arguments(syntax) => false,
-            StmtKind::Plain(syn::Stmt::Local(syn::Local { init: Some(init), .. })) => times_named(&init.expr.to_token_stream(), &name) > 0,
+            StmtKind::Plain(syn::Stmt::Local(syn::Local { init: Some(init), .. })) => named::in_expr(&init.expr, &name) > 0,
             _ => true,
         };
-        let declaring = plain.iter().find(|stmt| stmt.declares.contains(&var));
-        declaring.is_some_and(|stmt| !names_itself(stmt) && !self.hides_another(var, stmt.after))
+        !names_itself && named_in(&plain[..place], &name) == 0 && !self.hides_mentioned(var, stmt.after)
     }
 
     /// `let name;` for each.
     pub(super) fn declarations(&self, vars: &BTreeSet<VarId>) -> TokenStream {
         let lets = vars.iter().map(|v| {
-            let (ident, mutable) = (self.ident(*v), self.cx.table.var(*v).mutable.then(|| emit!(mut)));
-            emit!(let #mutable #ident;)
+            let info = self.cx.table.var(*v);
+            let (ident, mutable) = (&info.ident, info.mutable.then(|| emit!(mut)));
+            let ty = info.ty.as_ref().filter(|_| self.cx.table.unset.contains(v)).map(|ty| emit!(: #ty));
+            emit!(let #mutable #ident #ty;)
         });
         lets.collect()
     }
@@ -202,16 +308,19 @@ impl Emit<'_> {
     }
 
     /// The code of a `let`, for variables that are declared before.
-    pub(super) fn with_outliving(&self, stmt: &Stmt, code: TokenStream) -> TokenStream {
+    pub(super) fn with_outliving(&self, stmt: &Stmt, syntax: &syn::Stmt, code: TokenStream) -> TokenStream {
         if !stmt.declares.iter().any(|v| self.outliving.contains(v)) {
             return code;
         }
-        if let StmtKind::Plain(syn::Stmt::Local(syn::Local { attrs, pat: syn::Pat::Ident(name), init: Some(init), .. })) = &stmt.kind
+        if let syn::Stmt::Local(syn::Local { attrs, pat: syn::Pat::Ident(name), init: Some(init), .. }) = syntax
             && attrs.is_empty()
             && init.diverge.is_none()
         {
             let (name, value) = (&name.ident, self.rewrite_expr(&init.expr));
             return emit!(#name = #value;);
+        }
+        if stmt.declares.iter().all(|v| self.cx.table.unset.contains(v)) {
+            return TokenStream::new();
         }
         let names: Vec<_> = stmt.declares.iter().map(|v| self.ident(*v)).collect();
         let value = if let [name] = &names[..] { emit!(#name) } else { emit!((#(#names),*)) };
@@ -238,6 +347,10 @@ impl Emit<'_> {
             #set
         }
     }
+}
+
+fn hidden_name(var: VarId) -> proc_macro2::Ident {
+    format_ident!("hidden_{}", var.0, span = Span::mixed_site())
 }
 
 fn part_name(var: VarId) -> proc_macro2::Ident {
@@ -276,7 +389,8 @@ fn extends_temporaries(init: &Expr) -> bool {
     };
     match init {
         Expr::Reference(_) => true,
-        Expr::Macro(e) => !e.mac.path.is_ident("vec"),
+        // Of the others it is not known; these do.
+        Expr::Macro(e) => e.mac.path.segments.last().is_some_and(|s| s.ident == "pin" || s.ident == "format_args"),
         Expr::Paren(e) => extends_temporaries(&e.expr),
         Expr::Group(e) => extends_temporaries(&e.expr),
         Expr::Cast(e) => extends_temporaries(&e.expr),
@@ -298,12 +412,17 @@ fn is_constructor(func: &Expr) -> bool {
     path.path.segments.last().is_some_and(|s| s.ident.to_string().starts_with(char::is_uppercase))
 }
 
-/// How often tokens name something.
-fn times_named(tokens: &TokenStream, name: &str) -> usize {
-    let of = |token| match token {
-        TokenTree::Ident(ident) => usize::from(ident == name),
-        TokenTree::Group(group) => times_named(&group.stream(), name),
-        TokenTree::Punct(_) | TokenTree::Literal(_) => 0,
+fn declares(syntax: &syn::Stmt, name: &str) -> bool {
+    matches!(syntax, syn::Stmt::Local(local) if pattern::bindings(&local.pat).iter().any(|bound| bound.ident == name))
+}
+
+/// How often plain statements name something.
+fn named_in(plain: &[Stmt], name: &str) -> usize {
+    let of = |stmt: &Stmt| match &stmt.kind {
+        // It names the function's items, and is in none of the user's scopes.
+        StmtKind::Plain(syntax) if held::is_arguments(syntax) => usize::from(declares(syntax, name)),
+        StmtKind::Plain(syntax) => named::in_stmt(syntax, name),
+        _ => 0,
     };
-    tokens.clone().into_iter().map(of).sum()
+    plain.iter().map(of).sum()
 }

@@ -19,6 +19,7 @@ use crate::hir::{LEFT, Stmt};
 use crate::ids::{CutId, VarId};
 use crate::messages;
 use crate::names::{VarKind, VarOrigin};
+use crate::plan::Storage;
 use crate::signature::Signature;
 use crate::values::MadeBy;
 
@@ -133,10 +134,21 @@ impl Emit<'_> {
         table.unset.contains(&var) || table.var(var).mutable && table.uses.iter().any(|u| u.var == var && u.assigns)
     }
 
+    /// As [`Emit::may_be_dropped`], for variables of outer blocks that end with this one.
+    pub(super) fn may_end_here(&self, vars: &BTreeSet<VarId>) -> TokenStream {
+        let outer = vars.iter().filter(|var| !self.declared.contains(var));
+        let checks = outer.filter_map(|var| Some(self.asked(*var, *self.cx.plan.held_and_used.get(var)?)));
+        let checks: TokenStream = checks.collect();
+        if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
+    }
+
     fn dropped_early(&self, var: VarId) -> TokenStream {
-        if !self.cx.plan.held.contains_key(&var) {
-            return TokenStream::new();
-        }
+        self.released_at(var).map_or_else(TokenStream::new, |cut| self.asked(var, cut))
+    }
+
+    /// Asks whether a variable may be dropped at a cut point.
+    fn asked(&self, var: VarId, cut: CutId) -> TokenStream {
+        self.released.borrow_mut().insert(var, cut);
         let (private, ident, name, span) = (self.cx.private, self.ident(var), self.hold_name(var), self.place_of(var));
         let asked = quote_spanned!(span=> #name::Released::may_be_dropped((&#private::held(&#ident)).dropped()));
         emit!({
@@ -146,6 +158,13 @@ impl Emit<'_> {
         })
     }
 
+    /// The cut point at which a variable is dropped that plain Rust drops later.
+    fn released_at(&self, var: VarId) -> Option<CutId> {
+        let plan = self.cx.plan;
+        let is_local = || self.storage(var) == Storage::Local && !self.outliving.contains(&var);
+        plan.held.get(&var).or_else(|| plan.held_and_used.get(&var).filter(|_| is_local())).copied()
+    }
+
     fn hold_name(&self, var: VarId) -> Ident {
         format_ident!("hold_{}_{}", self.ident(var).to_string().trim_start_matches("r#"), var.0, span = self.place_of(var))
     }
@@ -153,7 +172,8 @@ impl Emit<'_> {
     /// The traits of [`Emit::may_be_dropped`].
     fn holds(&self) -> TokenStream {
         let private = self.cx.private;
-        let modules = self.cx.plan.held.iter().map(|(&var, &cut)| {
+        let released = self.released.borrow();
+        let modules = released.iter().map(|(&var, &cut)| {
             let (module, span) = (self.hold_name(var), self.place_of(var));
             // The message is a format string of the compiler's, so braces in a step's name are
             // doubled.
@@ -163,6 +183,9 @@ impl Emit<'_> {
                 Some(value) => {
                     let value = value.replace('{', "{{").replace('}', "}}");
                     (messages::held_temporary(&value, &step), format!("would be dropped at `{step}`, not where its statement ends"))
+                }
+                None if self.cx.plan.held_and_used.contains_key(&var) => {
+                    (messages::held_and_used(&name, &step), format!("would be dropped at `{step}`, not where its block ends"))
                 }
                 None => (messages::held(&name, &step), format!("would be dropped at `{step}`, not where its block ends")),
             };

@@ -76,6 +76,10 @@ impl Emit<'_> {
         let taken = match (carried, live.contains(&var)) {
             (true, true) if self.outliving.contains(&var) => emit!(#ident = #private::take(&mut #place);),
             (true, true) => emit!(let mut #ident = #private::take(&mut #place);),
+            (true, false) if self.outliving.contains(&var) => emit! {
+                #[allow(unused_assignments)]
+                if false { #ident = #private::take(&mut #place); }
+            },
             (true, false) => emit! {
                 let mut #ident #ty;
                 #[allow(unused_assignments)]
@@ -115,7 +119,7 @@ impl Emit<'_> {
     /// Puts what was taken since `from` back where it is still needed.
     pub(super) fn put_back(&self, from: usize, live: &Live) -> TokenStream {
         let mut tokens = TokenStream::new();
-        for &var in self.taken.iter().skip(from).filter(|v| live.contains(v)) {
+        for &var in self.taken.iter().skip(from).filter(|v| live.contains(v) || self.returned.contains(v)) {
             let (named, place) = (self.named(var), self.place(var));
             tokens.extend(emit!(#place = ::core::option::Option::Some(#named);));
         }
@@ -175,8 +179,9 @@ impl Emit<'_> {
             }
             self.check_hidden_jump(stmt);
             tokens.extend(self.text_is_owned(&stmt.declares));
-            let code = self.rewrite_stmt(&self.with_borrowed_captures(stmt, syntax));
-            let code = self.with_outliving(stmt, code);
+            let reached = self.through_aliases(stmt, syntax);
+            let code = self.rewrite_stmt(&self.with_borrowed_captures(stmt, &reached));
+            let code = self.with_outliving(stmt, &reached, code);
             let once_set = self.may_be_dropped_once_set(stmt);
             tokens.extend(match syntax {
                 syn::Stmt::Expr(_, None) if !once_set.is_empty() => emit!({ let value = #code; #once_set value }),

@@ -1,4 +1,6 @@
 //! `if` with cut points in its condition: each is evaluated only if all before it held.
+use std::collections::BTreeSet;
+
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Stmt as SynStmt, parse_quote};
@@ -41,6 +43,9 @@ impl Lower<'_> {
             return self.into_bind_plain(Expr::If(e), bind, out);
         }
         let depth = self.scope.len();
+        if let Expr::Let(binding) = &mut *e.cond {
+            super::apart::rename_bound(&mut binding.pat, &mut e.then_branch, &mut || self.temp());
+        }
         self.note_conditions(&e.cond);
         // Before an `else` they would end with the condition.
         if e.else_branch.as_ref().is_none_or(|(_, otherwise)| only_breaks(otherwise))
@@ -50,10 +55,11 @@ impl Lower<'_> {
             *binding.expr = self.lasting(value, LASTING, out);
         }
         let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: e.then_branch });
-        let then = self.arm(None, Vec::new(), then);
+        let mut names = BTreeSet::new();
+        let then = self.arm(None, Vec::new(), then, &mut names);
         self.scope.truncate(depth);
         let otherwise = match e.else_branch {
-            Some((_, block)) => self.arm(None, Vec::new(), *block),
+            Some((_, block)) => self.arm(None, Vec::new(), *block, &mut names),
             None => Arm::implicit(),
         };
         let branch = Branch { head: Head::If { cond: *e.cond, attrs: e.attrs }, arms: vec![then, otherwise] };

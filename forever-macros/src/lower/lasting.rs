@@ -4,7 +4,7 @@
 //! Each gets a variable before the statement. A method that takes it by value moves it out of
 //! there, any other borrows it, and the compiler drops what is left where the emitter ends the
 //! variable: with the statement.
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 use quote::format_ident;
 use syn::spanned::Spanned;
 use syn::{Expr, Stmt as SynStmt, parse_quote, parse_quote_spanned};
@@ -38,7 +38,52 @@ impl Lower<'_> {
                 *e.expr = self.lasting(*e.expr, prefix, out);
                 Expr::Paren(e)
             }
+            Expr::Cast(mut e) => {
+                *e.expr = self.lasting(*e.expr, prefix, out);
+                Expr::Cast(e)
+            }
+            Expr::Unary(mut e) if !matches!(e.op, syn::UnOp::Deref(_)) => {
+                *e.expr = self.lasting(*e.expr, prefix, out);
+                Expr::Unary(e)
+            }
+            Expr::Binary(mut e) => {
+                self.operands_lasting([&mut *e.left, &mut *e.right], prefix, out);
+                Expr::Binary(e)
+            }
+            Expr::Call(mut e) if matches!(*e.func, Expr::Path(_)) => {
+                self.operands_lasting(&mut e.args, prefix, out);
+                Expr::Call(e)
+            }
+            Expr::Tuple(mut e) => {
+                self.operands_lasting(&mut e.elems, prefix, out);
+                Expr::Tuple(e)
+            }
+            Expr::Array(mut e) => {
+                self.operands_lasting(&mut e.elems, prefix, out);
+                Expr::Array(e)
+            }
+            Expr::Index(mut e) => {
+                self.operands_lasting([&mut *e.expr, &mut *e.index], prefix, out);
+                Expr::Index(e)
+            }
             other => other,
+        }
+    }
+
+    /// Gives a value a name.
+    pub(super) fn set_aside(&mut self, value: &mut Expr, prefix: &str, out: &mut Vec<Stmt>) {
+        let expr = std::mem::replace(value, Expr::Verbatim(TokenStream::new()));
+        *value = self.named(expr, prefix, out);
+    }
+
+    /// Those of several operands before which nothing else is evaluated.
+    fn operands_lasting<'e>(&mut self, operands: impl IntoIterator<Item = &'e mut Expr>, prefix: &str, out: &mut Vec<Stmt>) {
+        for operand in operands {
+            let expr = std::mem::replace(operand, Expr::Verbatim(TokenStream::new()));
+            *operand = self.lasting(expr, prefix, out);
+            if !matches!(operand, Expr::Path(_) | Expr::Lit(_)) {
+                break;
+            }
         }
     }
 

@@ -106,14 +106,19 @@ impl Names<'_> {
         walked
     }
 
-    /// Records a use of a variable, or of a field of it, as a value: it may be moved.
+    /// Records a use of a variable as a value: it may be moved.
     pub(super) fn moved_whole(&mut self, id: VarId) {
+        self.moved_in_part(id);
+        if !self.lent.returns && self.lent.scopes_at[id.0] == self.scopes.len() - self.lent.always {
+            self.lent.moved_surely.insert(id);
+        }
+    }
+
+    /// Records a use of a field of a variable as a value.
+    pub(super) fn moved_in_part(&mut self, id: VarId) {
         if !self.lent.returns {
             let moved_at = &mut self.lent.moved_at[id.0];
             *moved_at = (*moved_at).min(self.lent.cuts);
-            if self.lent.scopes_at[id.0] == self.scopes.len() - self.lent.always {
-                self.lent.moved_surely.insert(id);
-            }
         }
     }
 

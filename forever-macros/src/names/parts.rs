@@ -114,7 +114,7 @@ impl Names<'_> {
         let Some((var, path)) = self.part(expr) else { return Flow::Nothing };
         let change = change();
         if matches!(change, Change::Moved { .. }) {
-            self.moved_whole(var);
+            if path.is_empty() { self.moved_whole(var) } else { self.moved_in_part(var) }
         }
         self.table.parts.push(Part { var, path, change, closure: None });
         Flow::Part(self.table.parts.len() - 1)

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ops::manual::OpCall;
+
 /// The type of a local.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -101,6 +103,9 @@ pub trait NoDestructor {
 }
 
 impl<T: Copy> NoDestructor for Held<T> {}
+
+/// One that was not awaited has done nothing.
+impl<F, T, E> NoDestructor for Held<OpCall<'_, F, T, E>> {}
 
 /// A type whose drop may have an effect.
 #[doc(hidden)]

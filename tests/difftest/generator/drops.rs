@@ -108,6 +108,55 @@ impl Body {
         Some((code![apart, "if ", condition, " ", Code::Block(lines), " else ", other], join.meet(&mut self.scope)))
     }
 
+    /// A guard that is held to the end of a block of its own.
+    pub(crate) fn guard_in_block(&mut self) -> Option<Written> {
+        if !self.can_step() {
+            return None;
+        }
+        let (guard, number, other) = (self.guard_name(), self.mark(), self.mark());
+        let conditions = [self.condition(1), self.condition(1)];
+        let choice = self.prng.below(6);
+        let made = format!("let {guard} = io.guard({number});");
+        let noted = format!("io.note({guard}.number());");
+        let (lines, gone) = self.nested(|body| {
+            let mut lines: Vec<Code> = match choice {
+                0 => {
+                    body.cover(C::GuardOfOneName);
+                    vec![made.into(), noted.clone().into(), format!("let {guard} = io.guard({other});").into(), noted.into()]
+                }
+                1 => {
+                    body.cover(C::GuardSetLater);
+                    let [condition, _] = conditions;
+                    let set = format!(" {{ {guard} = io.guard({number}); }} else {{ {guard} = io.guard({other}); }}");
+                    vec![format!("let {guard};").into(), code!["if ", condition, set], noted.into()]
+                }
+                2 => {
+                    body.cover(C::GuardInClosure);
+                    vec![made.into(), format!("let {guard} = move || {guard}.number();").into(), format!("io.note({guard}());").into()]
+                }
+                3 => {
+                    body.cover(C::GuardBorrowed);
+                    vec![format!("let {guard} = &io.guard({number});").into(), noted.into()]
+                }
+                4 => {
+                    body.cover(C::GuardInSum);
+                    let sum = format!("io.guard({number}).number() as u32 + 1");
+                    vec![code!["io.note(plus(", sum, ", ", body.step(Ty::Number), "));"]]
+                }
+                _ => {
+                    body.cover(C::GuardInInnerArm);
+                    let [outer, inner] = conditions;
+                    let held = vec![made.into(), noted.into(), body.plain_step(), "io.note(1);".into()];
+                    vec![code!["if ", outer, " ", Code::Block(vec![code!["if ", inner, " ", Code::Block(held)], "io.note(2);".into()])]]
+                }
+            };
+            lines.push(body.plain_step());
+            let (more, gone) = body.lines(2);
+            ([lines, more].concat(), gone)
+        });
+        Some((Code::Block(lines), gone))
+    }
+
     /// A guard that a pattern binds.
     pub(crate) fn guard_bound(&mut self) -> Option<Written> {
         let apart = self.apart()?;

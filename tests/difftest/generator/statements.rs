@@ -74,6 +74,7 @@ const NESTED: &[(usize, Writer)] = &[
     (3, Body::side_by_side),
     (3, Body::noisy),
     (2, Body::guard_in_arm),
+    (5, Body::guard_in_block),
     (3, Body::guard_bound),
     (4, Body::guard_matched),
     (2, Body::guard_gone_over),

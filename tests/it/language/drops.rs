@@ -335,9 +335,9 @@ twin! {
                 7
             }
             Some(other) => {
-                let again = Unsaved("another");
+                let another = Unsaved("another");
                 mark(&other.name());
-                step!("four", io.did(again.name(), ()).await?);
+                step!("four", io.did(another.name(), ()).await?);
                 8
             }
             None => 9,
@@ -370,6 +370,88 @@ fn an_unsaved_value_of_an_arm_is_dropped_where_the_arm_ends() {
     let arm = ["-first", "-one", "lent", "first"];
     assert_eq!(drops(|| in_arms(1)).1[..4], arm);
     same(|| in_arms(1));
+}
+
+twin! {
+    async fn of_one_name(io, n: u32) -> anyhow::Result<u32> {
+        let io_again = Unsaved("first");
+        mark(&io_again.name());
+        let io_again = Unsaved("second");
+        mark(&io_again.name());
+        let later = n + 1;
+        step!("one", io.did("one", ()).await?);
+        mark("one");
+        let taken = found("taken");
+        let taken = (taken, Unsaved("beside"));
+        mark(&taken.1.name());
+        if let Some(taken) = taken.0 {
+            mark(&taken.name());
+            step!("two", io.did("two", ()).await?);
+            mark("two");
+        }
+        let found = found("called");
+        mark(if found.is_some() { "found" } else { "none" });
+        step!("three", io.did("three", ()).await?);
+        mark("end");
+        Ok(later)
+    }
+}
+
+#[test]
+fn unsaved_values_that_hide_others_of_their_name_are_dropped_with_them() {
+    let (plain, fiber) = drops(|| of_one_name(1));
+    let inner = ["-beside", "-taken", "-two", "taken", "-found", "-end"];
+    assert_eq!(plain, [&["-first", "-second", "-one"][..], &inner, &["called", "beside", "second", "first"]].concat());
+    assert_eq!(fiber, plain);
+}
+
+twin! {
+    async fn in_other_forms(io, n: u32) -> anyhow::Result<u32> {
+        let set;
+        if n > 0 {
+            set = Unsaved("set");
+        } else {
+            set = Unsaved("unset");
+        }
+        mark(&set.name());
+        step!("one", io.did("one", ()).await?);
+        {
+            let moved = Unsaved("moved");
+            let name = move || moved.name();
+            mark(&name());
+            let lent = &Unsaved("lent");
+            mark(&lent.name());
+            let (part, _) = (&Unsaved("part"), n);
+            mark(&part.name());
+            step!("two", io.did("two", ()).await?);
+            mark("two");
+        }
+        if n > 0 {
+            if n < 5 {
+                let inner = Unsaved("inner");
+                mark(&inner.name());
+                step!("three", io.did("three", ()).await?);
+                mark("three");
+            }
+            mark("outer");
+        }
+        let outside = Unsaved("outside");
+        {
+            mark(&outside.name());
+            step!("four", io.did("four", ()).await?);
+        }
+        let sum = n + Unsaved("sum").length().unwrap_or(0) + step!("five", io.did("five", 1).await?);
+        mark("end");
+        Ok(sum)
+    }
+}
+
+#[test]
+fn unsaved_values_in_other_forms_are_dropped_where_plain_rust_drops_them() {
+    let (plain, fiber) = drops(|| in_other_forms(1));
+    let forms = ["-set", "-moved", "-lent", "-part", "-two", "part", "lent", "moved", "-inner", "-three", "inner", "-outer"];
+    assert_eq!(plain, [&forms[..], &["-outside", "sum", "-end", "outside", "set"]].concat());
+    assert_eq!(fiber, plain);
 }
 
 twin! {

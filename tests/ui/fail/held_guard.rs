@@ -89,3 +89,21 @@ async fn set_later(slots: Res<Arc<Semaphore>>, order: u32) -> anyhow::Result<u32
     let charge = step!(pay(order).await?);
     Ok(charge)
 }
+
+#[fiber]
+async fn cannot_be_declared_earlier(order: u32) -> anyhow::Result<u32> {
+    match Some(order).map(enter) {
+        Some(guarded) if guarded.0 > 1 => {
+            step!("guarded", pay(guarded.0).await?);
+        }
+        _ => {}
+    }
+    let given = enter(order);
+    {
+        if order > given.0 {
+            drop(given);
+        }
+        step!("given", pay(order).await?);
+    }
+    Ok(order)
+}
