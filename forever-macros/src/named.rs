@@ -209,7 +209,7 @@ impl VisitMut for Renamed<'_> {
 
     fn visit_field_pat_mut(&mut self, field: &mut syn::FieldPat) {
         if field.colon_token.is_none() && pattern::bindings(&field.pat).iter().any(|bound| bound.ident == self.from) {
-            field.colon_token = Some(Default::default());
+            field.colon_token = Some(<syn::Token![:]>::default());
         }
         visit_mut::visit_field_pat_mut(self, field);
     }
