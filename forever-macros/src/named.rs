@@ -1,6 +1,6 @@
 //! What code names a variable, and how often: a variable can be declared earlier than its `let`
 //! only where nothing in between means another one of its name.
-use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Pat, Stmt};
@@ -171,32 +171,10 @@ impl VisitMut for Reached<'_> {
     }
 }
 
-/// Gives a variable another name, where all that has its name means it. The texts of formats keep
-/// it.
+/// Gives a variable another name, where all that has its name means it.
 pub(crate) struct Renamed<'n> {
     pub(crate) from: &'n str,
     pub(crate) to: &'n Ident,
-}
-
-impl Renamed<'_> {
-    fn tokens(&self, tokens: TokenStream) -> TokenStream {
-        let all: Vec<TokenTree> = tokens.into_iter().collect();
-        let is = |token: Option<&TokenTree>, c: char| matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == c);
-        let named = |(place, token): (usize, &TokenTree)| match token {
-            // Neither a field, nor a method, nor the name of a field.
-            TokenTree::Ident(ident) if ident == self.from => {
-                let is_field = place.checked_sub(1).is_some_and(|before| is(all.get(before), '.')) || is(all.get(place + 1), ':');
-                TokenTree::Ident(if is_field { ident.clone() } else { self.to.clone() })
-            }
-            TokenTree::Group(group) => {
-                let mut renamed = Group::new(group.delimiter(), self.tokens(group.stream()));
-                renamed.set_span(group.span());
-                TokenTree::Group(renamed)
-            }
-            other => other.clone(),
-        };
-        all.iter().enumerate().map(named).collect()
-    }
 }
 
 impl VisitMut for Renamed<'_> {
@@ -225,35 +203,23 @@ impl VisitMut for Renamed<'_> {
         }
     }
 
-    fn visit_macro_mut(&mut self, mac: &mut syn::Macro) {
-        mac.tokens = self.tokens(std::mem::take(&mut mac.tokens));
-    }
-
     fn visit_item_mut(&mut self, _: &mut syn::Item) {}
 }
 
-/// Whether the text of a format in a statement may name a variable.
-pub(crate) fn in_text(stmt: &Stmt, name: &str) -> bool {
-    let mut texts = Texts { name, found: false };
-    texts.visit_stmt(stmt);
-    texts.found
+/// Whether a statement names a variable in the arguments of a macro, which may show the name.
+pub(crate) fn in_macros(stmt: &Stmt, name: &str) -> bool {
+    let mut macros = InMacros { name, found: false };
+    macros.visit_stmt(stmt);
+    macros.found
 }
 
-struct Texts<'n> {
+struct InMacros<'n> {
     name: &'n str,
     found: bool,
 }
 
-impl<'ast> Visit<'ast> for Texts<'_> {
+impl<'ast> Visit<'ast> for InMacros<'_> {
     fn visit_macro(&mut self, mac: &'ast syn::Macro) {
-        self.found |= has_text(&mac.tokens, self.name);
+        self.found |= in_tokens(&mac.tokens, self.name) > 0;
     }
-}
-
-fn has_text(tokens: &TokenStream, name: &str) -> bool {
-    tokens.clone().into_iter().any(|token| match token {
-        TokenTree::Literal(text) => text.to_string().contains(&format!("{{{name}")),
-        TokenTree::Group(group) => has_text(&group.stream(), name),
-        _ => false,
-    })
 }

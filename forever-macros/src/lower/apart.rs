@@ -30,7 +30,7 @@ pub(super) fn rename_hidden(stmts: &mut [Stmt], temp: &mut dyn FnMut() -> usize)
                 continue;
             };
             let is_fixed =
-                |stmt: &Stmt| named::in_text(stmt, &name) || matches!(stmt, Stmt::Local(local) if local.attrs.iter().any(is_ours));
+                |stmt: &Stmt| named::in_macros(stmt, &name) || matches!(stmt, Stmt::Local(local) if local.attrs.iter().any(is_ours));
             // Arguments are stored by their names.
             if is_arguments(&stmts[hidden]) || stmts[hidden..=hiding].iter().any(is_fixed) {
                 continue;
@@ -80,7 +80,7 @@ pub(super) fn rename_bound(pat: &mut Pat, block: &mut Block, temp: &mut dyn FnMu
     let span = pat.span();
     for name in pattern::bindings(pat).into_iter().map(|bound| bound.ident.to_string()).collect::<Vec<_>>() {
         let Some(hiding) = block.stmts[..end].iter().position(|stmt| declared(stmt).contains(&name)) else { continue };
-        if block.stmts[..=hiding].iter().any(|stmt| named::in_text(stmt, &name)) {
+        if block.stmts[..=hiding].iter().any(|stmt| named::in_macros(stmt, &name)) {
             continue;
         }
         let to = renamed(&name, temp(), span);
