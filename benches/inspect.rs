@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Pages: requests to the API of a database with a million finished fibers and two thousand in
-//! trouble, over loopback, one after the other. Live: fibers that only make checkpoints, with and without a client that does
-//! what an open page does, in turns: it follows the events, and asks for the overview and the
-//! running fibers half a second after each. Prints one `key=value` a line;
+//! trouble, over loopback, one after the other. Live: fibers that only make checkpoints, with and
+//! without a client that does what an open page does, in turns: it follows the events, and asks for
+//! the overview and the running fibers half a second after each. Prints one `key=value` a line;
 //! docs/guide/src/internals/performance.md has figures.
 #![forbid(unsafe_code)]
 

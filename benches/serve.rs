@@ -12,7 +12,8 @@
 //! pace and does nothing else. Server and clients are two processes on the same machine, over
 //! loopback. Prints one `key=value` a line; docs/guide/src/internals/performance.md has figures.
 //! Then twenty agents answer beside sixty clients of another one that never read its 3.5 MB, and
-//! without them. A run fails when a chunk is lost, duplicated, out of order, or differs from what was written.
+//! without them. A run fails when a chunk is lost, duplicated, out of order, or differs from what
+//! was written.
 #![forbid(unsafe_code)]
 
 #[path = "support/clients.rs"]

@@ -122,29 +122,37 @@ fn in_tokens(tokens: &TokenStream, name: &str) -> usize {
 
 /// Whether an expression has a name as an expression, and in no arguments of a macro.
 pub(crate) fn is_in_paths(expr: &Expr, name: &str) -> bool {
-    let mut macros = Macros { name, found: false };
-    macros.visit_expr(expr);
-    !macros.found && in_expr(expr, name) > 0
+    let places = places(name, |places| places.visit_expr(expr));
+    !places.in_macro && !places.bound && in_expr(expr, name) > 0
 }
 
-struct Macros<'n> {
+/// Whether a statement names a variable in the arguments of a macro, which may show the name.
+pub(crate) fn in_macros(stmt: &Stmt, name: &str) -> bool {
+    places(name, |places| places.visit_stmt(stmt)).in_macro
+}
+
+fn places<'n>(name: &'n str, visit: impl FnOnce(&mut Places<'n>)) -> Places<'n> {
+    let mut places = Places { name, in_macro: false, bound: false };
+    visit(&mut places);
+    places
+}
+
+/// Where code has a name.
+struct Places<'n> {
     name: &'n str,
-    found: bool,
+    in_macro: bool,
+    /// Whether a pattern binds it.
+    bound: bool,
 }
 
-impl<'ast> Visit<'ast> for Macros<'_> {
+impl<'ast> Visit<'ast> for Places<'_> {
     fn visit_macro(&mut self, mac: &'ast syn::Macro) {
-        self.found |= in_tokens(&mac.tokens, self.name) > 0;
-    }
-
-    // They may bind the name.
-    fn visit_expr_closure(&mut self, closure: &'ast syn::ExprClosure) {
-        self.found |= closure.inputs.iter().flat_map(pattern::bindings).any(|bound| bound.ident == self.name);
-        visit::visit_expr_closure(self, closure);
+        self.in_macro |= in_tokens(&mac.tokens, self.name) > 0;
     }
 
     fn visit_pat_ident(&mut self, pat: &'ast syn::PatIdent) {
-        self.found |= pat.ident == self.name;
+        self.bound |= pat.ident == self.name;
+        visit::visit_pat_ident(self, pat);
     }
 }
 
@@ -204,22 +212,4 @@ impl VisitMut for Renamed<'_> {
     }
 
     fn visit_item_mut(&mut self, _: &mut syn::Item) {}
-}
-
-/// Whether a statement names a variable in the arguments of a macro, which may show the name.
-pub(crate) fn in_macros(stmt: &Stmt, name: &str) -> bool {
-    let mut macros = InMacros { name, found: false };
-    macros.visit_stmt(stmt);
-    macros.found
-}
-
-struct InMacros<'n> {
-    name: &'n str,
-    found: bool,
-}
-
-impl<'ast> Visit<'ast> for InMacros<'_> {
-    fn visit_macro(&mut self, mac: &'ast syn::Macro) {
-        self.found |= in_tokens(&mac.tokens, self.name) > 0;
-    }
 }
