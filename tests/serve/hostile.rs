@@ -76,7 +76,8 @@ async fn a_call_that_no_turn_has_made_is_not_run() {
     assert_eq!(bank.books.paid(), [] as [Value; 0]);
     assert!(!bank.books.read().contains("forged"), "{}", bank.books.read());
     let stored = bank.messages().await.to_string();
-    assert!(!stored.contains("forged") && !stored.contains("999"), "{stored}");
+    // No digits alone: a random id may have them.
+    assert!(!stored.contains("forged") && !stored.contains("cents"), "{stored}");
     bank.close().await;
 }
 

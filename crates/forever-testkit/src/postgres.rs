@@ -19,10 +19,26 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a server; `None` where none is installed.
     pub fn start() -> Option<Self> {
+        Self::start_with("")
+    }
+
+    /// Starts a server that leaves writing to the disk to the operating system, which no test crashes. A sync may take half a minute
+    /// while compilers write to the same disk.
+    pub fn start_without_syncs() -> Option<Self> {
+        Self::start_with("fsync = off\n")
+    }
+
+    fn start_with(settings: &str) -> Option<Self> {
         let cluster = Self::without_data(programs()?);
         cluster.run("initdb", &["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]);
+        cluster.set(settings);
         cluster.pg_ctl("start", &[]);
         Some(cluster)
+    }
+
+    fn set(&self, settings: &str) {
+        let mut file = fs::OpenOptions::new().append(true).open(self.folder.join("data/postgresql.conf")).unwrap();
+        file.write_all(settings.as_bytes()).unwrap();
     }
 
     fn without_data(programs: PathBuf) -> Self {
@@ -51,8 +67,7 @@ impl Cluster {
         let primary = self.folder.display().to_string();
         standby.run("pg_basebackup", &["-h", &primary, "-U", "postgres", "-R", "-X", "stream", "-c", "fast"]);
         standby.pg_ctl("start", &[]);
-        let mut settings = fs::OpenOptions::new().append(true).open(self.folder.join("data/postgresql.conf")).unwrap();
-        settings.write_all(b"synchronous_standby_names = '*'\n").unwrap();
+        self.set("synchronous_standby_names = '*'\n");
         self.run("pg_ctl", &["reload"]);
         standby
     }
@@ -154,7 +169,7 @@ impl Cluster {
     }
 
     fn pg_ctl(&self, what: &str, more: &[&str]) {
-        let options = format!("-c listen_addresses= -c fsync=on -c max_connections=200 -k {}", self.folder.display());
+        let options = format!("-c listen_addresses= -c max_connections=200 -k {}", self.folder.display());
         let log = self.folder.join("log");
         self.run("pg_ctl", &[&[what, "-w", "-l", log.to_str().unwrap(), "-o", &options], more].concat());
     }
@@ -271,7 +286,7 @@ pub fn own() -> Option<Cluster> {
 }
 
 fn started(left_out: &str) -> Option<Cluster> {
-    let started = Cluster::start();
+    let started = Cluster::start_without_syncs();
     if started.is_none() {
         let required = std::env::var_os("FOREVER_REQUIRE_POSTGRES").is_some();
         assert!(!required, "no `initdb` in PATH or /usr/lib/postgresql, and `FOREVER_REQUIRE_POSTGRES` is set");

@@ -29,7 +29,7 @@ mod work;
 use std::time::Duration;
 
 use forever_testkit::args::Args;
-use forever_testkit::postgres::{self, Cluster};
+use forever_testkit::postgres::Cluster;
 
 use numbers::print_load;
 use spent::Observer;
@@ -75,7 +75,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(plan) = worker {
         return runtime.block_on(takeover::worker(&serde_json::from_str(&plan)?));
     }
-    let own = if std::env::var_os("FOREVER_TEST_POSTGRES").is_some() { None } else { postgres::own() };
+    let own = if std::env::var_os("FOREVER_TEST_POSTGRES").is_some() { None } else { Cluster::start() };
     let Some(url) = own.as_ref().map(Cluster::url).or_else(|| std::env::var("FOREVER_TEST_POSTGRES").ok()) else {
         return Ok(());
     };
