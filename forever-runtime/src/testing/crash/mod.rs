@@ -352,11 +352,15 @@ where
     let mut left = SHRINKS;
     let mut plan: Vec<_> = run.processes.iter().filter_map(|process| process.named).collect();
     loop {
+        // First with fewer: the moment of a death is not exact to the instruction, so a failure may
+        // need several tries to show again.
         let mut simpler = Vec::new();
         for n in 0..plan.len() {
             let mut fewer = plan.clone();
             fewer.remove(n);
-            simpler.push(fewer);
+            simpler.extend(std::iter::repeat_n(fewer, TRIES));
+        }
+        for n in 0..plan.len() {
             let this = plan[n];
             for death in [this.numbered(|at| (at / 2).max(1)), this.numbered(|at| (at - 1).max(1)), Death { torn: None, ..this }] {
                 if death != this {
@@ -367,13 +371,7 @@ where
             }
         }
         let mut found = false;
-        // The moment of a death is not exact to the instruction, so a failure may need several
-        // tries to show again.
-        let tries = simpler.into_iter().flat_map(|again| {
-            let times = if again.len() < plan.len() { TRIES } else { 1 };
-            std::iter::repeat_n(again, times)
-        });
-        for plan_again in tries.collect::<Vec<_>>() {
+        for plan_again in simpler {
             if left == 0 {
                 return run;
             }
