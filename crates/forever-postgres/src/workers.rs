@@ -309,7 +309,7 @@ impl Watch {
 
     /// Takes over from workers that are gone, until the store is closed.
     pub(crate) async fn take_over(self, strikes: Arc<std::sync::atomic::AtomicU32>) {
-        let mut next_thorough = Instant::now();
+        let (mut next_thorough, mut again) = (Instant::now(), self.look);
         while !self.shared.is_closed() {
             tokio::time::sleep(self.look).await;
             // A worker that was taken for dead may claim fibers before it finds its row gone, and
@@ -344,7 +344,13 @@ impl Watch {
                 Err(error) => Err(error),
             };
             match taken {
-                Ok(fibers) => tracing::info!(fibers, "took over from workers that are gone"),
+                Ok(fibers) => {
+                    // Rows that were locked are left. The next search looks for them, and rarer ones
+                    // do while they stay locked.
+                    again = if fibers > 0 { self.look } else { (again * 2).min(self.lease / 4) };
+                    next_thorough = Instant::now() + again;
+                    tracing::info!(fibers, "took over from workers that are gone");
+                }
                 Err(error) if error.is_closed() => return,
                 Err(error) => tracing::warn!(%error, "workers that are gone could not be looked for"),
             }

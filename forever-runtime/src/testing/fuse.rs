@@ -222,10 +222,10 @@ impl Fuse {
         .await
     }
 
-    /// Number of writes that have begun; `None` while a caller waits for an answer.
-    pub(super) fn idle(&self) -> Option<u64> {
+    /// Whether a caller waits for an answer.
+    pub(super) fn is_in_use(&self) -> bool {
         let seen = self.seen();
-        (seen.asked == seen.left).then_some(seen.writes.len() as u64)
+        seen.asked != seen.left
     }
 
     /// Resolves the next time that the last caller which waits for an answer has it.

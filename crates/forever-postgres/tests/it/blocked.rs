@@ -175,7 +175,8 @@ async fn clocks_of_workers_that_differ_take_no_lease_away() {
 async fn row_of_a_dead_worker_that_is_locked_holds_up_no_other_fiber() {
     let Some(url) = cluster::url() else { return };
     let schema = cluster::schema();
-    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(2));
+    // The lease would keep this test waiting for an hour.
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3600));
     let (a, one) = joined(builder.clone()).await;
     let (b, _) = joined(builder).await;
     let mut ready = ready_of(&b);
@@ -254,6 +255,9 @@ async fn fiber_whose_row_is_still_locked_when_its_worker_has_closed_is_taken_ove
     let error = soon("it is closed", a.close(one, 5)).await.unwrap_err();
     assert!(error.to_string().contains("locked"), "{error}");
     assert_eq!(ready(&b).await, [("free".to_owned(), 0)]);
+    // In a search that leaves out the locked row.
+    let gone = format!("SELECT NOT EXISTS (SELECT 1 FROM \"{schema}\".workers WHERE id = {one})");
+    eventually("its worker is gone", async || blocker.query_one(&gone, &[]).await.unwrap().get(0)).await;
     blocker.batch_execute("ROLLBACK").await.unwrap();
     eventually("it is taken over", async || ready(&b).await.contains(&("locked".to_owned(), 1))).await;
 }

@@ -21,7 +21,7 @@ use crate::runtime::settings::Retention;
 use crate::runtime::state::Runtime;
 use crate::testing::fuse::{At, Fuse, Nth};
 
-/// Number of checks without changes after which time advances.
+/// Number of checks without another write after which time advances.
 const QUIET: u32 = 3;
 
 /// Time after which a close drops what has not come to a checkpoint.
@@ -29,6 +29,9 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Number of turns for the tasks that a jump, or an answer, has woken.
 const TURNS: u32 = 50;
+
+/// Number of answers after which a program that asks all the time is looked at.
+const RESTS: u32 = 100;
 
 /// Moment at which a process ends or is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,16 +267,20 @@ async fn time_passes(world: &World, fuse: &Fuse) {
                 tokio::task::yield_now().await;
             }
         }
-        if fuse.idle().is_none() {
-            // A program that asks how far it is, as often as this looks, is just asking. With the
-            // answer it may begin something.
-            race(fuse.rests(), tokio::time::sleep(LOOK)).await;
+        // A program that asks how far it is, as often as this looks, is just asking: it is looked at
+        // when it has its answers. With one it may begin something.
+        for _ in 0..RESTS {
+            let rests = fuse.rests();
+            if !fuse.is_in_use() {
+                break;
+            }
+            rests.await;
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
         }
-        let now = fuse.idle();
-        quiet = if now.is_some() && now == before { quiet + 1 } else { 0 };
+        let now = Some(fuse.writes());
+        quiet = if now == before { quiet + 1 } else { 0 };
         before = now;
         if quiet >= QUIET
             && let Some(clock) = world.clock_in_use()
@@ -309,6 +316,28 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
                 fuse.left();
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let slept = async { clock.sleep(Duration::from_secs(3600)).await };
+        let passes = async {
+            race(time_passes(&world, &fuse), asks).await;
+        };
+        assert!(race(slept, race(passes, tokio::time::sleep(Duration::from_secs(20))).map(drop)).await.is_some());
+    }
+
+    /// As on a machine with other work: it never rests for two looks in a row.
+    #[tokio::test(start_paused = true)]
+    async fn time_passes_under_a_program_whose_answers_take_longer_than_a_look() {
+        let (world, fuse) = (World::default(), Fuse::never());
+        let clock = world.clock();
+        let asks = async {
+            loop {
+                for _ in 0..2 {
+                    fuse.asked();
+                    tokio::time::sleep(2 * LOOK).await;
+                    fuse.left();
+                }
                 tokio::time::sleep(LOOK).await;
             }
         };
