@@ -345,8 +345,8 @@ impl Watch {
             };
             match taken {
                 Ok(fibers) => {
-                    // Rows that were locked are left. The next search looks for them, and rarer ones
-                    // do while they stay locked.
+                    // Rows that were locked are left. The next search looks for them, and rarer
+                    // ones do while they stay locked.
                     again = if fibers > 0 { self.look } else { (again * 2).min(self.lease / 4) };
                     next_thorough = Instant::now() + again;
                     tracing::info!(fibers, "took over from workers that are gone");

@@ -110,9 +110,44 @@ pub(super) fn is_range_with_its_end(type_name: &str) -> bool {
     of.is_some_and(|of| ITEMS.contains(&of))
 }
 
+/// Whether values of this type are handles of one value that changes.
+pub(super) fn is_shared_and_changes(type_name: &str) -> bool {
+    const CHANGES: [&str; 6] = ["Mutex", "RwLock", "RefCell", "Cell", "OnceCell", "OnceLock"];
+    let mut inner = type_name;
+    while let Some(rest) = ["core::option::Option<", "alloc::vec::Vec<", "("].iter().find_map(|outer| inner.strip_prefix(outer)) {
+        inner = rest;
+    }
+    let Some(of) = ["alloc::sync::Arc<", "alloc::rc::Rc<"].iter().find_map(|shared| inner.strip_prefix(shared)) else { return false };
+    let path = of.split(['<', '>', ',']).next().unwrap_or_default();
+    let name = path.rsplit("::").next().unwrap_or_default();
+    ["std::", "core::"].iter().any(|library| path.starts_with(library)) && (CHANGES.contains(&name) || name.starts_with("Atomic"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_what_is_shared_and_changes_are_those_of_the_compiler() {
+        use std::cell::{Cell, RefCell};
+        use std::rc::Rc;
+        use std::sync::atomic::AtomicU64;
+        use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+        struct RefCounted;
+        let is = [
+            std::any::type_name::<Arc<Mutex<u32>>>(),
+            std::any::type_name::<Vec<Arc<RwLock<RefCounted>>>>(),
+            std::any::type_name::<(Option<Arc<AtomicU64>>, u32)>(),
+            std::any::type_name::<Rc<RefCell<String>>>(),
+            std::any::type_name::<Rc<Cell<u8>>>(),
+            std::any::type_name::<Arc<OnceLock<u8>>>(),
+        ];
+        assert!(is.iter().all(|name| is_shared_and_changes(name)), "{is:?}");
+        let is_not =
+            [std::any::type_name::<Arc<str>>(), std::any::type_name::<Mutex<u32>>(), std::any::type_name::<Arc<Vec<Mutex<RefCounted>>>>()];
+        assert!(!is_not.iter().any(|name| is_shared_and_changes(name)), "{is_not:?}");
+    }
 
     #[test]
     fn names_of_ranges_are_those_of_the_compiler() {

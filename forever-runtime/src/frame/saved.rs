@@ -65,6 +65,11 @@ impl<T: Serialize + Deserialize<'static>> Saved for T {
     }
 
     fn check(&self, text: &str) -> Result<(), String> {
+        if super::codec::is_shared_and_changes(std::any::type_name::<T>()) {
+            return Err("it is shared, and would come back as a value of its own beside that of the other handles: \
+                        keep the value itself, or take what is shared as a resource (`Res<T>`)"
+                .to_owned());
+        }
         // If it refers to logs: the whole text, with all their items.
         if std::mem::needs_drop::<T>() && !may_forget::<T>(text) {
             return Ok(());

@@ -1,5 +1,6 @@
 //! The exact texts of snapshots: what is needed later is in them, and nothing else.
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use super::harness::{names, plain_step as step, same, twin};
 
@@ -227,4 +228,24 @@ fn values_come_back_exactly() {
     let seen = same(|| exact(1));
     assert_eq!(names(&seen.snapshots[0]), ["bytes", "float", "map", "minus", "nested", "unit", "wide"]);
     assert!(seen.outcome.contains("Some(None) Some(()) NaN -0.0 340282366920938463463374607431768211454"), "{}", seen.outcome);
+}
+
+/// Two handles of one value.
+#[forever::fiber]
+async fn shares() -> anyhow::Result<u32> {
+    let sum = Arc::new(Mutex::new(1));
+    let other = Arc::clone(&sum);
+    forever::step!("early", anyhow::Ok(()).map(drop)?);
+    *other.lock().unwrap() += 1;
+    let sum = *sum.lock().unwrap();
+    Ok(sum)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_come_back_twice_is_refused_at_its_first_checkpoint() {
+    let forever = forever::Forever::builder().in_memory().fiber::<shares>().open().await.unwrap();
+    let error = forever.spawn(shares()).await.unwrap().wait().await.unwrap_err();
+    assert!(error.reason().contains("`other`") || error.reason().contains("`sum`"), "{error}");
+    assert!(error.reason().contains("it is shared"), "{error}");
+    forever.close().await.unwrap();
 }

@@ -267,8 +267,8 @@ async fn time_passes(world: &World, fuse: &Fuse) {
                 tokio::task::yield_now().await;
             }
         }
-        // A program that asks how far it is, as often as this looks, is just asking: it is looked at
-        // when it has its answers. With one it may begin something.
+        // A program that asks how far it is, as often as this looks, is just asking: it is looked
+        // at when it has its answers. With one it may begin something.
         for _ in 0..RESTS {
             let rests = fuse.rests();
             if !fuse.is_in_use() {
