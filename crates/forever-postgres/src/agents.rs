@@ -271,15 +271,15 @@ pub(crate) async fn recover(tx: &Tx, strikes: u32, worker: WorkerId) -> Done<()>
     let left = format!(
         "running_ms IS NOT NULL AND (worker IS NULL OR worker = $1 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = worker AND {ALIVE}))"
     );
-    tx.run(
-        &format!(
-            "UPDATE @schedules SET next_ms = NULL, error = 'the process died ' || deaths || ' times in a row while it ran'
-             WHERE {left} AND deaths >= $2"
-        ),
-        args![worker, strikes],
-    )
-    .await?;
-    tx.run(&format!("UPDATE @schedules SET running_ms = NULL, worker = NULL WHERE {left}"), args![worker]).await.map(drop)
+    // What is locked is found by the next search, so that it does not hold up the others.
+    let locked = if worker == 0 { "SKIP LOCKED" } else { "" };
+    let sql = format!(
+        "UPDATE @schedules SET running_ms = NULL, worker = NULL,
+                next_ms = CASE WHEN deaths < $2 THEN next_ms END,
+                error = CASE WHEN deaths < $2 THEN error ELSE 'the process died ' || deaths || ' times in a row while it ran' END
+         WHERE seq IN (SELECT seq FROM @schedules WHERE {left} FOR NO KEY UPDATE {locked})"
+    );
+    tx.run(&sql, args![worker, strikes]).await.map(drop)
 }
 
 pub(crate) async fn claim(tx: &Tx, classes: &[String], now_ms: i64, limit: u32, worker: WorkerId) -> Done<Vec<ScheduleRow>> {

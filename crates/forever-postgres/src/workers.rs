@@ -229,17 +229,19 @@ struct Search {
     others: bool,
 }
 
-/// Looks for workers that are gone, and with `thorough` also for fibers of workers without a row,
-/// for which it reads the claims of all running fibers.
-async fn search(tx: &Tx, by: WorkerId, thorough: bool) -> Done<Search> {
+/// Looks for workers that are gone, and with `thorough` also for fibers and schedules of workers
+/// without a row, for which it reads the claims of all that run.
+async fn search(tx: &Tx, by: WorkerId, thorough: bool, strikes: u32) -> Done<Search> {
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM @workers w WHERE w.id <> $1 AND NOT {ALIVE})
                 OR $2 AND EXISTS (SELECT 1 FROM @fibers f JOIN @snapshots s ON s.fiber = f.seq
                            WHERE f.state = 'running' AND f.state <> 'completed' AND s.worker IS DISTINCT FROM $1
+                                 AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = s.worker))
+                OR $2 AND $3 > 0 AND EXISTS (SELECT 1 FROM @schedules s WHERE s.running_ms IS NOT NULL
                                  AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = s.worker)) AS gone,
                 EXISTS (SELECT 1 FROM @workers w WHERE w.id <> $1) AS others"
     );
-    let row = tx.one(&sql, args![by, thorough]).await?;
+    let row = tx.one(&sql, args![by, thorough, strikes]).await?;
     Ok(Search { gone: row.flag("gone")?, others: row.flag("others")? })
 }
 
@@ -324,10 +326,11 @@ impl Watch {
                     tracing::debug!(%error, "old requests and published items could not be deleted");
                 }
             }
-            let args = (self.worker, thorough);
+            let strikes = strikes.load(Ordering::Relaxed);
+            let args = (self.worker, thorough, strikes);
             // In a transaction the wait for a lock has a limit, also behind a pooler.
             let kind = if thorough { Kind::Snapshot } else { Kind::Read };
-            let search: Work<(WorkerId, bool), Search> = |tx, args| Box::pin(search(tx, args.0, args.1));
+            let search: Work<(WorkerId, bool, u32), Search> = |tx, args| Box::pin(search(tx, args.0, args.1, args.2));
             let looked = self.shared.carry_out("look for workers that are gone", kind, &args, search).await;
             if let Ok(found) = &looked {
                 self.shared.notices.has_others.store(found.others, Ordering::Relaxed);
@@ -335,7 +338,7 @@ impl Watch {
             let taken = match looked {
                 Ok(Search { gone: false, .. }) => continue,
                 Ok(Search { gone: true, .. }) => {
-                    let args = (self.worker, strikes.load(Ordering::Relaxed));
+                    let args = (self.worker, strikes);
                     let work = self.shared.carry_out("take over from workers that are gone", Kind::Write, &args, |tx, args| {
                         Box::pin(take_over_all(tx, args.0, args.1))
                     });

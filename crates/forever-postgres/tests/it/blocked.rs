@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forever_postgres::PostgresStore;
-use forever_store::{ErrorKind, FiberStore, Seq};
+use forever_store::{AgentStore, ErrorKind, FiberStore, Seq};
 use forever_testkit::waiting::{eventually, soon};
 use tokio::task::JoinSet;
 
@@ -190,6 +190,32 @@ async fn row_of_a_dead_worker_that_is_locked_holds_up_no_other_fiber() {
     assert_eq!(next().await, "free");
     blocker.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(next().await, "locked");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedule_of_a_dead_worker_that_is_locked_holds_up_no_fiber() {
+    let Some(url) = cluster::url() else { return };
+    let schema = cluster::schema();
+    let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3600));
+    let (a, one) = joined(builder.clone()).await;
+    let (b, _) = joined(builder).await;
+    b.recover_schedules(3).await.unwrap();
+    let mut ready = ready_of(&b);
+    accept(&a, "free", one).await;
+    shows_life(&a, one).await;
+    let (blocker, looks) = (client(&url).await, client(&url).await);
+    let running = format!(
+        "SET search_path = \"{schema}\";
+         INSERT INTO schedules (id, class, agent, name, payload, kind, due_ms, next_ms, running_ms, worker, deaths, created_ms)
+         VALUES ('s', 'gardener', 'roses', 'water', 'null', 'delay', 1, 1, 1, {one}, 1, 1)"
+    );
+    blocker.batch_execute(&running).await.unwrap();
+    blocker.batch_execute("BEGIN; SELECT 1 FROM schedules FOR UPDATE").await.unwrap();
+    a.abandon();
+    assert_eq!(soon("it is taken over", ready.recv()).await.unwrap().id, "free");
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    let is_due = format!("SELECT running_ms IS NULL AND worker IS NULL FROM \"{schema}\".schedules");
+    eventually("it can run again", async || looks.query_one(&is_due, &[]).await.unwrap().get(0)).await;
 }
 
 /// The fibers that are ready for other workers, with their deaths.
