@@ -268,18 +268,18 @@ async fn renew(tx: &Tx, seq: i64, there: ScheduleRow, new: &NewScheduleRow) -> D
 /// Ends the runs of workers that are gone, and those of this worker, which can only be from an
 /// earlier process.
 pub(crate) async fn recover(tx: &Tx, strikes: u32, worker: WorkerId) -> Done<()> {
-    let left = format!(
-        "running_ms IS NOT NULL AND (worker IS NULL OR worker = $1 OR NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = worker AND {ALIVE}))"
-    );
-    // What is locked is found by the next search, so that it does not hold up the others.
-    let locked = if worker == 0 { "SKIP LOCKED" } else { "" };
-    let sql = format!(
-        "UPDATE @schedules SET running_ms = NULL, worker = NULL,
-                next_ms = CASE WHEN deaths < $2 THEN next_ms END,
-                error = CASE WHEN deaths < $2 THEN error ELSE 'the process died ' || deaths || ' times in a row while it ran' END
-         WHERE seq IN (SELECT seq FROM @schedules WHERE {left} FOR NO KEY UPDATE {locked})"
-    );
-    tx.run(&sql, args![worker, strikes]).await.map(drop)
+    // Rows that another transaction has locked are left for the next search.
+    let gone = format!("(worker IS NULL OR worker <> $1 AND NOT EXISTS (SELECT 1 FROM @workers w WHERE w.id = worker AND {ALIVE}))");
+    for (which, locked) in [("worker = $1", ""), (&gone, "SKIP LOCKED")] {
+        let sql = format!(
+            "UPDATE @schedules SET running_ms = NULL, worker = NULL,
+                    next_ms = CASE WHEN deaths < $2 THEN next_ms END,
+                    error = CASE WHEN deaths < $2 THEN error ELSE 'the process died ' || deaths || ' times in a row while it ran' END
+             WHERE seq IN (SELECT seq FROM @schedules WHERE running_ms IS NOT NULL AND {which} FOR NO KEY UPDATE {locked})"
+        );
+        tx.run(&sql, args![worker, strikes]).await?;
+    }
+    Ok(())
 }
 
 pub(crate) async fn claim(tx: &Tx, classes: &[String], now_ms: i64, limit: u32, worker: WorkerId) -> Done<Vec<ScheduleRow>> {

@@ -198,7 +198,7 @@ async fn schedule_of_a_dead_worker_that_is_locked_holds_up_no_fiber() {
     let schema = cluster::schema();
     let builder = PostgresStore::builder(&url).schema(&schema).lease(Duration::from_secs(3600));
     let (a, one) = joined(builder.clone()).await;
-    let (b, _) = joined(builder).await;
+    let (b, _) = joined(builder.clone()).await;
     b.recover_schedules(3).await.unwrap();
     let mut ready = ready_of(&b);
     accept(&a, "free", one).await;
@@ -213,6 +213,8 @@ async fn schedule_of_a_dead_worker_that_is_locked_holds_up_no_fiber() {
     blocker.batch_execute("BEGIN; SELECT 1 FROM schedules FOR UPDATE").await.unwrap();
     a.abandon();
     assert_eq!(soon("it is taken over", ready.recv()).await.unwrap().id, "free");
+    let (c, _) = joined(builder).await;
+    soon("another worker opens", c.recover_schedules(3)).await.unwrap();
     blocker.batch_execute("ROLLBACK").await.unwrap();
     let is_due = format!("SELECT running_ms IS NULL AND worker IS NULL FROM \"{schema}\".schedules");
     eventually("it can run again", async || looks.query_one(&is_due, &[]).await.unwrap().get(0)).await;
