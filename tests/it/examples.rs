@@ -42,7 +42,10 @@ mod kill_and_resume {
         let Ran { status, text, errors } = run(example("kill_and_resume").args(["--kills", "50", "--steps", "120", "--seed", "7"]));
         assert!(status.success(), "{text}{errors}");
         assert_eq!(text.lines().last(), Some("kills=50 steps=120 repeated_finished_steps=0 result=ok"));
-        // At which places is by chance: `crash examples::kill_and_resume` kills it at every write.
+        for place in ["before any step", "inside `"] {
+            assert!(text.contains(place), "no kill {place}: {text}");
+        }
+        // One between two steps is by chance: `crash examples::kill_and_resume` kills it at every write.
         assert_eq!(text.lines().filter(|line| line.starts_with("✗ kill ")).count(), 50, "{text}");
     }
 

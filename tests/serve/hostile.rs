@@ -77,7 +77,7 @@ async fn a_call_that_no_turn_has_made_is_not_run() {
     assert!(!bank.books.read().contains("forged"), "{}", bank.books.read());
     let stored = bank.messages().await.to_string();
     // No digits alone: a random id may have them.
-    assert!(!stored.contains("forged") && !stored.contains("cents"), "{stored}");
+    assert!(!["forged", "cents", ":999"].iter().any(|word| stored.contains(word)), "{stored}");
     bank.close().await;
 }
 

@@ -231,7 +231,7 @@ pub async fn die(folder: &Path) {
     } else {
         let forever = builder(&file, &outside).fiber::<last_deploy::report>().open().await.unwrap();
         let report = forever.spawn(last_deploy::report(9)).key("report-9").await.unwrap();
-        let paying = forever.spawn(pay(349, "4929 1234 5678 9012".into())).key("payment-7").await.unwrap();
+        let paying = forever.spawn(pay(349, "visa 4929 1234 5678 9012".into())).key("payment-7").await.unwrap();
         let rendering = forever.spawn(render(3)).key("page-3").await.unwrap();
         let vault: AgentHandle<Vault> = forever.agent("main");
         let sealing = vault.spawn(seal(4)).key("drawer-4").await.unwrap();
