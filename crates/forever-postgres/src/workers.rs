@@ -336,7 +336,12 @@ impl Watch {
                 self.shared.notices.has_others.store(found.others, Ordering::Relaxed);
             }
             let taken = match looked {
-                Ok(Search { gone: false, .. }) => continue,
+                Ok(Search { gone: false, .. }) => {
+                    if thorough {
+                        again = self.look;
+                    }
+                    continue;
+                }
                 Ok(Search { gone: true, .. }) => {
                     let args = (self.worker, strikes);
                     let work = self.shared.carry_out("take over from workers that are gone", Kind::Write, &args, |tx, args| {

@@ -279,9 +279,8 @@ async fn time_passes(world: &World, fuse: &Fuse) {
                 tokio::task::yield_now().await;
             }
         }
-        let now = Some(fuse.writes());
-        quiet = if now == before { quiet + 1 } else { 0 };
-        before = now;
+        let now = fuse.writes();
+        quiet = if before.replace(now) == Some(now) { quiet + 1 } else { 0 };
         if quiet >= QUIET
             && let Some(clock) = world.clock_in_use()
             && let Some(until) = clock.next_sleeper()
@@ -304,11 +303,17 @@ mod tests {
     use crate::clock::Clock;
     use crate::store::Witness;
 
+    /// Whether an hour passes under a program that asks.
+    async fn hour_passes(world: &World, fuse: &Fuse, asks: impl Future<Output = ()>) -> bool {
+        let slept = world.clock().sleep(Duration::from_secs(3600));
+        let passes = race(race(time_passes(world, fuse), asks).map(drop), tokio::time::sleep(Duration::from_secs(20))).map(drop);
+        race(slept, passes).await.is_some()
+    }
+
     /// It is under way at each look, and in between it rests.
     #[tokio::test]
     async fn time_passes_under_a_program_that_asks_as_often_as_it_is_looked_at() {
         let (world, fuse) = (World::default(), Fuse::never());
-        let clock = world.clock();
         let asks = async {
             loop {
                 fuse.asked();
@@ -319,18 +324,13 @@ mod tests {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        let slept = async { clock.sleep(Duration::from_secs(3600)).await };
-        let passes = async {
-            race(time_passes(&world, &fuse), asks).await;
-        };
-        assert!(race(slept, race(passes, tokio::time::sleep(Duration::from_secs(20))).map(drop)).await.is_some());
+        assert!(hour_passes(&world, &fuse, asks).await);
     }
 
     /// As on a machine with other work: it never rests for two looks in a row.
     #[tokio::test(start_paused = true)]
     async fn time_passes_under_a_program_whose_answers_take_longer_than_a_look() {
         let (world, fuse) = (World::default(), Fuse::never());
-        let clock = world.clock();
         let asks = async {
             loop {
                 for _ in 0..2 {
@@ -341,11 +341,7 @@ mod tests {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        let slept = async { clock.sleep(Duration::from_secs(3600)).await };
-        let passes = async {
-            race(time_passes(&world, &fuse), asks).await;
-        };
-        assert!(race(slept, race(passes, tokio::time::sleep(Duration::from_secs(20))).map(drop)).await.is_some());
+        assert!(hour_passes(&world, &fuse, asks).await);
     }
 
     /// It stands still while an answer is awaited.
