@@ -190,6 +190,17 @@ pub(crate) enum CutBody {
     Select(Vec<Awaited>),
 }
 
+impl CutBody {
+    /// Whether the fiber may leave memory after it and before the next cut point, or during it.
+    pub(crate) fn may_leave_memory(&self) -> bool {
+        match self {
+            CutBody::Sleep(_) | CutBody::Call { .. } => true,
+            CutBody::Pending(pending) => !matches!(pending, Pending::Closing(_)),
+            _ => false,
+        }
+    }
+}
+
 /// The topics of a `recv!`.
 #[derive(Clone)]
 pub(crate) enum Topics {

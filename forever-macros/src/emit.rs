@@ -72,6 +72,9 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         returned: BTreeSet::new(),
         outliving: BTreeSet::new(),
         through: BTreeSet::new(),
+        holding: BTreeSet::new(),
+        ending: BTreeSet::new(),
+        begun: BTreeSet::new(),
         released: RefCell::default(),
         witness_assigns: false,
         jumps: Vec::new(),
@@ -117,6 +120,12 @@ struct Emit<'a> {
     outliving: BTreeSet<VarId>,
     /// Those whose values name what they hide.
     through: BTreeSet<VarId>,
+    /// Variables of which it is said in scope here whether they keep the fiber in memory.
+    holding: BTreeSet<VarId>,
+    /// Variables that end with the scope of the stretch, or later, and keep the fiber in memory.
+    ending: BTreeSet<VarId>,
+    /// Those that have their values at this place of the stretch.
+    begun: BTreeSet<VarId>,
     /// Variables whose types are asked whether they may be dropped at a cut point, with it.
     released: RefCell<BTreeMap<VarId, CutId>>,
     /// Whether the places exist already, so that they are assigned.
@@ -182,15 +191,16 @@ struct Start {
 
 impl Emit<'_> {
     fn block(&mut self, block: &Block, entering: &[VarId]) -> TokenStream {
-        let open = self.open.clone();
+        let (open, holding) = (self.open.clone(), self.holding.clone());
         self.open_values(entering);
+        let entered = self.holdings(&self.carried(entering));
         let items = items(&block.stmts);
         let declared = block.stmts.iter().flat_map(|stmt| &stmt.declares).chain(entering).copied().collect();
         let outer = std::mem::replace(&mut self.declared, declared);
         let tokens = self.stmts(&block.stmts, block.end);
         self.declared = outer;
-        self.open = open;
-        emit!(#items #tokens)
+        (self.open, self.holding) = (open, holding);
+        emit!(#entered #items #tokens)
     }
 
     /// Emits the statements of a block from the beginning of a stretch on.
@@ -219,7 +229,7 @@ impl Emit<'_> {
         // Those that are used for the last time, and are not saved, live on too.
         let (returned, last_used) = self.last_used(&mentioned, start, stmt).into_iter().partition(|v| self.goes_back(*v, plain, stmt));
         let outer_returned = std::mem::replace(&mut self.returned, returned);
-        let last_used: BTreeSet<VarId> = last_used;
+        let (last_used, returned): (BTreeSet<VarId>, BTreeSet<VarId>) = (last_used, self.returned.clone());
         let outer_outliving = std::mem::replace(&mut self.outliving, last_used.clone());
         let mut opening = self.open_stretch(&mentioned, &declared, start);
         opening.extend(self.may_end_here(&last_used));
@@ -235,7 +245,14 @@ impl Emit<'_> {
         }
         let outer_outliving = std::mem::replace(&mut self.outliving, &outliving.block | &outliving.statement);
         self.through.extend(&outliving.through);
+        // What goes back to an outer block is held there.
+        let (flat, enclosed) = (&last_used | &outliving.block, outliving.statement.clone());
+        let (flat, enclosed) = (self.holdings(&flat), self.holdings(&enclosed));
+        self.begun = &last_used | &returned;
+        self.ending = &(&self.outliving | &self.begun) & &self.holding;
+        self.begun = &self.begun & &self.ending;
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
+        (self.ending, self.begun) = Default::default();
         self.outliving = outer_outliving;
         self.returned = outer_returned;
         self.outside = None;
@@ -250,7 +267,8 @@ impl Emit<'_> {
         let last = outliving.block.last().copied();
         let is_before = |v: &VarId| is_enclosed || last.is_some_and(|last| *v < last) && movable.contains(v);
         let before: BTreeSet<VarId> = exports.iter().copied().filter(is_before).collect();
-        let mut tokens = TokenStream::new();
+        let carried = self.holdings(&self.carried(&exports));
+        let mut tokens = emit!(#flat #carried);
         for var in last_used {
             let ident = self.ident(var);
             tokens.extend(emit!(let mut #ident;));
@@ -276,6 +294,7 @@ impl Emit<'_> {
         };
         if pat.is_empty() {
             let held = self.declarations(&outliving.statement);
+            let held = emit!(#enclosed #held);
             return if is_enclosed { Lead { before: tokens, inside: emit!(#held #value) } } else { Lead::flat(emit!(#tokens #value)) };
         }
         let pat = if before.is_empty() { pat } else { self.pattern_of_start(stmt, &exports, &before) };
@@ -288,6 +307,7 @@ impl Emit<'_> {
         if is_enclosed {
             let outside = self.alias_bound(&self.not_carried(&exports), point);
             let held = self.declarations(&outliving.statement);
+            let held = emit!(#enclosed #held);
             return Lead { before: emit!(#tokens #outside), inside: emit!(#held let #pat = #value; #set #aliases) };
         }
         Lead::flat(emit!(#tokens let #pat = #value; #set #aliases))
@@ -414,6 +434,7 @@ impl Emit<'_> {
             return emit!(#before #(#attrs)* let #pat = #value; #declared #after);
         }
         let exports = self.exported(&stmt.declares);
+        let holdings = self.holdings(&self.carried(&exports));
         let live = self.live(stmt.after);
         let values: Vec<_> = exports.iter().map(|v| self.export_value(*v, &live)).collect();
         let kept = self.export_pattern(&exports, stmt.after);
@@ -426,7 +447,7 @@ impl Emit<'_> {
                 (#(#values,)*)
             }
         });
-        emit!(let #kept = #value; #aliases)
+        emit!(#holdings let #kept = #value; #aliases)
     }
 
     /// Reports a value that borrows from a variable which does not stay where it is.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::Expr;
 
+use crate::extended::extended_values;
 use crate::flow::{Assigned, Needed};
 use crate::hir::{Block, Body, Control, Stmt, StmtKind};
 use crate::ids::{CutId, VarId};
@@ -24,8 +25,13 @@ pub(crate) struct Found {
     /// As `held`, of locals that are used: they are dropped where plain Rust drops them if they can
     /// be declared before their stretch.
     pub(crate) used: BTreeMap<VarId, CutId>,
+    /// Those of `used` that are held at a cut point at which the fiber may leave memory.
+    pub(crate) over_wait: BTreeSet<VarId>,
     /// Locals that hold a lock's guard.
     pub(crate) guards: BTreeSet<VarId>,
+    /// Values that a `let` lends to its variables, by its first variable: the first cut point over
+    /// which they would be held.
+    pub(crate) lending: BTreeMap<VarId, CutId>,
     /// The expressions of temporaries, by the names that they were given.
     pub(crate) temporaries: BTreeMap<String, String>,
     /// The names of those that hold a lock's guard.
@@ -35,12 +41,13 @@ pub(crate) struct Found {
 pub(crate) fn held(body: &Body, table: &Table, needed: &Needed, assigned: &Assigned, kept: &[Vec<Kept>]) -> Found {
     let mentioned = table.uses.iter().filter(|u| !u.assigns).map(|u| u.var).collect();
     let kept = kept.iter().flatten().map(|k| k.var).collect();
-    let mut pass = Held { table, needed, assigned, mentioned, kept, found: Found::default() };
+    let mut pass = Held { body, table, needed, assigned, mentioned, kept, found: Found::default() };
     pass.block(&body.block, &[]);
     pass.found
 }
 
 struct Held<'a> {
+    body: &'a Body,
     table: &'a Table,
     needed: &'a Needed,
     assigned: &'a Assigned,
@@ -61,6 +68,7 @@ impl Held<'_> {
                     if !takes_next_item(syntax) && !is_arguments(syntax) {
                         let is_guard = self.holds_lock(syntax, &stmt.declares);
                         self.declared(&stmt.declares, None, is_guard, later);
+                        self.lends(syntax, &stmt.declares, later);
                     }
                 }
                 StmtKind::Cut { cut, .. } => self.declared(&stmt.declares, Some(*cut), false, later),
@@ -94,15 +102,31 @@ impl Held<'_> {
                 let may_be_moved = is_used && self.table.moved_at[var.0] <= *cut && (is_guard || self.table.moved_surely.contains(&var));
                 at_cut(&self.assigned.at_cut) && !at_cut(&self.needed.at_cut) && !may_be_moved
             };
-            if let Some(cut) = cuts.into_iter().find(held) {
-                let found = if is_used && !is_guard { &mut self.found.used } else { &mut self.found.held };
+            let mut cuts = cuts.into_iter().filter(held).peekable();
+            if let Some(&cut) = cuts.peek() {
+                let is_dropped_later = is_used && !is_guard;
+                let found = if is_dropped_later { &mut self.found.used } else { &mut self.found.held };
                 found.insert(var, cut);
+                if is_dropped_later && cuts.any(|cut| self.body.cuts[cut].body.may_leave_memory()) {
+                    self.found.over_wait.insert(var);
+                }
             }
         }
     }
 }
 
 impl Held<'_> {
+    fn lends(&mut self, syntax: &syn::Stmt, declares: &[VarId], later: &[Stmt]) {
+        let (syn::Stmt::Local(syn::Local { init: Some(init), .. }), Some(first)) = (syntax, declares.first()) else { return };
+        let is_over = |cut: &CutId| self.needed.at_cut.get(cut).is_none_or(|needed| !declares.iter().any(|var| needed.contains(var)));
+        let mut cuts = later.iter().filter_map(|stmt| stmt.cuts.clone()).flatten();
+        if let Some(cut) = cuts.next().filter(is_over)
+            && !extended_values(&init.expr).is_empty()
+        {
+            self.found.lending.insert(*first, cut);
+        }
+    }
+
     /// Whether a `let` takes a lock's guard, by the name of the method. Such a guard is held to the
     /// end of its block, or of its statement if it is a temporary, even where it is used.
     fn holds_lock(&mut self, syntax: &syn::Stmt, declares: &[VarId]) -> bool {

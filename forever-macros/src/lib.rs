@@ -20,6 +20,7 @@ mod check;
 mod cut;
 mod emit;
 mod expand;
+mod extended;
 mod fact;
 mod fallback;
 mod flow;

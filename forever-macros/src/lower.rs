@@ -13,6 +13,7 @@ use quote::{format_ident, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
+use self::lasting::Look;
 use crate::flow::Flow;
 use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LASTING, LASTING_IN_BLOCK, LEFT, REST, Stmt, StmtKind};
 use crate::ids::{JumpId, PointId};
@@ -229,10 +230,13 @@ impl Lower<'_> {
             return self.into_bind_plain(Expr::Match(e), bind, out);
         }
         let borrows = self.borrows_from(&e.expr);
-        for value in apart::matched_values(&mut e) {
-            self.set_aside(value, LASTING, out);
+        let looks: Vec<Look> = e.arms.iter().map(Look::of_arm).collect();
+        if !looks.iter().any(Look::needs_bound) {
+            for value in apart::borrowed_in(&mut e.expr) {
+                self.set_aside(value, LASTING, out);
+            }
         }
-        *e.expr = self.lasting(*e.expr, LASTING, out);
+        *e.expr = self.looked_at(*e.expr, &looks, out);
         let mut names = BTreeSet::new();
         let arms = e.arms.into_iter().map(|mut arm| {
             let depth = self.scope.len();

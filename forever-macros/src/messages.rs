@@ -171,6 +171,13 @@ pub(crate) fn held_and_used(name: &str, step: &str) -> String {
     )
 }
 
+/// As [`held`], for a value that a `let` borrows.
+pub(crate) fn held_value(value: &str, step: &str) -> String {
+    format!(
+        "`{value}` is held to the end of its block, and so at `{step}`, but its type `{{Self}}` cannot be saved: bind it first, with a `let` of its own"
+    )
+}
+
 /// As [`held`], for a temporary.
 pub(crate) fn held_temporary(value: &str, step: &str) -> String {
     format!(

@@ -187,6 +187,24 @@ fn collect(pat: &Pat, copied: bool, found: &mut Vec<Binding>) {
     }
 }
 
+/// Whether a value that matches may keep a part: none of the pattern's variables takes it.
+pub(crate) fn leaves_a_part(pat: &Pat) -> bool {
+    match pat {
+        Pat::Wild(_) | Pat::Rest(_) => true,
+        Pat::Ident(p) => p.by_ref.is_some(),
+        Pat::Guard(p) => leaves_a_part(&p.pat),
+        Pat::Or(p) => p.cases.iter().any(leaves_a_part),
+        Pat::Paren(p) => leaves_a_part(&p.pat),
+        Pat::Slice(p) => p.elems.iter().any(leaves_a_part),
+        Pat::Struct(p) => p.rest.is_some() || p.fields.iter().any(|f| leaves_a_part(&f.pat)),
+        Pat::Tuple(p) => p.elems.iter().any(leaves_a_part),
+        Pat::TupleStruct(p) => p.elems.iter().any(leaves_a_part),
+        Pat::Type(p) => leaves_a_part(&p.pat),
+        // What is behind a reference stays there in any case.
+        _ => false,
+    }
+}
+
 /// Whether an identifier in a pattern is a variable: one of the function's, or by the case of its
 /// first letter.
 pub(crate) fn is_binding(p: &syn::PatIdent) -> bool {

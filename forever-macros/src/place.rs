@@ -624,6 +624,12 @@ fn is_jump(expr: &Expr) -> bool {
 
 const PANICS: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
 
+/// Whether an operator compares, and so takes its operands by reference.
+pub(crate) fn is_comparison(op: syn::BinOp) -> bool {
+    use syn::BinOp::{Eq, Ge, Gt, Le, Lt, Ne};
+    matches!(op, Eq(_) | Ne(_) | Lt(_) | Le(_) | Gt(_) | Ge(_))
+}
+
 /// Whether an operator is `+=` or another compound assignment.
 pub(crate) fn is_assignment(op: syn::BinOp) -> bool {
     use syn::BinOp::{

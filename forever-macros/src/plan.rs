@@ -41,6 +41,11 @@ pub(crate) struct Plan {
     pub(crate) held: BTreeMap<VarId, CutId>,
     /// As `held`, of locals that are used.
     pub(crate) held_and_used: BTreeMap<VarId, CutId>,
+    /// Those of them that are held at a cut point at which the fiber may leave memory.
+    pub(crate) held_over_wait: BTreeSet<VarId>,
+    /// By the first variable of a `let`, the first cut point over which values that it borrows are
+    /// held.
+    pub(crate) lending: BTreeMap<VarId, CutId>,
     /// The cut points that keep each variable.
     kept_at: BTreeMap<VarId, Vec<CutId>>,
     /// Carried variables that share their stored name with their remaining fields at other cut
@@ -154,8 +159,10 @@ fn branch_flow(branch: &Branch, stmt: &Stmt, table: &Table) -> Flow {
 }
 
 /// The variables that generated code may need where their name means another one.
-fn aliased(table: &Table, needed: &Needed) -> BTreeSet<VarId> {
+fn aliased(table: &Table, needed: &Needed, held_over_wait: &BTreeSet<VarId>) -> BTreeSet<VarId> {
     let mut found = table.hidden_at_jumps.clone();
+    let hidden = |var: &&VarId| table.hidden.values().flatten().any(|(hidden, _)| hidden == *var);
+    found.extend(held_over_wait.iter().filter(hidden));
     for (point, live) in &needed.at_point {
         let hidden = table.hidden.get(point).into_iter().flatten().map(|(hidden, _)| *hidden);
         found.extend(hidden.filter(|v| live.contains(v)));
@@ -176,8 +183,9 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
     let shares_key = shares_key(table, &kept_at, &storage);
     let texts = kept_at.iter().filter(|(var, _)| table.var(**var).text_of.is_some()).map(|(var, cuts)| (*var, cuts[0])).collect();
     let next = (0..body.cuts.len()).map(|cut| after.remove(&cut).unwrap_or_default().into_iter().collect()).collect();
-    let aliased = aliased(table, &needed);
-    let Found { held, used: held_and_used, guards, temporaries, .. } = held(body, table, &needed, &assigned, &kept);
+    let Found { held, used: held_and_used, over_wait: held_over_wait, lending, guards, temporaries, .. } =
+        held(body, table, &needed, &assigned, &kept);
+    let aliased = aliased(table, &needed, &held_over_wait);
     Plan {
         needed,
         storage,
@@ -185,6 +193,8 @@ pub(crate) fn plan(body: &Body, table: &Table) -> Plan {
         kept,
         held,
         held_and_used,
+        held_over_wait,
+        lending,
         kept_at,
         shares_key,
         texts,

@@ -99,6 +99,9 @@ impl Scene {
             .fiber::<reminder>()
             .fiber::<collector>()
             .fiber::<patient>()
+            .fiber::<holds>()
+            .fiber::<holds_nothing>()
+            .fiber::<sleeps>()
             .fiber::<asks>()
             .fiber::<parent>()
             .fiber::<family>()
@@ -257,6 +260,167 @@ async fn a_fiber_that_waits_is_not_in_memory() {
         assert_eq!(forever.fiber::<patient>(name).wait().await.unwrap(), 8);
     }
     assert_eq!(scene.world.present(), 0);
+}
+
+/// What serde cannot store, and what says when it is dropped.
+struct Permit(&'static str, World);
+
+impl World {
+    fn permit(&self, name: &'static str) -> Permit {
+        Permit(name, self.clone())
+    }
+
+    fn says(&self, what: &str) {
+        self.log.send_modify(|log| log.push(what.to_owned()));
+    }
+}
+
+impl Permit {
+    fn length(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.1.says(&format!("{} dropped", self.0));
+    }
+}
+
+#[fiber]
+async fn sleeps() -> anyhow::Result<u32> {
+    sleep!(MINUTE);
+    Ok(2)
+}
+
+#[fiber]
+async fn holds(world: Res<World>, n: usize) -> anyhow::Result<usize> {
+    let mut sum = 0;
+    {
+        let local = world.permit("local");
+        sum += local.length();
+        sleep!(MINUTE);
+        world.says("after local");
+    }
+    match world.permit("scrutinee").length() {
+        length if length == n => world.says("never"),
+        length => {
+            sum += length;
+            sleep!(MINUTE);
+            world.says("after scrutinee");
+        }
+    }
+    if let Some(in_arm) = Some(world.permit("in arm")) {
+        sum += in_arm.length();
+        let more: u32 = call!(sleeps())?;
+        world.says(&format!("after in arm {more}"));
+    }
+    for round in 0..2 {
+        let in_round = world.permit("in round");
+        if round == n {
+            continue;
+        }
+        sum += in_round.length();
+        sleep!(MINUTE);
+        world.says("after in round");
+    }
+    let hidden = world.permit("hidden");
+    let hidden = hidden.length();
+    sum += hidden;
+    let moved = world.permit("moved");
+    if n == 1 {
+        drop(moved);
+    }
+    'inner: {
+        let outer = world.permit("outer");
+        {
+            sum += outer.length();
+            if sum == n {
+                break 'inner;
+            }
+            sleep!(MINUTE);
+            world.says("after inner");
+        }
+        world.says("after block");
+    }
+    let end = step!("end", retry = Retry::times(2).backoff(Backoff::fixed(MINUTE)), {
+        world.did("attempt").await;
+        if world.log().iter().filter(|done| *done == "attempt").count() == 1 {
+            anyhow::bail!("not yet");
+        }
+        sum
+    });
+    let handle = spawn!(sleeps());
+    let number: u32 = select! {
+        number: u32 = recv!("number") => number,
+        _ = sleep!(HOUR) => 0,
+    };
+    let child = wait!(handle)?;
+    world.says(&format!("end {number} {child}"));
+    Ok(end)
+}
+
+/// A kept value or a copy of one is no reason to stay in memory.
+#[fiber]
+async fn holds_nothing(world: Res<World>, n: usize) -> anyhow::Result<usize> {
+    let text = format!("{n}");
+    let length = text.len();
+    let pairs = vec![(1, text.as_str())];
+    let sum = pairs.len() + length;
+    let permit = world.permit("given away");
+    drop(permit);
+    sleep!(MINUTE);
+    Ok(sum)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_that_cannot_be_saved_is_dropped_where_its_block_ends_and_keeps_its_fiber_in_memory_until_then() {
+    let scene = Scene::new();
+    let forever = scene.open().await;
+    let mut ears = Ears::of(&forever);
+    forever.spawn(holds(7)).id("h").await.unwrap();
+    for _ in 0..6 {
+        eventually("a sleep in memory", async || scene.clock.next_sleeper() == Some(MINUTE)).await;
+        assert_eq!(ears.times("h", "waiting"), 0);
+        scene.clock.advance(MINUTE);
+    }
+    scene.world.reached("attempt").await;
+    eventually("a pause in memory", async || scene.clock.next_sleeper() == Some(MINUTE)).await;
+    scene.clock.advance(MINUTE);
+    forever.send("h", "number", &5).await.unwrap();
+    eventually("the child's sleep", async || scene.clock.next_sleeper() == Some(MINUTE)).await;
+    scene.clock.advance(MINUTE);
+    let sum = ["local", "scrutinee", "in arm", "in round", "in round", "hidden", "outer"].iter().map(|name| name.len()).sum::<usize>();
+    assert_eq!(forever.fiber::<holds>("h").wait().await.unwrap(), sum);
+    assert_eq!(
+        scene.world.log(),
+        [
+            "after local",
+            "local dropped",
+            "after scrutinee",
+            "scrutinee dropped",
+            "after in arm 2",
+            "in arm dropped",
+            "after in round",
+            "in round dropped",
+            "after in round",
+            "in round dropped",
+            "after inner",
+            "after block",
+            "outer dropped",
+            "attempt",
+            "attempt",
+            "end 5 2",
+            "moved dropped",
+            "hidden dropped",
+        ]
+    );
+    assert_eq!(ears.times("h", "waiting"), 0);
+
+    forever.spawn(holds_nothing(10)).id("n").await.unwrap();
+    ears.hear("n", "waiting", 1).await;
+    scene.clock.advance(MINUTE);
+    assert_eq!(forever.fiber::<holds_nothing>("n").wait().await.unwrap(), 3);
 }
 
 #[fiber]

@@ -82,8 +82,9 @@ impl Emit<'_> {
         let mut arms = Vec::new();
         let mut resumes: Vec<(TokenStream, TokenStream)> = Vec::new();
         for (place, arm) in branch.arms.iter().enumerate() {
-            let open = self.open.clone();
+            let (open, begun) = (self.open.clone(), self.begun.clone());
             self.open.extend(&arm.declares);
+            self.begin(&arm.declares);
             let code = match &arm.cuts {
                 None => self.done_arm(entry, stmt, bind, branch, arm, &mut variants),
                 Some(cuts) => {
@@ -103,7 +104,7 @@ impl Emit<'_> {
                     if payload { emit!({ #entry::#variant({ #run }) }) } else { emit!({ #run #entry::#variant }) }
                 }
             };
-            self.open = open;
+            (self.open, self.begun) = (open, begun);
             // The types of variables that are declared before are known once they are set.
             let mut touch = self.outliving_bound(&arm.declares);
             touch.extend(self.touch(&arm.declares));

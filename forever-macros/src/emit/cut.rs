@@ -189,7 +189,9 @@ impl Emit<'_> {
         };
         self.open_values(&stmt.declares);
         let (declared, aliases) = (self.alias_declared(&stmt.declares), self.alias_exports(&exports, stmt.after));
+        let holdings = self.holdings(&self.carried(&exports));
         emit! {
+            #holdings
             let #kept = if #fiber.calls(#number) { #(#attrs)* let #pat = #call; #declared (#(#values,)*) } else { #restored };
             #aliases
         }

@@ -13,6 +13,7 @@ use syn::Expr;
 use syn::visit_mut::{self, VisitMut};
 
 use super::{Emit, branch};
+use crate::extended::extends_temporaries;
 use crate::held;
 use crate::hir::{Branch, Control, Head, LASTING, LASTING_IN_BLOCK, Stmt, StmtKind};
 use crate::ids::{PointId, VarId};
@@ -102,6 +103,42 @@ impl Emit<'_> {
                 self.outliving_in_arms(inner, found);
             }
         }
+    }
+
+    /// The carried variables among some.
+    pub(super) fn carried(&self, vars: &[VarId]) -> BTreeSet<VarId> {
+        vars.iter().copied().filter(|v| self.storage(*v) == Storage::Carried).collect()
+    }
+
+    /// Declares beside variables that may keep the fiber in memory whether they do. It ends in the
+    /// block in which they end.
+    pub(super) fn holdings(&mut self, vars: &BTreeSet<VarId>) -> TokenStream {
+        let held = vars & &self.cx.plan.held_over_wait;
+        let (fiber, names) = (&self.fiber, held.iter().map(|var| holding_name(*var)));
+        let tokens = emit!(#(let #names = #fiber.holding();)*);
+        self.holding.extend(held);
+        tokens
+    }
+
+    /// Marks variables as having their values.
+    pub(super) fn begin(&mut self, vars: &[VarId]) {
+        let ending = &self.ending;
+        self.begun.extend(vars.iter().filter(|v| ending.contains(v)));
+    }
+
+    /// Says at the end of a stretch what of it keeps the fiber in memory. Their types are known
+    /// here, since nothing later mentions them.
+    pub(super) fn hold(&self) -> TokenStream {
+        if self.begun.is_empty() {
+            return TokenStream::new();
+        }
+        let private = self.cx.private;
+        let said = self.begun.iter().map(|var| {
+            let (holding, named) = (holding_name(*var), self.named(*var));
+            // It may have been moved, so only its type is asked for.
+            emit!(#holding.set((&&&if false { ::core::unreachable!(); #private::held(&#named) } else { #private::Held::new() }).stays());)
+        });
+        emit!({ #[allow(unused_imports)] use #private::{IsCopied as _, IsSaved as _, IsUnsaved as _}; #(#said)* })
     }
 
     /// Adds a variable, unless another one of its name is declared at the same place.
@@ -349,6 +386,10 @@ impl Emit<'_> {
     }
 }
 
+fn holding_name(var: VarId) -> proc_macro2::Ident {
+    format_ident!("holding_{}", var.0, span = Span::mixed_site())
+}
+
 fn hidden_name(var: VarId) -> proc_macro2::Ident {
     format_ident!("hidden_{}", var.0, span = Span::mixed_site())
 }
@@ -378,38 +419,6 @@ impl VisitMut for Parts<'_> {
             field.colon_token.get_or_insert_with(Default::default);
         }
     }
-}
-
-/// Whether a value may borrow from temporaries that live as long as the variable.
-fn extends_temporaries(init: &Expr) -> bool {
-    let end = |block: &syn::Block| match block.stmts.last() {
-        Some(syn::Stmt::Expr(value, None)) => extends_temporaries(value),
-        Some(syn::Stmt::Macro(mac)) => mac.semi_token.is_none(),
-        _ => false,
-    };
-    match init {
-        Expr::Reference(_) => true,
-        // Of the others it is not known; these do.
-        Expr::Macro(e) => e.mac.path.segments.last().is_some_and(|s| s.ident == "pin" || s.ident == "format_args"),
-        Expr::Paren(e) => extends_temporaries(&e.expr),
-        Expr::Group(e) => extends_temporaries(&e.expr),
-        Expr::Cast(e) => extends_temporaries(&e.expr),
-        Expr::Tuple(e) => e.elems.iter().any(extends_temporaries),
-        Expr::Array(e) => e.elems.iter().any(extends_temporaries),
-        Expr::Struct(e) => e.fields.iter().any(|field| extends_temporaries(&field.expr)),
-        // Of a tuple struct or variant; a function's arguments end with the statement.
-        Expr::Call(e) => is_constructor(&e.func) && e.args.iter().any(extends_temporaries),
-        Expr::Block(e) => end(&e.block),
-        Expr::Unsafe(e) => end(&e.block),
-        Expr::If(e) => end(&e.then_branch) || e.else_branch.as_ref().is_some_and(|(_, otherwise)| extends_temporaries(otherwise)),
-        Expr::Match(e) => e.arms.iter().any(|arm| extends_temporaries(&arm.body)),
-        _ => false,
-    }
-}
-
-fn is_constructor(func: &Expr) -> bool {
-    let Expr::Path(path) = func else { return false };
-    path.path.segments.last().is_some_and(|s| s.ident.to_string().starts_with(char::is_uppercase))
 }
 
 fn declares(syntax: &syn::Stmt, name: &str) -> bool {

@@ -14,6 +14,7 @@ use syn::spanned::Spanned;
 use super::Emit;
 use super::stored::StoredBy;
 use crate::cut::CutBody;
+use crate::extended::extended_values;
 use crate::fact;
 use crate::hir::{LEFT, Stmt};
 use crate::ids::{CutId, VarId};
@@ -171,28 +172,57 @@ impl Emit<'_> {
 
     /// The traits of [`Emit::may_be_dropped`].
     fn holds(&self) -> TokenStream {
-        let private = self.cx.private;
         let released = self.released.borrow();
         let modules = released.iter().map(|(&var, &cut)| {
-            let (module, span) = (self.hold_name(var), self.place_of(var));
-            // The message is a format string of the compiler's, so braces in a step's name are
-            // doubled.
-            let step = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0).replace('{', "{{").replace('}', "}}");
-            let name = self.ident(var).to_string();
-            let (message, label) = match self.cx.plan.temporaries.get(&name) {
-                Some(value) => {
-                    let value = value.replace('{', "{{").replace('}', "}}");
-                    (messages::held_temporary(&value, &step), format!("would be dropped at `{step}`, not where its statement ends"))
-                }
-                None if self.cx.plan.held_and_used.contains_key(&var) => {
-                    (messages::held_and_used(&name, &step), format!("would be dropped at `{step}`, not where its block ends"))
-                }
-                None => (messages::held(&name, &step), format!("would be dropped at `{step}`, not where its block ends")),
+            let (name, fact) = (self.ident(var).to_string(), self.fact(var, "can_be_saved"));
+            let (value, message, ends): (_, fn(&str, &str) -> String, _) = match self.cx.plan.temporaries.get(&name) {
+                Some(value) => (value, messages::held_temporary, "statement"),
+                None if self.cx.plan.held_and_used.contains_key(&var) => (&name, messages::held_and_used, "block"),
+                None => (&name, messages::held, "block"),
             };
-            let released = self.fact(var, "can_be_saved");
-            quote_spanned!(span=> #private::hold! { #module: #released, #message, #label })
+            self.held_until(&self.hold_name(var), &fact, cut, message, (value, ends))
         });
         modules.collect()
+    }
+
+    /// One of them, of a value that lives until what it `ends` with.
+    fn held_until(
+        &self,
+        module: &Ident,
+        released: &Ident,
+        cut: CutId,
+        message: impl Fn(&str, &str) -> String,
+        (value, ends): (&str, &str),
+    ) -> TokenStream {
+        // They are format strings of the compiler's.
+        let braced = |text: &str| text.replace('{', "{{").replace('}', "}}");
+        let step = braced(&self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0));
+        let (message, label) = (message(&braced(value), &step), format!("would be dropped at `{step}`, not where its {ends} ends"));
+        let private = self.cx.private;
+        quote_spanned!(module.span()=> #private::hold! { #module: #released, #message, #label })
+    }
+
+    /// As [`Emit::may_be_dropped`], for values that a `let` borrows. They have no names, so they
+    /// stand once more in code that is never reached.
+    pub(super) fn lent_may_be_dropped(&self, stmt: &Stmt, syntax: &syn::Stmt) -> TokenStream {
+        let (syn::Stmt::Local(syn::Local { init: Some(init), .. }), Some(first)) = (syntax, stmt.declares.first()) else {
+            return TokenStream::new();
+        };
+        let Some(&cut) = self.cx.plan.lending.get(first) else { return TokenStream::new() };
+        let asked = extended_values(&init.expr).into_iter().map(|value| {
+            let (private, span) = (self.cx.private, Span::mixed_site().located_at(value.span()));
+            let text = crate::text::compact(&*value);
+            let (module, released) = (Ident::new("lent", span), fact::name(&text, "can_be_saved", span));
+            let hold = self.held_until(&module, &released, cut, messages::held_value, (&text, "block"));
+            quote_spanned!(span=> {
+                #hold
+                #[allow(unused_imports)]
+                use #private::{Destructor as _, NoDestructor as _};
+                #module::Released::may_be_dropped((&#private::held(&(#value))).dropped());
+            })
+        });
+        let asked: Vec<_> = asked.collect();
+        if asked.is_empty() { TokenStream::new() } else { emit!(if false { ::core::unreachable!(); #(#asked)* }) }
     }
 
     /// Checks that kept locals with text of another variable own it. The check comes before the

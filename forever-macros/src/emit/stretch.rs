@@ -187,10 +187,12 @@ impl Emit<'_> {
                 syn::Stmt::Expr(_, None) if !once_set.is_empty() => emit!({ let value = #code; #once_set value }),
                 _ => emit!(#code #once_set),
             });
+            self.begin(&stmt.declares);
             tokens.extend(self.moved(stmt, syntax));
             tokens.extend(self.alias_declared(&stmt.declares));
             tokens.extend(self.touch(&stmt.declares));
             tokens.extend(self.may_be_dropped(&stmt.declares));
+            tokens.extend(self.lent_may_be_dropped(stmt, syntax));
             tokens.extend(self.typed(&stmt.declares));
             if matches!(syntax, syn::Stmt::Local(local) if local.init.is_some()) {
                 tokens.extend(self.witness_of(&stmt.declares));
@@ -273,11 +275,11 @@ impl Emit<'_> {
         Start { run: emit!(#code #put_back (#(#values,)*)), resume, pat: self.export_pattern(&exports, stmt.start) }
     }
 
-    /// Puts back everything that this stretch took, and drops what borrows from it and is made
-    /// again.
+    /// Puts back everything that this stretch took, drops what borrows from it and is made again,
+    /// and says what keeps the fiber in memory from here on.
     pub(super) fn put_back_stretch(&self, live: &Live) -> TokenStream {
-        let (borrowing, put_back) = (self.open_checks(live), self.put_back(self.stretch, live));
-        emit!(#(::core::mem::drop(#borrowing);)* #put_back)
+        let (held, borrowing, put_back) = (self.hold(), self.open_checks(live), self.put_back(self.stretch, live));
+        emit!(#held #(::core::mem::drop(#borrowing);)* #put_back)
     }
 
     /// The `OnUnknown::check(..)`s in scope that the function still needs. Nothing has used them

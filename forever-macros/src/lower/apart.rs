@@ -10,7 +10,7 @@ use proc_macro2::{Ident, Span};
 use quote::format_ident;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
-use syn::{Arm, Block, Expr, ExprMatch, Local, Pat, Stmt, parse_quote};
+use syn::{Block, Expr, Local, Pat, Stmt, parse_quote};
 
 use crate::held::is_arguments;
 use crate::named;
@@ -153,19 +153,8 @@ pub(super) fn borrowed_values(stmts: &mut [Stmt], place: usize) -> Vec<&mut Expr
 }
 
 /// As [`borrowed_values`], of what a `match` looks at.
-pub(super) fn matched_values(e: &mut ExprMatch) -> Vec<&mut Expr> {
-    let is_needed = |arm: &Arm| {
-        let bound = pattern::bindings(&arm.pat);
-        let is_named = |stmt: &Stmt| bound.iter().any(|bound| named::in_stmt(stmt, &bound.ident.to_string()) > 0);
-        match &*arm.body {
-            Expr::Block(body) => {
-                let stmts = &body.block.stmts;
-                stmts.iter().position(stmt_has_cut).is_some_and(|cut| stmts[cut..].iter().any(is_named))
-            }
-            body => has_cut(body) && !bound.is_empty(),
-        }
-    };
-    if e.arms.iter().any(is_needed) { Vec::new() } else { temporaries(&mut e.expr).unwrap_or_default() }
+pub(super) fn borrowed_in(scrutinee: &mut Expr) -> Vec<&mut Expr> {
+    temporaries(scrutinee).unwrap_or_default()
 }
 
 /// The values of `&value()`, or of several in a tuple; `None` if it has other parts that do

@@ -5,21 +5,21 @@ use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Stmt as SynStmt, parse_quote};
 
+use super::lasting::Look;
 use super::{Lower, strip};
-use crate::hir::{Arm, Bind, Branch, Control, Head, LASTING, Stmt};
+use crate::hir::{Arm, Bind, Branch, Control, Head, Stmt};
 use crate::scan::{block_has_cut, has_cut};
 
 impl Lower<'_> {
     pub(super) fn if_(&mut self, mut e: syn::ExprIf, bind: Bind, out: &mut Vec<Stmt>) {
+        let mut parts = Vec::new();
+        conjuncts(*e.cond.clone(), &mut parts);
+        if self.is_chain(&parts, &e) {
+            let done = self.fresh_label();
+            self.label_jumps(&mut parts, &mut e);
+            return self.into_bind(chain(parts, e, done), bind, None, out);
+        }
         if has_cut(&e.cond) {
-            let mut parts = Vec::new();
-            conjuncts(*e.cond.clone(), &mut parts);
-            let binds = parts.iter().any(|p| matches!(strip(p), Expr::Let(_)));
-            if parts.len() > 1 && binds {
-                let done = self.fresh_label();
-                self.label_jumps(&mut parts, &mut e);
-                return self.into_bind(chain(parts, e, done), bind, None, out);
-            }
             *e.cond = match *e.cond {
                 Expr::Let(mut binding) => {
                     *binding.expr = self.operand(*binding.expr, out);
@@ -47,12 +47,9 @@ impl Lower<'_> {
             super::apart::rename_bound(&mut binding.pat, &mut e.then_branch, &mut || self.temp());
         }
         self.note_conditions(&e.cond);
-        // Before an `else` they would end with the condition.
-        if e.else_branch.as_ref().is_none_or(|(_, otherwise)| only_breaks(otherwise))
-            && let Expr::Let(binding) = &mut *e.cond
-        {
+        if let Expr::Let(binding) = &mut *e.cond {
             let value = std::mem::replace(&mut *binding.expr, Expr::Verbatim(proc_macro2::TokenStream::new()));
-            *binding.expr = self.lasting(value, LASTING, out);
+            *binding.expr = self.looked_at(value, &[Look::of(&binding.pat, &e.then_branch)], out);
         }
         let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: e.then_branch });
         let mut names = BTreeSet::new();
@@ -64,6 +61,23 @@ impl Lower<'_> {
         };
         let branch = Branch { head: Head::If { cond: *e.cond, attrs: e.attrs }, arms: vec![then, otherwise] };
         self.control(bind, Control::Branch(branch), out);
+    }
+
+    /// Whether conditions of which some bind are evaluated one in the other, before what is done
+    /// otherwise: since there is a cut point in them, or since what they look at has temporaries,
+    /// which end before the `else`.
+    fn is_chain(&mut self, parts: &[Expr], e: &syn::ExprIf) -> bool {
+        let mut bindings =
+            parts.iter().filter_map(|part| if let Expr::Let(binding) = strip(part) { Some(binding) } else { None }).peekable();
+        let ends_early = parts.len() > 1 || e.else_branch.as_ref().is_some_and(|(_, otherwise)| !only_breaks(otherwise));
+        if !ends_early || bindings.peek().is_none() {
+            return false;
+        }
+        if has_cut(&e.cond) {
+            return parts.len() > 1;
+        }
+        let has_arm = block_has_cut(&e.then_branch) || e.else_branch.as_ref().is_some_and(|(_, otherwise)| has_cut(otherwise));
+        has_arm && bindings.any(|binding| self.has_temporaries(binding, &e.then_branch))
     }
 
     /// Gives `break` and `continue` the label of their loop, because they move into a labelled

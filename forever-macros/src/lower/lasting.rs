@@ -6,12 +6,16 @@
 //! variable: with the statement.
 use proc_macro2::{Span, TokenStream};
 use quote::format_ident;
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Expr, Stmt as SynStmt, parse_quote, parse_quote_spanned};
+use syn::{Block, Expr, Ident, Pat, Stmt as SynStmt, parse_quote, parse_quote_spanned};
 
 use super::{Lower, plain};
 use crate::hir::{LASTING, Stmt, StmtKind};
+use crate::named;
+use crate::pattern;
 use crate::place;
+use crate::scan::stmt_has_cut;
 
 impl Lower<'_> {
     /// The same expression, in which the receivers of its methods that are values have names with
@@ -20,6 +24,7 @@ impl Lower<'_> {
         match expr {
             Expr::MethodCall(mut e) => {
                 *e.receiver = self.named(*e.receiver, prefix, out);
+                self.arguments_lasting(&mut e.args, prefix, out);
                 Expr::MethodCall(e)
             }
             Expr::Field(mut e) => {
@@ -42,32 +47,76 @@ impl Lower<'_> {
                 *e.expr = self.lasting(*e.expr, prefix, out);
                 Expr::Cast(e)
             }
-            Expr::Unary(mut e) if !matches!(e.op, syn::UnOp::Deref(_)) => {
+            Expr::Group(mut e) => {
                 *e.expr = self.lasting(*e.expr, prefix, out);
+                Expr::Group(e)
+            }
+            Expr::Unary(mut e) => {
+                let of_place = matches!(e.op, syn::UnOp::Deref(_));
+                *e.expr = if of_place { self.named(*e.expr, prefix, out) } else { self.lasting(*e.expr, prefix, out) };
                 Expr::Unary(e)
             }
-            Expr::Binary(mut e) => {
-                self.operands_lasting([&mut *e.left, &mut *e.right], prefix, out);
+            // The right side may not be evaluated.
+            Expr::Binary(mut e) if matches!(e.op, syn::BinOp::And(_) | syn::BinOp::Or(_)) => {
+                *e.left = self.lasting(*e.left, prefix, out);
                 Expr::Binary(e)
             }
+            Expr::Binary(mut e) => {
+                let of = if place::is_comparison(e.op) { Use::Place } else { Use::Value };
+                self.operands_lasting([(of, &mut *e.left), (of, &mut *e.right)], prefix, out);
+                Expr::Binary(e)
+            }
+            Expr::Range(mut e) => {
+                self.values_lasting(e.start.as_deref_mut().into_iter().chain(e.end.as_deref_mut()), prefix, out);
+                Expr::Range(e)
+            }
             Expr::Call(mut e) if matches!(*e.func, Expr::Path(_)) => {
-                self.operands_lasting(&mut e.args, prefix, out);
+                self.arguments_lasting(&mut e.args, prefix, out);
                 Expr::Call(e)
             }
             Expr::Tuple(mut e) => {
-                self.operands_lasting(&mut e.elems, prefix, out);
+                self.values_lasting(&mut e.elems, prefix, out);
                 Expr::Tuple(e)
             }
             Expr::Array(mut e) => {
-                self.operands_lasting(&mut e.elems, prefix, out);
+                self.values_lasting(&mut e.elems, prefix, out);
                 Expr::Array(e)
             }
+            Expr::Struct(mut e) => {
+                self.values_lasting(e.fields.iter_mut().map(|field| &mut field.expr), prefix, out);
+                Expr::Struct(e)
+            }
             Expr::Index(mut e) => {
-                self.operands_lasting([&mut *e.expr, &mut *e.index], prefix, out);
+                self.operands_lasting([(Use::Place, &mut *e.expr), (Use::Value, &mut *e.index)], prefix, out);
                 Expr::Index(e)
             }
             other => other,
         }
+    }
+
+    /// As [`Self::lasting`], of what patterns look at: a value of which one leaves a part lives as
+    /// long as the statement, too.
+    pub(super) fn looked_at(&mut self, value: Expr, looks: &[Look], out: &mut Vec<Stmt>) -> Expr {
+        let leaves = looks.iter().any(|look| look.leaves_a_part) && !looks.iter().any(|look| look.needs_borrow);
+        let is_needed = looks.iter().any(|look| look.needs_bound);
+        if leaves && (is_value(&value) || !is_needed && is_tuple_of_values(&value)) {
+            return self.set_apart(value, LASTING, out);
+        }
+        self.lasting(value, LASTING, out)
+    }
+
+    /// Whether [`Self::looked_at`] gives names to temporaries.
+    pub(super) fn has_temporaries(&mut self, binding: &syn::ExprLet, then: &Block) -> bool {
+        let look = Look::of(&binding.pat, then);
+        self.names(|lower, out| drop(lower.looked_at((*binding.expr).clone(), &[look], out)))
+    }
+
+    /// Whether this adds statements, of which nothing remains.
+    fn names(&mut self, lower: impl FnOnce(&mut Self, &mut Vec<Stmt>)) -> bool {
+        let (temps, mut named) = (self.temps, Vec::new());
+        lower(self, &mut named);
+        self.temps = temps;
+        !named.is_empty()
     }
 
     /// Gives a value a name.
@@ -76,29 +125,112 @@ impl Lower<'_> {
         *value = self.named(expr, prefix, out);
     }
 
-    /// Those of several operands before which nothing else is evaluated.
-    fn operands_lasting<'e>(&mut self, operands: impl IntoIterator<Item = &'e mut Expr>, prefix: &str, out: &mut Vec<Stmt>) {
-        for operand in operands {
-            let expr = std::mem::replace(operand, Expr::Verbatim(TokenStream::new()));
-            *operand = self.lasting(expr, prefix, out);
-            if !matches!(operand, Expr::Path(_) | Expr::Lit(_)) {
-                break;
-            }
+    /// The arguments of a call, which may borrow temporaries.
+    fn arguments_lasting(&mut self, arguments: &mut Punctuated<Expr, syn::Token![,]>, prefix: &str, out: &mut Vec<Stmt>) {
+        let arguments = arguments.iter_mut().map(|argument| match argument {
+            Expr::Reference(e) => (Use::Borrowed, &mut *e.expr),
+            argument => (Use::Value, argument),
+        });
+        self.operands_lasting(arguments, prefix, out);
+    }
+
+    fn values_lasting<'e>(&mut self, values: impl IntoIterator<Item = &'e mut Expr>, prefix: &str, out: &mut Vec<Stmt>) {
+        self.operands_lasting(values.into_iter().map(|value| (Use::Value, value)), prefix, out);
+    }
+
+    /// Several operands, of which those before one with temporaries are evaluated first.
+    fn operands_lasting<'e>(&mut self, operands: impl IntoIterator<Item = (Use, &'e mut Expr)>, prefix: &str, out: &mut Vec<Stmt>) {
+        let mut operands: Vec<(Use, &mut Expr)> = operands.into_iter().collect();
+        let gives_names = |lower: &mut Self, is_borrowed: bool, operand: &Expr| {
+            is_borrowed && is_value(operand) || lower.names(|lower, out| drop(lower.lasting(operand.clone(), prefix, out)))
+        };
+        let Some(last) = operands.iter().rposition(|(of, operand)| gives_names(self, *of == Use::Borrowed, operand)) else { return };
+        for place in 0..=last {
+            let (before, later) = operands.split_at_mut(place + 1);
+            let (of, operand) = &mut before[place];
+            let is_named_later = |name: &Ident| later.iter().any(|(_, later)| named::in_expr(later, &name.to_string()) > 0);
+            let is_first = place < last
+                && match &**operand {
+                    Expr::Lit(_) | Expr::Closure(_) | Expr::Reference(_) => false,
+                    Expr::Path(path) => *of == Use::Value && path.path.get_ident().is_some_and(is_named_later),
+                    operand => *of == Use::Value || is_value(operand),
+                };
+            let expr = std::mem::replace(*operand, Expr::Verbatim(TokenStream::new()));
+            **operand = match of {
+                _ if is_first => self.set_apart(expr, prefix, out),
+                Use::Borrowed => self.named(expr, prefix, out),
+                Use::Value | Use::Place => self.lasting(expr, prefix, out),
+            };
         }
     }
 
     /// A value as a variable; a place as it is.
     fn named(&mut self, expr: Expr, prefix: &str, out: &mut Vec<Stmt>) -> Expr {
+        if is_value(&expr) { self.set_apart(expr, prefix, out) } else { self.lasting(expr, prefix, out) }
+    }
+
+    fn set_apart(&mut self, expr: Expr, prefix: &str, out: &mut Vec<Stmt>) -> Expr {
         let expr = self.lasting(expr, prefix, out);
-        if !matches!(expr, Expr::MethodCall(_) | Expr::Call(_) | Expr::Await(_) | Expr::Try(_) | Expr::Macro(_)) || place::is_place(&expr) {
-            return expr;
-        }
         let span = expr.span();
         let ident = format_ident!("{}{}", prefix, self.temp(), span = span.resolved_at(Span::mixed_site()));
         let local: SynStmt = parse_quote_spanned!(span=> let mut #ident = #expr;);
         out.push(plain(local));
         parse_quote!(#ident)
     }
+}
+
+/// How an expression uses an operand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Value,
+    Place,
+    /// Behind a `&`.
+    Borrowed,
+}
+
+/// What a pattern, and the code behind it, do with the value that they look at.
+pub(super) struct Look {
+    leaves_a_part: bool,
+    /// The code uses from its first cut point on what the pattern binds.
+    needs_bound: bool,
+    /// That is a borrow.
+    needs_borrow: bool,
+}
+
+impl Look {
+    pub(super) fn of(pat: &Pat, then: &Block) -> Self {
+        let bound = pattern::bindings(pat);
+        let cut = then.stmts.iter().position(stmt_has_cut);
+        let behind = cut.map_or(&[][..], |cut| &then.stmts[cut..]);
+        let is_named = |name: &Ident| behind.iter().any(|stmt| named::in_stmt(stmt, &name.to_string()) > 0);
+        Look {
+            leaves_a_part: cut.is_some() && pattern::leaves_a_part(pat),
+            needs_bound: bound.iter().any(|bound| is_named(&bound.ident)),
+            needs_borrow: bound.iter().any(|bound| bound.by_ref && is_named(&bound.ident)),
+        }
+    }
+
+    pub(super) fn of_arm(arm: &syn::Arm) -> Self {
+        match &*arm.body {
+            Expr::Block(body) => Look::of(&arm.pat, &body.block),
+            body => Look::of(&arm.pat, &parse_quote!({ #body })),
+        }
+    }
+
+    /// Whether the code uses from its first cut point on what the pattern binds.
+    pub(super) fn needs_bound(&self) -> bool {
+        self.needs_bound
+    }
+}
+
+/// Whether an expression is a value that nothing else owns.
+fn is_value(expr: &Expr) -> bool {
+    let is_call = matches!(expr, Expr::MethodCall(_) | Expr::Call(_) | Expr::Await(_) | Expr::Try(_) | Expr::Macro(_));
+    is_call && !place::is_place(expr)
+}
+
+fn is_tuple_of_values(expr: &Expr) -> bool {
+    matches!(expr, Expr::Tuple(e) if e.elems.iter().any(|e| is_value(e) || is_tuple_of_values(e)))
 }
 
 /// The value of a temporary, if a statement gives it its name.

@@ -48,8 +48,6 @@ pub(super) struct StoreBackend {
     layouts_stored: Mutex<Option<Vec<Arc<LayoutRow>>>>,
     /// Whether the run is to stop although its fiber is not.
     told_to_stop: AtomicBool,
-    /// Whether cut points wait in memory.
-    stays_in_memory: AtomicBool,
     /// Whether this run has made a checkpoint.
     pub(super) progress: AtomicBool,
     ledger: StoredLedger,
@@ -82,7 +80,6 @@ impl StoreBackend {
             control: Arc::downgrade(&alive.control),
             layouts_stored: Mutex::new(layouts_stored),
             told_to_stop: AtomicBool::new(false),
-            stays_in_memory: AtomicBool::new(false),
             progress: AtomicBool::new(false),
             ledger: StoredLedger::new(&exec.runtime, claim, Some(&alive.control)),
             history: exec
@@ -241,18 +238,7 @@ impl RunBackend for StoreBackend {
         self.exec.runtime.now_ms()
     }
 
-    fn stay_in_memory(&self) {
-        self.stays_in_memory.store(true, Ordering::Relaxed);
-    }
-
-    fn stays_in_memory(&self) -> bool {
-        self.stays_in_memory.load(Ordering::Relaxed)
-    }
-
     fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
-        if !self.stays_in_memory() {
-            return None;
-        }
         let message = self.control.upgrade()?.message();
         let mut ends: FuturesUnordered<_> = fibers.iter().map(|id| self.exec.runtime.active.changed(id)).collect();
         Some(Box::pin(async move {

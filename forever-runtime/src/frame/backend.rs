@@ -38,21 +38,13 @@ pub(crate) trait RunBackend: Send + Sync {
         i64::MAX
     }
 
-    /// Makes cut points wait in memory from now on.
-    fn stay_in_memory(&self) {}
-
-    /// Whether cut points wait in memory.
-    fn stays_in_memory(&self) -> bool {
-        false
-    }
-
     /// Whether the fiber leaves memory before the attempt of a step that begins now, as in a pause.
     fn pauses(&self) -> bool {
         false
     }
 
     /// A future for a cut point that waits in memory: ready after a message to the fiber, or the
-    /// end of one of `fibers`. `None` where the fiber leaves memory while it waits.
+    /// end of one of `fibers`. `None` where every fiber leaves memory while it waits.
     fn listen(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
         let _ = fibers;
         None

@@ -1,6 +1,6 @@
 //! Questions that only the type of a local answers: whether a local that exists only for its
-//! destructor may be dropped at a cut point, and whether a local owns the text that was taken from
-//! it.
+//! destructor may be dropped at a cut point, whether one keeps the fiber in memory while it waits,
+//! and whether a local owns the text that was taken from it.
 //!
 //! Generated code asks by method resolution, in code that never runs. [`NoDestructor`] answers for
 //! types that are `Copy`, and behind one more reference [`Destructor`] for all others: of what it
@@ -8,18 +8,29 @@
 //! text, [`Owner`] answers for a [`TextOwner`] and [`NoOwner`] for all other types, and a trait of
 //! the generated code requires [`OwnsNoText`].
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::frame::activation::Frame;
+use crate::frame::run::Run;
 use crate::ops::manual::OpCall;
 
 /// The type of a local.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Held<T: ?Sized>(PhantomData<T>);
+
+impl<T> Held<T> {
+    /// A type that is inferred.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Held(PhantomData)
+    }
+}
 
 /// Returns the type of this local.
 #[doc(hidden)]
@@ -116,5 +127,71 @@ pub trait Destructor<T> {
 impl<T> Destructor<T> for &Held<T> {
     fn dropped(&self) -> &T {
         unreachable!("only its type is asked for")
+    }
+}
+
+/// Whether the fiber leaves memory with a local of this type while it waits: it is `Copy`.
+///
+/// Generated code asks [`IsCopied`], [`IsSaved`] and [`IsUnsaved`] in this order.
+#[doc(hidden)]
+pub trait IsCopied {
+    fn stays(&self) -> bool {
+        false
+    }
+}
+
+impl<T: Copy> IsCopied for &&Held<T> {}
+
+/// As [`IsCopied`]: its drop is not seen, as of all that can be saved.
+#[doc(hidden)]
+pub trait IsSaved {
+    fn stays(&self) -> bool {
+        false
+    }
+}
+
+impl<T: Data> IsSaved for &Held<T> {}
+
+/// As [`IsCopied`]: a guard or the like, which has to be dropped where its block ends.
+#[doc(hidden)]
+pub trait IsUnsaved {
+    fn stays(&self) -> bool;
+}
+
+impl<T> IsUnsaved for Held<T> {
+    fn stays(&self) -> bool {
+        std::mem::needs_drop::<T>()
+    }
+}
+
+/// Beside a local that is not saved: whether it keeps the fiber in memory while it waits.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Holding {
+    run: Arc<Run>,
+    stays: Cell<bool>,
+}
+
+impl Frame {
+    /// For a local that is about to be declared.
+    pub fn holding(&self) -> Holding {
+        Holding { run: self.run(), stays: Cell::new(false) }
+    }
+}
+
+impl Holding {
+    /// The local has its value.
+    pub fn set(&self, stays: bool) {
+        if stays && !self.stays.replace(true) {
+            self.run.hold();
+        }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if self.stays.get() {
+            self.run.release();
+        }
     }
 }

@@ -40,7 +40,7 @@ impl Frame {
     }
 
     fn pause_with(&self, before: u32, until: i64, save: &mut dyn FnMut(&mut Save<'_>)) -> BoxFuture<'static, ()> {
-        if self.run.backend.stays_in_memory() {
+        if self.run.stays_in_memory() {
             return Box::pin(async {});
         }
         let written = self.write(before, save, "null}");
@@ -100,7 +100,7 @@ impl Pauses {
             }
             resting.due.iter().min().copied().filter(|_| resting.due.len() == running)
         };
-        if let Some(first) = first.filter(|first| run.is_long_until(*first) && !run.backend.stays_in_memory()) {
+        if let Some(first) = first.filter(|first| run.is_long_until(*first) && !run.stays_in_memory()) {
             run.suspend_until(first);
         }
     }

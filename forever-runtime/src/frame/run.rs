@@ -1,5 +1,5 @@
 //! State shared by all frames of one run.
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
@@ -38,6 +38,8 @@ pub struct Run {
     unreadable: Mutex<Option<String>>,
     saw_closing: Mutex<SawClosing>,
     pub(crate) secrets: RunSecrets,
+    /// How much keeps the fiber in memory while it waits.
+    holding: AtomicUsize,
 }
 
 impl std::fmt::Debug for Run {
@@ -76,6 +78,7 @@ impl Run {
             unreadable: Mutex::default(),
             saw_closing: Mutex::default(),
             secrets: RunSecrets::new(is_secret),
+            holding: AtomicUsize::new(0),
         })
     }
 
@@ -110,6 +113,30 @@ impl Run {
             sent if sent.is_empty() => Ok(()),
             sent => self.backend.append(sent).await,
         }
+    }
+
+    /// Makes cut points wait in memory from now on.
+    pub(crate) fn stay_in_memory(&self) {
+        self.hold();
+    }
+
+    pub(super) fn hold(&self) {
+        self.holding.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn release(&self) {
+        self.holding.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether cut points wait in memory.
+    pub(super) fn stays_in_memory(&self) -> bool {
+        self.holding.load(Ordering::Relaxed) > 0
+    }
+
+    /// What a cut point that waits in memory waits for: [`RunBackend::listen`]. `None` where the
+    /// fiber leaves memory.
+    pub(super) fn news(&self, fibers: &[String]) -> Option<BoxFuture<'static, ()>> {
+        if self.stays_in_memory() { self.backend.listen(fibers) } else { None }
     }
 
     /// The function that was called in the last poll, to be run before its caller is polled again.

@@ -338,7 +338,7 @@ impl Frame {
             let mut wait = Wait::default();
             arms.wait(&mut wait);
             loop {
-                let news = run.backend.listen(&wait.fibers);
+                let news = run.news(&wait.fibers);
                 if let Some(chosen) = arms.first(name, &run).await {
                     return Choice { chosen, names: PhantomData };
                 }

@@ -64,7 +64,7 @@ impl Frame {
         let run = Arc::clone(&self.run);
         async move {
             while !run.has_passed(deadline) {
-                let news = run.backend.listen(&[]);
+                let news = run.news(&[]);
                 run.leave(Wait { due_ms: deadline.0, ..Wait::default() }, news).await;
             }
         }
@@ -118,7 +118,7 @@ impl Frame {
         async move {
             run.takes(topics.fixed(), codec);
             loop {
-                let news = run.backend.listen(&[]);
+                let news = run.news(&[]);
                 match run.take_message(name, &topics, codec).await {
                     Taken::Message(topic, message) => return Some(K::received(&topic, message)),
                     Taken::Closed if deadline.at_ms().is_some() => return None,
@@ -213,7 +213,7 @@ impl Frame {
         async move {
             let ids: Vec<String> = handles.iter().map(|handle| handle.id().to_owned()).collect();
             loop {
-                let news = run.backend.listen(&ids);
+                let news = run.news(&ids);
                 let mut ends = Vec::with_capacity(handles.len());
                 let mut open = Vec::new();
                 for handle in &handles {

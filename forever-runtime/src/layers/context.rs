@@ -86,7 +86,7 @@ impl ContextOfLayer for FiberContext {
     }
 
     fn stay_in_memory(&self) {
-        self.run.backend.stay_in_memory();
+        self.run.stay_in_memory();
     }
 
     fn is_interrupted(&self) -> bool {

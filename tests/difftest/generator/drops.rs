@@ -217,8 +217,8 @@ impl Body {
 
     fn matched_guard(&mut self) -> Option<Written> {
         let (number, n) = (self.mark(), self.fresh_name(Ty::Number));
-        let choice = self.prng.below(5);
-        if choice == 4 {
+        let choice = self.prng.below(8);
+        if choice == 7 {
             if self.trips * ITEMS > 12 {
                 return None;
             }
@@ -236,6 +236,7 @@ impl Body {
             let (label, (), block) = self.looped(None, ITEMS, |_| (), bind);
             return Some((Code::Lines(vec![declared, code![label, "while let Some(", n, ") = ", source, " ", block]]), false));
         }
+        let (flag, other) = (self.value(Ty::Flag, 0), self.mark());
         let mut join = Join::new(&self.scope);
         let (some, gone) = self.nested(|body| {
             body.scope.push(Var::owned(n.clone(), Ty::Number));
@@ -244,10 +245,10 @@ impl Body {
             ([vec![step], more].concat(), gone)
         });
         join.path(&mut self.scope, gone);
-        // Before an `else` the guard of an `if let` ends with the condition.
-        let (none, gone) = if choice == 2 { ("".into(), false) } else { self.block(2) };
+        let has_else = choice != 2 || self.prng.chance(70);
+        let (none, gone) = if has_else { self.block(2) } else { ("".into(), false) };
         join.path(&mut self.scope, gone);
-        let source = format!("io.guard({number})");
+        let (source, other) = (format!("io.guard({number})"), code!["io.guard_if(", flag, format!(", {other})")]);
         let code = match choice {
             0 => {
                 self.cover(C::GuardMatched);
@@ -257,9 +258,33 @@ impl Body {
                 self.cover(C::GuardMatched);
                 code!["match ", source, ".number() { ", &n, " if ", &n, " % 3 != 0 => ", Code::Block(some), " _ => ", none, " }"]
             }
+            2 if has_else => {
+                self.cover(C::GuardIfLetElse);
+                code!["if let Some(", n, ") = ", source, ".even() ", Code::Block(some), " else ", none]
+            }
             2 => {
                 self.cover(C::GuardIfLet);
                 code!["if let Some(", n, ") = ", source, ".even() ", Code::Block(some)]
+            }
+            3 => {
+                self.cover(C::GuardInChain);
+                code!["if let Some(", n, ") = ", source, ".even() && let Some(_) = ", other, " ", Code::Block(some), " else ", none]
+            }
+            4 => {
+                self.cover(C::GuardLeft);
+                let declared = code!["let ", n, " = 6;"];
+                let matched = self.prng.chance(50);
+                let (head, between, end) =
+                    if matched { ("match ", " { Some(_) => ", " None => ") } else { ("if let Some(_) = ", " ", " else ") };
+                let end = code![end, none, if matched { " }" } else { "" }];
+                code![head, other, between, Code::Block(vec![declared, Code::Block(some)]), end]
+            }
+            5 => {
+                self.cover(C::GuardLeft);
+                let (first, held) = (code![other, ".is_some()"], self.guard_name());
+                let declared = code!["let ", n, " = ", &held, ".number();"];
+                let pair = code!["match (", source, ", ", first, format!(", io.guard({})) {{ (", self.mark()), held, ", true, _) => "];
+                code![pair, Code::Block(vec![declared, Code::Block(some)]), " (_, _, _) => ", none, " }"]
             }
             _ => {
                 self.cover(C::GuardIf);

@@ -31,10 +31,20 @@ struct World {
     letters: Vec<(&'static str, u32)>,
     /// How many values with a destructor were made of each number.
     made: BTreeMap<u32, u32>,
-    /// Whether the process is ending, so that destructors that run show nothing.
-    dies: bool,
+    ending: Ending,
     /// Values with a destructor that went with their process.
     lost: BTreeSet<String>,
+}
+
+/// What destructors that run now belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// The body.
+    Nothing,
+    /// The end of a process, where none runs.
+    Process,
+    /// The body's leaving memory: what is saved comes back, nothing else may be there.
+    InMemory,
 }
 
 thread_local! {
@@ -61,18 +71,23 @@ impl Io {
         let mut draw = Draw(Prng::new(seed));
         let letters = (0..draw.below(6)).map(|_| (draw.one_of(&TOPICS), draw.number())).collect();
         let (visits, made) = (BTreeMap::new(), BTreeMap::new());
-        Io(Arc::new(Mutex::new(World { seed, visits, log: Vec::new(), letters, made, dies: false, lost: BTreeSet::new() })))
+        Io(Arc::new(Mutex::new(World { seed, visits, log: Vec::new(), letters, made, ending: Ending::Nothing, lost: BTreeSet::new() })))
     }
 
     /// Makes it the world of this thread, in which a process begins.
     pub fn enter(&self) {
-        self.world().dies = false;
+        self.world().ending = Ending::Nothing;
         HERE.set(Some(self.clone()));
     }
 
     /// The process ends: what it drops from now on is lost.
     pub fn dies(&self) {
-        self.world().dies = true;
+        self.world().ending = Ending::Process;
+    }
+
+    /// The body leaves memory: what is saved and dropped from now on is lost.
+    pub fn leaves_memory(&self) {
+        self.world().ending = Ending::InMemory;
     }
 
     /// Whether a line tells of the drop of a value that went with its process.
@@ -116,9 +131,9 @@ impl Io {
         name
     }
 
-    fn drops(&self, name: &str) {
+    fn drops(&self, name: &str, is_saved: bool) {
         let mut world = self.world();
-        if world.dies {
+        if world.ending == Ending::Process || world.ending == Ending::InMemory && is_saved {
             world.lost.insert(name.to_owned());
         } else {
             world.log.push(format!("dropped {name}"));
@@ -240,7 +255,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.io.drops(&self.name);
+        self.io.drops(&self.name, false);
     }
 }
 
@@ -284,7 +299,7 @@ impl<'de> Deserialize<'de> for Noisy {
 
 impl Drop for Noisy {
     fn drop(&mut self) {
-        HERE.with_borrow(|io| io.iter().for_each(|io| io.drops(&self.name)));
+        HERE.with_borrow(|io| io.iter().for_each(|io| io.drops(&self.name, true)));
     }
 }
 

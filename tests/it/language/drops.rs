@@ -509,6 +509,175 @@ fn an_unsaved_temporary_is_dropped_where_its_statement_ends() {
 }
 
 twin! {
+    async fn left_behind(io, n: u32) -> anyhow::Result<u32> {
+        let mut sum = 0;
+        match found("some") {
+            Some(_) => {
+                step!("one", io.did("one", ()).await?);
+                mark("one");
+            }
+            None => mark("none"),
+        }
+        match (Unsaved("taken"), Unsaved("left")) {
+            (taken, _) => {
+                mark(&taken.name());
+                step!("two", io.did("two", ()).await?);
+                mark("two");
+            }
+        }
+        if let Some(_) = found("if let") {
+            step!("three", io.did("three", ()).await?);
+            mark("three");
+        }
+        if let None = found("no match") {
+            mark("never");
+        } else {
+            step!("four", io.did("four", ()).await?);
+            mark("four");
+        }
+        let mut rounds = n;
+        while let Some(_) = found("while let").filter(|_| rounds > 0) {
+            rounds -= 1;
+            step!("five", io.did("five", ()).await?);
+            mark("five");
+        }
+        let length = if let Some(length) = Unsaved("before else").length().filter(|_| n == 1) {
+            step!("six", io.did("six", ()).await?);
+            mark("then");
+            length
+        } else if let Some(length) = Unsaved("else if").list().into_iter().rev().next() {
+            step!("seven", io.did("seven", ()).await?);
+            mark("else if");
+            length
+        } else {
+            mark("else");
+            0
+        };
+        sum += length;
+        if let Some(length) = Unsaved("chain").length()
+            && let Some(_) = found("chained")
+            && length > n
+        {
+            step!("eight", io.did("eight", ()).await?);
+            mark("chain");
+            sum += length;
+        }
+        for round in 0..3 {
+            if let Some(length) = Unsaved("in a loop").length().filter(|_| round > 0) {
+                step!("nine", io.did("nine", ()).await?);
+                mark("in a loop");
+                if round == 1 {
+                    continue;
+                }
+                sum += length;
+                break;
+            } else {
+                mark("not yet");
+                step!("ten", io.did("ten", ()).await?);
+            }
+        }
+        mark("end");
+        step!("end", io.did("end", ()).await?);
+        Ok(sum)
+    }
+}
+
+#[test]
+fn what_a_pattern_leaves_of_an_unsaved_value_is_dropped_where_its_statement_ends() {
+    for n in 0..3 {
+        let (plain, fiber) = drops(|| left_behind(n));
+        assert_eq!(fiber, plain, "{n}");
+        same(|| left_behind(n));
+    }
+    let (plain, _) = drops(|| left_behind(0));
+    assert_eq!(plain[..9], ["-one", "some", "-taken", "-two", "taken", "left", "-three", "if let", "no match"]);
+}
+
+fn lends(unsaved: &Unsaved, more: u32) -> u32 {
+    unsaved.length().unwrap_or_default() + more
+}
+
+impl std::ops::Deref for Unsaved {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0
+    }
+}
+
+twin! {
+    async fn in_operands(io, n: u32) -> anyhow::Result<u32> {
+        let mut sum = 0;
+        match lends(&Unsaved("argument"), n) {
+            1 => mark("never"),
+            length => {
+                step!("one", io.did("one", ()).await?);
+                mark("one");
+                sum += length;
+            }
+        }
+        for round in 0..Unsaved("ab").length().unwrap_or(n) {
+            step!("two", io.did("two", ()).await?);
+            mark("two");
+            sum += round;
+        }
+        match (sum, Unsaved("second").list(), Unsaved("third").length()) {
+            (_, list, Some(length)) => {
+                sum += list.len() as u32 + length;
+                step!("three", io.did("three", ()).await?);
+                mark("three");
+            }
+            _ => mark("never"),
+        }
+        match *Unsaved("reached") {
+            ref text if text.len() == 3 => mark("never"),
+            _ => {
+                step!("four", io.did("four", ()).await?);
+                mark("four");
+            }
+        }
+        if n == 2 || Unsaved("not always").length() == Some(10) {
+            step!("five", io.did("five", ()).await?);
+            mark("five");
+        }
+        match n == 2 || Unsaved("not always").length() == Some(11) {
+            true => {
+                step!("six", io.did("six", ()).await?);
+                mark("six");
+            }
+            false => mark("not six"),
+        }
+        let mut count = n;
+        let mut next = || {
+            count += 1;
+            count
+        };
+        match (next(), Unsaved("in order").length().map(|length| length + next()), next()) {
+            (first, Some(length), last) => {
+                sum += first + 10 * length + 100 * last;
+                step!("seven", io.did("seven", sum).await?);
+                mark("seven");
+            }
+            _ => mark("never"),
+        }
+        mark("end");
+        step!("end", io.did("end", ()).await?);
+        Ok(sum)
+    }
+}
+
+#[test]
+fn an_unsaved_temporary_of_any_operand_is_dropped_where_its_statement_ends() {
+    for n in 1..3 {
+        let (plain, fiber) = drops(|| in_operands(n));
+        assert_eq!(fiber, plain, "{n}");
+        same(|| in_operands(n));
+    }
+    let (plain, _) = drops(|| in_operands(1));
+    assert_eq!(plain[..8], ["-one", "argument", "-two", "-two", "ab", "-three", "third", "second"]);
+}
+
+twin! {
     async fn on_one_path(io, n: u32) -> anyhow::Result<u32> {
         let given = Unsaved("given");
         let mut sum = 0;

@@ -74,6 +74,15 @@ async fn used_before(total: Res<Mutex<u32>>, order: u32) -> anyhow::Result<u32> 
     Ok(charge)
 }
 
+#[fiber]
+async fn lent(order: u32) -> anyhow::Result<u32> {
+    let (entered, count) = (&enter(order), order.count_ones());
+    let lower = if count > 1 { &enter(1) } else { &Entered(2) };
+    let sum = entered.0 + lower.0 + count;
+    let charge = step!("lent", pay(sum).await?);
+    Ok(charge)
+}
+
 async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }

@@ -183,9 +183,14 @@ impl Differential<'_> {
     }
 
     fn stage(&self) -> (Io, Stage) {
+        self.stage_that(Io::dies)
+    }
+
+    /// A stage whose processes end so.
+    fn stage_that(&self, ends: fn(&Io)) -> (Io, Stage) {
         let io = Io::new(self.world);
         let world = io.clone();
-        let stage = Stage::new().resource(io.clone()).fiber::<super::cases::children::total>().on_kill(move || world.dies());
+        let stage = Stage::new().resource(io.clone()).fiber::<super::cases::children::total>().on_kill(move || ends(&world));
         io.enter();
         io.letters().iter().for_each(|(topic, number)| stage.send(topic, number));
         (io, stage)
@@ -220,7 +225,7 @@ impl Differential<'_> {
     /// Two processes: the first leaves memory before the `k`-th attempt of a step with `retry`, for each `k`. How many there are.
     fn paused(&self) -> Result<usize, String> {
         for k in 1.. {
-            let (io, stage) = self.stage();
+            let (io, stage) = self.stage_that(Io::leaves_memory);
             let manner = format!("out of memory before attempt {k}");
             let mut first = (self.case.fiber)(&stage, Begin::Start, Kill::AtAttempt(k));
             if first.outcome != Outcome::Waiting {
