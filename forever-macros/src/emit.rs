@@ -227,7 +227,8 @@ impl Emit<'_> {
         let open = self.open.clone();
         let start = plain.first().unwrap_or(stmt).start;
         // Those that are used for the last time, and are not saved, live on too.
-        let (returned, last_used) = self.last_used(&mentioned, start, stmt).into_iter().partition(|v| self.goes_back(*v, plain, stmt));
+        let (returned, last_used) =
+            self.last_used(&mentioned, &declared, start, stmt).into_iter().partition(|v| self.goes_back(*v, plain, stmt));
         let outer_returned = std::mem::replace(&mut self.returned, returned);
         let (last_used, returned): (BTreeSet<VarId>, BTreeSet<VarId>) = (last_used, self.returned.clone());
         let outer_outliving = std::mem::replace(&mut self.outliving, last_used.clone());

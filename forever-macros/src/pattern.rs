@@ -110,6 +110,14 @@ impl<'ast> Visit<'ast> for Variables {
 
     fn visit_macro(&mut self, mac: &'ast syn::Macro) {
         self.tokens(&mac.tokens);
+        if mac.path.segments.last().is_some_and(|segment| segment.ident == "select") {
+            let mut arms = Variables(BTreeSet::new());
+            for (pat, body) in crate::cut::select::bodies(mac) {
+                arms.add(&pat);
+                arms.visit_expr(&body);
+            }
+            self.0.extend(arms.0);
+        }
     }
 
     fn visit_item(&mut self, _: &'ast syn::Item) {}

@@ -176,7 +176,7 @@ pub mod __private {
     pub use crate::frame::context::FiberContext;
     pub use crate::frame::fiber::{Awaitable, Fiber, IsResult, Never, Value};
     pub use crate::frame::held::{
-        Data, Destructor, Held, Holding, IsCopied, IsSaved, IsUnsaved, NoDestructor, NoOwner, Owner, OwnsNoText, TextOwner, held,
+        Data, Destructor, Held, Holding, IsSaved, IsUnsaved, NoDestructor, NoOwner, OnItsWay, Owner, OwnsNoText, TextOwner, held,
     };
     pub use crate::frame::iter::{Remaining, Source, collected};
     pub use crate::frame::keeps_order::KeepsOrder;

@@ -87,6 +87,22 @@ pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Name
     (complete.len() == count).then_some((MacroCall::Select(Select { arms: complete }), names))
 }
 
+/// The pattern and the body of each arm, as far as they can be read.
+pub(crate) fn bodies(mac: &Macro) -> Vec<(Pat, Expr)> {
+    let mut arms = Vec::new();
+    let parse = |input: ParseStream<'_>| {
+        take_name(input)?;
+        while !input.is_empty() {
+            let (pat, _, _, body) = arm(input)?;
+            arms.push((pat, body));
+        }
+        Ok(())
+    };
+    // An error is reported where the arms are lowered.
+    let _ = parse.parse2(mac.tokens.clone());
+    arms
+}
+
 type Parts = (Pat, Option<Type>, Expr, Expr);
 
 fn arm(input: ParseStream<'_>) -> syn::Result<Parts> {

@@ -136,9 +136,9 @@ impl Emit<'_> {
         let said = self.begun.iter().map(|var| {
             let (holding, named) = (holding_name(*var), self.named(*var));
             // It may have been moved, so only its type is asked for.
-            emit!(#holding.set((&&&if false { ::core::unreachable!(); #private::held(&#named) } else { #private::Held::new() }).stays());)
+            emit!(#holding.set((&&if false { ::core::unreachable!(); #private::held(&#named) } else { #private::Held::new() }).stays());)
         });
-        emit!({ #[allow(unused_imports)] use #private::{IsCopied as _, IsSaved as _, IsUnsaved as _}; #(#said)* })
+        emit!({ #[allow(unused_imports)] use #private::{IsSaved as _, IsUnsaved as _}; #(#said)* })
     }
 
     /// Adds a variable, unless another one of its name is declared at the same place.
@@ -172,8 +172,15 @@ impl Emit<'_> {
         stmt.declares.iter().copied().filter(is_held)
     }
 
-    /// The carried variables that no cut point keeps, and that nothing needs after a stretch.
-    pub(super) fn last_used(&self, mentioned: &BTreeSet<VarId>, start: PointId, stmt: &Stmt) -> BTreeSet<VarId> {
+    /// The carried variables that no cut point keeps, and that nothing needs after a stretch that
+    /// does not declare them.
+    pub(super) fn last_used(
+        &self,
+        mentioned: &BTreeSet<VarId>,
+        declared: &BTreeSet<VarId>,
+        start: PointId,
+        stmt: &Stmt,
+    ) -> BTreeSet<VarId> {
         let end = if matches!(stmt.kind, StmtKind::Control { .. }) { stmt.before } else { stmt.after };
         let (table, from, to, after) = (self.cx.table, self.live(start), self.live(end), self.live(stmt.after));
         let is_hidden = |var: VarId| table.hidden.get(&start).is_some_and(|all| all.iter().any(|(hidden, _)| *hidden == var));
@@ -186,10 +193,10 @@ impl Emit<'_> {
                 && (from.contains(var) || table.unset.contains(var) && !after.contains(var))
                 && !to.contains(var)
                 && !self.open.contains(var)
-                && !self.is_aliased(*var)
+                && (!self.is_aliased(*var) || self.cx.plan.held_over_wait.contains(var))
                 && !is_hidden(*var)
         };
-        mentioned.iter().copied().filter(is_last).collect()
+        mentioned.difference(declared).copied().filter(is_last).collect()
     }
 
     /// Whether a variable of an outer block has a value at the end of a stretch in any case, which

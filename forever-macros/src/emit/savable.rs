@@ -152,9 +152,10 @@ impl Emit<'_> {
         self.released.borrow_mut().insert(var, cut);
         let (private, ident, name, span) = (self.cx.private, self.ident(var), self.hold_name(var), self.place_of(var));
         let asked = quote_spanned!(span=> #name::Released::may_be_dropped((&#private::held(&#ident)).dropped()));
+        let of_temporary = self.cx.plan.temporaries.contains_key(&ident.to_string()).then(|| emit!(OnItsWay as _));
         emit!({
             #[allow(unused_imports)]
-            use #private::{Destructor as _, NoDestructor as _};
+            use #private::{Destructor as _, NoDestructor as _, #of_temporary};
             #asked;
         })
     }

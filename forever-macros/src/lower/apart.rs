@@ -16,6 +16,7 @@ use crate::held::is_arguments;
 use crate::named;
 use crate::names::is_ours;
 use crate::pattern;
+use crate::place;
 use crate::scan::{has_cut, stmt_has_cut};
 
 /// Gives variables that the block hides before its next cut point names of their own, so that what
@@ -117,12 +118,12 @@ pub(super) fn begins_stretch(stmts: &[Stmt], place: usize) -> bool {
     names.iter().any(is_used) && !stretch.iter().flat_map(declared).any(|name| is_needed(&name))
 }
 
-/// Puts the branch with which an arm begins into a block, if the arm goes on behind it, and nothing
-/// that the arm has declared before is used from there on.
+/// Puts the branch or loop with which an arm begins into a block, if the arm goes on behind it, and
+/// nothing that the arm has declared before is used from there on.
 pub(super) fn branch_of_arm(pat: Option<&Pat>, block: &mut Block) {
     let Some(first) = block.stmts.iter().position(stmt_has_cut).filter(|first| first + 1 < block.stmts.len()) else { return };
     let (before, rest) = block.stmts.split_at(first);
-    let Stmt::Expr(branch @ (Expr::If(_) | Expr::Match(_)), _) = &rest[0] else { return };
+    let Stmt::Expr(branch @ (Expr::If(_) | Expr::Match(_) | Expr::ForLoop(_) | Expr::While(_)), _) = &rest[0] else { return };
     let bound = pat.into_iter().flat_map(pattern::bindings).map(|bound| bound.ident.to_string());
     let declared: Vec<String> = before.iter().flat_map(declared).chain(bound).collect();
     if holds(branch) && !declared.iter().any(|name| rest.iter().any(|stmt| named::in_stmt(stmt, name) > 0)) {
@@ -179,7 +180,8 @@ fn joined<'e>(parts: impl Iterator<Item = &'e mut Expr>) -> Option<Vec<&'e mut E
     parts.map(|parts| parts.into_iter().flatten().collect())
 }
 
-/// Whether an arm of a branch declares something in the stretch that leads to it.
+/// Whether an arm of a branch declares something in the stretch that leads to it, or a loop may
+/// have temporaries.
 fn holds(branch: &Expr) -> bool {
     let begins = |block: &Block| matches!(block.stmts.first(), Some(Stmt::Local(_)));
     match branch {
@@ -191,6 +193,8 @@ fn holds(branch: &Expr) -> bool {
         }
         Expr::Block(e) => begins(&e.block),
         Expr::Match(e) => e.arms.iter().any(|arm| has_cut(&arm.body) && (!pattern::bindings(&arm.pat).is_empty() || holds(&arm.body))),
+        Expr::ForLoop(e) => !has_cut(&e.expr) && place::has_receiver(&e.expr),
+        Expr::While(e) => !has_cut(&e.cond) && matches!(&*e.cond, Expr::Let(_)),
         _ => false,
     }
 }

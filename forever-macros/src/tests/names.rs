@@ -254,6 +254,9 @@ fn a_variable_in_an_arm_may_be_named_as_constants_are() {
     assert_eq!(in_arm(r#"let (LIMIT, _) = (n, 1); step!("s", a()); show(LIMIT);"#), ["LIMIT"]);
     assert_eq!(in_arm(r#"let LIMIT: u32 = n; step!("s", a()); show(LIMIT);"#), ["LIMIT"]);
     assert_eq!(in_arm(r#"for (LIMIT, _) in list() { step!("s", a()); show(LIMIT); }"#), ["for LIMIT", "LIMIT"]);
+    // What an arm itself binds, in a macro of the program's own that is named as one of std.
+    assert_eq!(in_arm(r#"let x = file!(m + 0); step!("s", a()); show(x);"#), ["x"]);
+    assert_eq!(in_arm(r#"let x = file!("m"); step!("s", a()); show(x);"#), Vec::<String>::new());
     // Where a pattern may fail, it may be a constant.
     assert_eq!(in_arm(r#"if let (LIMIT, k) = (n, 1) { step!("s", a()); show(LIMIT, k); }"#), ["k"]);
     assert_eq!(in_arm(r#"let (LIMIT, k) = (n, 1) else { return Ok(2) }; step!("s", a()); show(LIMIT, k);"#), ["k"]);

@@ -118,6 +118,16 @@ impl<T: Copy> NoDestructor for Held<T> {}
 /// One that was not awaited has done nothing.
 impl<F, T, E> NoDestructor for Held<OpCall<'_, F, T, E>> {}
 
+/// As [`NoDestructor`], of temporaries: an iterator is on its way to what goes over it.
+#[doc(hidden)]
+pub trait OnItsWay {
+    fn dropped(&self) -> &() {
+        &()
+    }
+}
+
+impl<T: Iterator> OnItsWay for Held<T> {}
+
 /// A type whose drop may have an effect.
 #[doc(hidden)]
 pub trait Destructor<T> {
@@ -130,19 +140,10 @@ impl<T> Destructor<T> for &Held<T> {
     }
 }
 
-/// Whether the fiber leaves memory with a local of this type while it waits: it is `Copy`.
+/// Whether a local of this type keeps the fiber in memory while it waits: the drop of what can be
+/// saved is not seen.
 ///
-/// Generated code asks [`IsCopied`], [`IsSaved`] and [`IsUnsaved`] in this order.
-#[doc(hidden)]
-pub trait IsCopied {
-    fn stays(&self) -> bool {
-        false
-    }
-}
-
-impl<T: Copy> IsCopied for &&Held<T> {}
-
-/// As [`IsCopied`]: its drop is not seen, as of all that can be saved.
+/// Generated code asks this, and [`IsUnsaved`] where it gives no answer.
 #[doc(hidden)]
 pub trait IsSaved {
     fn stays(&self) -> bool {
@@ -152,7 +153,7 @@ pub trait IsSaved {
 
 impl<T: Data> IsSaved for &Held<T> {}
 
-/// As [`IsCopied`]: a guard or the like, which has to be dropped where its block ends.
+/// As [`IsSaved`]: a guard or the like has to be dropped where its block ends.
 #[doc(hidden)]
 pub trait IsUnsaved {
     fn stays(&self) -> bool;

@@ -23,9 +23,10 @@ impl Body {
         if self.can_step() { code!["io.note(", self.step(Ty::Number), ");"] } else { "".into() }
     }
 
-    /// A step inside of other blocks: what begins an arm of a statement that begins an arm itself ends at its first step.
+    /// A step inside of other blocks: what begins an arm of a statement that begins an arm itself ends at its first step. And one
+    /// behind a field that is moved on one path: what is left of its value stands at the next cut point.
     fn apart(&mut self) -> Option<Code> {
-        if self.nesting == 0 {
+        if self.nesting == 0 && !self.constructs.contains(&C::PartMovedOnePath) {
             return Some("".into());
         }
         if self.can_step() { Some(self.plain_step()) } else { None }

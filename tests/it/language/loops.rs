@@ -504,3 +504,40 @@ fn an_inclusive_range_in_another_type_is_not_saved_where_its_last_item_is_in_dou
     assert!(outcome.contains("it has an inclusive range whose start is its end"), "{outcome}");
     assert_eq!(log, ["x", "x"]);
 }
+
+twin! {
+    async fn chains_in_arms(io, n: u32) -> anyhow::Result<u32> {
+        let mut sum = 0;
+        if n > 0 {
+            let list = vec![n, 2, 3];
+            for x in list.iter().map(|x| x * 2).collect::<Vec<_>>() {
+                sum += step!("one", io.did("one", x).await?);
+            }
+            sum += list.len() as u32;
+        }
+        let outer = vec![n, 5];
+        if n > 0 {
+            for x in outer.iter().map(|x| x + 1).collect::<Vec<_>>() {
+                sum += step!("two", io.did("two", x).await?);
+            }
+            sum += outer.len() as u32;
+        }
+        match n {
+            0 => {}
+            _ => {
+                while let Some(last) = outer.iter().copied().filter(|x| x + 20 > sum).max() {
+                    sum += step!("three", io.did("three", last).await?) + 1;
+                }
+                sum += 1;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+#[test]
+fn a_loop_over_a_chain_of_iterators_may_begin_an_arm_that_goes_on() {
+    for n in 0..3 {
+        same(|| chains_in_arms(n));
+    }
+}

@@ -89,6 +89,7 @@ pub(crate) async fn waits(patient: bool) -> anyhow::Result<Option<String>> {
 #[fiber]
 pub(crate) async fn choosy(desk: Res<Desk>) -> anyhow::Result<u32> {
     let first: u32 = recv!("number");
+    let _both_are_sent: bool = recv!("go");
     step!(if desk.life() < LAST { anyhow::bail!("no more") } else { desk.work("choosy: second").await? });
     let second: u32 = recv!("number");
     Ok(first * 10 + second)
@@ -211,6 +212,7 @@ pub(crate) async fn start(forever: &Forever, desk: &Desk) -> anyhow::Result<()> 
     forever.spawn(choosy()).id("choosy").await?;
     forever.send("choosy", "number", &1).await?;
     forever.send("choosy", "number", &2).await?;
+    forever.send("choosy", "go", &true).await?;
     forever.spawn(parent()).id("parent").await?;
     forever.spawn(side(1000)).id("side").await?;
     forever.spawn(pages(6)).id("pages").await?;
