@@ -23,7 +23,7 @@ use super::read::{Reader, cause};
 
 /// Reads the one value of `text`, and where in it values begin that the type ignores. If it refers
 /// to lists, their items are in `logs`.
-pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<(T, Vec<usize>), Error> {
+pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<(T, Passed), Error> {
     whole(text, logs, false)
 }
 
@@ -32,7 +32,7 @@ pub(super) fn read<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs
 /// Only a failed first attempt shows that there is one: its visitor accepts no other text. The
 /// second attempt makes constants of all texts that are requested as `str`, each once in the life
 /// of the process ([`constants`]).
-pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<(T, Vec<usize>), Error> {
+pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>) -> Result<(T, Passed), Error> {
     let mark = logs.map(StoredLogs::mark);
     let owned = whole(text, logs, false);
     owned.or_else(|error| {
@@ -43,13 +43,21 @@ pub(super) fn read_constants<T: Deserialize<'static>>(text: &str, logs: Option<&
     })
 }
 
-fn whole<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>, lends: bool) -> Result<(T, Vec<usize>), Error> {
+/// What reading has shown of a text, beside the value.
+pub(super) struct Passed {
+    /// Where values begin that the type has ignored.
+    pub(super) ignored: Vec<usize>,
+    /// Whether an object was read whose keys the type does not name.
+    pub(super) has_any_object: bool,
+}
+
+fn whole<T: Deserialize<'static>>(text: &str, logs: Option<&StoredLogs>, lends: bool) -> Result<(T, Passed), Error> {
     let mut reader = Reader::new(text);
     reader.logs = logs;
     reader.lends = lends;
     let value = T::deserialize(&mut reader)?;
     reader.end()?;
-    Ok((value, reader.ignored))
+    Ok((value, Passed { ignored: reader.ignored, has_any_object: reader.has_any_object }))
 }
 
 impl<'t> Reader<'t> {
@@ -190,7 +198,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
             Some(b'[') => self.array(visitor),
             Some(b'{') => match self.escape() {
                 Some(name) => self.escaped(name, visitor),
-                None => self.object(visitor),
+                None => {
+                    self.has_any_object = true;
+                    self.object(visitor)
+                }
             },
             _ => Err(self.syntax("expected a value")),
         }
@@ -304,7 +315,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
         if self.peek() == Some(b'[') {
             return Err(self.syntax(format_args!("a list, expected the fields of `{name}` by name")));
         }
-        self.deserialize_any(visitor)
+        match self.peek() {
+            Some(b'{') if self.escape().is_none() => self.object(visitor),
+            _ => self.deserialize_any(visitor),
+        }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

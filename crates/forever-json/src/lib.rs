@@ -91,11 +91,11 @@ pub fn from_str_with_unread<T>(text: &str, logs: Option<&logs::StoredLogs>) -> R
 where
     T: Serialize + Deserialize<'static>,
 {
-    let (value, ignored) = de::read_constants(text, logs)?;
-    if ignored.is_empty() {
+    let (value, passed) = de::read_constants(text, logs)?;
+    if passed.ignored.is_empty() && !passed.has_any_object {
         return Ok((value, None));
     }
-    let unread = Unread::of(text, &ignored, &to_string(&value)?)?;
+    let unread = Unread::of(text, &passed.ignored, &to_string(&value)?)?;
     Ok((value, unread))
 }
 

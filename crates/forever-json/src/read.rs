@@ -27,6 +27,8 @@ pub struct Reader<'de> {
     pub(super) lends: bool,
     /// Where values begin that the type has ignored.
     pub(super) ignored: Vec<usize>,
+    /// Whether an object was read whose keys the type does not name, as into a map or a buffer.
+    pub(super) has_any_object: bool,
 }
 
 const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
@@ -34,7 +36,7 @@ const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 impl<'de> Reader<'de> {
     /// A cursor at the beginning of `text`.
     pub fn new(text: &'de str) -> Self {
-        Reader { text, at: 0, depth: 0, wraps: 0, logs: None, lends: false, ignored: Vec::new() }
+        Reader { text, at: 0, depth: 0, wraps: 0, logs: None, lends: false, ignored: Vec::new(), has_any_object: false }
     }
 
     pub(super) fn syntax(&self, what: impl Display) -> Error {

@@ -1,7 +1,9 @@
 //! What a stored text has that its type does not read: kept, and written back with the value.
 //!
 //! Code of before meets such a text where newer code has added a field. Reading tells which values
-//! were ignored; the value, written again right away, shows what the type knows.
+//! were ignored; the value, written again right away, shows what the type knows. Of what serde
+//! buffers before it knows the type (a tagged or a flattened one) only that is known: a key that is
+//! not written again was not read, unless one is written in its place that is not stored.
 //!
 //! A key belongs to its object, and that to the keys and places around it. An item of a list keeps
 //! what it has wherever it is moved, as long as what is known of it is unchanged, and at its place
@@ -25,6 +27,9 @@ enum Extra {
         keys: Vec<(String, String)>,
         /// The keys that are written, by which a struct is known again; a map has read them all.
         known: BTreeSet<String>,
+        /// If some were buffered, the texts among its values: one of them may be the tag, and then
+        /// another one means another variant.
+        texts: BTreeMap<String, String>,
         inner: BTreeMap<String, Extra>,
     },
     /// What is known of each item, as text, and what else it has.
@@ -131,14 +136,18 @@ impl<'t> Collect<'t> {
     fn extra(&mut self, stored: &Node<'t>, written: &Node<'_>) -> Option<Extra> {
         match (&stored.inner, &written.inner) {
             (Inner::Object(stored), Inner::Object(written)) => {
-                let (unread, read): (Vec<_>, Vec<_>) = stored.iter().partition(|(_, value)| self.ignored.contains(&value.at));
+                let (mut unread, read): (Vec<_>, Vec<_>) = stored.iter().partition(|(_, value)| self.ignored.contains(&value.at));
                 let (is_stored, is_written) = (by_key(stored), by_key(written));
                 let absent: Vec<&str> = written.iter().map(|(key, _)| *key).filter(|key| !is_stored.contains_key(key)).collect();
                 // What is read and not written has an alias: it is written under another name.
                 let mut aliases = absent.iter().copied();
-                let mut inner = BTreeMap::new();
-                for (key, value) in read {
+                let (mut inner, mut buffered) = (BTreeMap::new(), Vec::new());
+                for entry in read {
+                    let (key, value) = entry;
                     let name = if is_written.contains_key(key) { Some(*key) } else { aliases.next() };
+                    if name.is_none() {
+                        buffered.push(entry);
+                    }
                     self.path.push(Step::Key(key));
                     let below = name.and_then(|name| Some((name, self.extra(value, is_written.get(name)?)?)));
                     self.path.pop();
@@ -147,9 +156,12 @@ impl<'t> Collect<'t> {
                 if let (Some((unread, _)), Some(absent)) = (unread.first(), aliases.next()) {
                     self.renamed(unread, absent);
                 }
+                let texts = written.iter().filter(|(_, value)| !buffered.is_empty() && value.text.starts_with('"'));
+                let texts = texts.map(|(key, value)| ((*key).to_owned(), value.text.to_owned())).collect();
+                unread.append(&mut buffered);
                 let keys: Vec<_> = unread.into_iter().map(|(key, value)| ((*key).to_owned(), value.text.to_owned())).collect();
                 let known = is_written.into_keys().map(str::to_owned).collect();
-                (!keys.is_empty() || !inner.is_empty()).then_some(Extra::Object { keys, known, inner })
+                (!keys.is_empty() || !inner.is_empty()).then_some(Extra::Object { keys, known, texts, inner })
             }
             (Inner::List(stored), Inner::List(written)) if stored.len() == written.len() => {
                 let items = stored.iter().zip(written).enumerate().map(|(place, (stored, written))| {
@@ -180,7 +192,9 @@ impl<'t> Collect<'t> {
 /// Writes a value with what else it had; says whether all of that has a place.
 fn put(extra: &Extra, value: &Node<'_>, out: &mut String) -> bool {
     match (extra, &value.inner) {
-        (Extra::Object { keys, known, inner }, Inner::Object(entries)) if keys.is_empty() || is_alike(known, &by_key(entries)) => {
+        (Extra::Object { keys, known, texts, inner }, Inner::Object(entries))
+            if keys.is_empty() || is_alike(known, texts, &by_key(entries)) =>
+        {
             let (is_there, mut all) = (by_key(entries), true);
             let mut more = Separated::begin(out, '{');
             for (key, value) in entries {
@@ -224,8 +238,9 @@ fn put_or_copy(extra: Option<&Extra>, value: &Node<'_>, out: &mut String) -> boo
 }
 
 /// Whether an object is of the type that wrote `known`; fields that are empty may be left out.
-fn is_alike(known: &BTreeSet<String>, entries: &BTreeMap<&str, &Node<'_>>) -> bool {
-    known.iter().all(|key| entries.contains_key(&**key)) || entries.keys().all(|key| known.contains(*key))
+fn is_alike(known: &BTreeSet<String>, texts: &BTreeMap<String, String>, entries: &BTreeMap<&str, &Node<'_>>) -> bool {
+    let are_there = known.iter().all(|key| entries.contains_key(&**key)) || entries.keys().all(|key| known.contains(*key));
+    are_there && texts.iter().all(|(key, text)| entries.get(&**key).is_some_and(|value| value.text == text))
 }
 
 /// What each item had, and whether nothing of it is dropped.

@@ -210,6 +210,30 @@ impl Emit<'_> {
         stays && is_set() && !plain.iter().any(lends)
     }
 
+    /// The variables of a block that go back to their places at its end, since values that are not
+    /// saved are dropped between them.
+    pub(super) fn in_order_of_drop(&self, mentioned: &BTreeSet<VarId>, stmts: &[Stmt], end: PointId) -> BTreeSet<VarId> {
+        let is_held = |var: &VarId| self.cx.plan.held_and_used.contains_key(var);
+        if !self.declared.iter().any(is_held) {
+            return BTreeSet::new();
+        }
+        let (table, live) = (self.cx.table, self.live(end));
+        let stays = |var: &VarId| {
+            let (info, name) = (table.var(*var), self.ident(*var).to_string());
+            let lends =
+                |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Plain(local @ syn::Stmt::Local(_)) if named::in_stmt(local, &name) > 0);
+            let is_set = !table.unset.contains(var) && !table.uses.iter().any(|u| u.var == *var && u.assigns);
+            let is_value = self.storage(*var) == Storage::Carried && info.kind == VarKind::Value && info.origin() == VarOrigin::User;
+            is_value
+                && is_set
+                && self.declared.contains(var)
+                && table.moved_at[var.0] == usize::MAX
+                && !live.contains(var)
+                && !stmts.iter().any(lends)
+        };
+        mentioned.iter().copied().filter(stays).collect()
+    }
+
     /// Whether a variable may be declared before its stretch, as far as its uses show.
     fn lives_on(&self, var: VarId, at: PointId) -> bool {
         self.stays(var) && !self.hides_mentioned(var, at)

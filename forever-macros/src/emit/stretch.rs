@@ -136,7 +136,10 @@ impl Emit<'_> {
         let opening = self.open_stretch(&mentioned, &declared, first.start);
         self.open.extend(&declared);
         let live = self.live(end);
+        let returned = self.in_order_of_drop(&mentioned, stmts, end);
+        let outer_returned = std::mem::replace(&mut self.returned, returned);
         let put_back = self.put_back(taken, &live);
+        self.returned = outer_returned;
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
         let tokens = self.plain_with_end(stmts, &put_back);
         self.mentioned = outer;

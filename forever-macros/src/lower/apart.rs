@@ -123,11 +123,11 @@ pub(super) fn begins_stretch(stmts: &[Stmt], place: usize) -> bool {
 pub(super) fn branch_of_arm(pat: Option<&Pat>, block: &mut Block) {
     let Some(first) = block.stmts.iter().position(stmt_has_cut).filter(|first| first + 1 < block.stmts.len()) else { return };
     let (before, rest) = block.stmts.split_at(first);
-    let Stmt::Expr(branch @ (Expr::If(_) | Expr::Match(_) | Expr::ForLoop(_) | Expr::While(_)), _) = &rest[0] else { return };
+    let Stmt::Expr(branch @ (Expr::If(_) | Expr::Match(_) | Expr::ForLoop(_) | Expr::While(_)), end) = &rest[0] else { return };
     let bound = pat.into_iter().flat_map(pattern::bindings).map(|bound| bound.ident.to_string());
     let declared: Vec<String> = before.iter().flat_map(declared).chain(bound).collect();
     if holds(branch) && !declared.iter().any(|name| rest.iter().any(|stmt| named::in_stmt(stmt, name) > 0)) {
-        block.stmts[first] = parse_quote!({ #branch });
+        block.stmts[first] = parse_quote!({ #branch #end });
     }
 }
 

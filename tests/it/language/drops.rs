@@ -729,3 +729,42 @@ fn saved_and_unsaved_values_are_dropped_in_reverse_order_of_declaration() {
     assert_eq!(plain[plain.len() - 5..], ["-last", "unused", "last", "unsaved", "first"]);
     assert_eq!(fiber, plain);
 }
+
+twin! {
+    async fn kept_to_the_end(io, n: u32) -> anyhow::Result<u32> {
+        let mut sum = n;
+        {
+            let kept = noisy("kept");
+            step!("one", io.did("one", ()).await?);
+            let Some(unsaved) = found("unsaved") else {
+                step!("none", io.did("none", ()).await?);
+                return Ok(0);
+            };
+            sum += unsaved.length().unwrap_or(n);
+            step!("two", io.did("two", ()).await?);
+            mark(&kept.0);
+        }
+        mark("after");
+        if n > 0 {
+            let list = vec![n, 2];
+            let count = if n > 5 { 1 } else { 2 };
+            if n == 1 {
+                let more = step!("three", io.did("three", count).await?);
+                list.iter().map(|x| x * more).sum::<u32>()
+            } else {
+                step!("four", io.did("four", ()).await?);
+                n
+            };
+            mark("discarded");
+            step!("five", io.did("five", ()).await?);
+        }
+        Ok(sum)
+    }
+}
+
+#[test]
+fn a_saved_value_that_is_used_to_the_end_is_dropped_after_unsaved_ones_behind_it() {
+    let (plain, fiber) = drops(|| kept_to_the_end(1));
+    assert_eq!(plain, ["-kept", "unsaved", "kept", "-after", "-discarded"]);
+    assert_eq!(fiber, plain);
+}

@@ -144,3 +144,53 @@ fn a_key_that_is_read_under_another_name_has_what_is_below_it() {
     }
     is_whole(r#"{"first":{"n":1,"x":2}}"#, |order: &mut Order| order.plan.n = 2, r#"{"plan":{"n":2,"x":2}}"#);
 }
+
+#[test]
+fn keys_of_what_serde_buffers_stay_unless_another_may_have_taken_their_place() {
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(tag = "kind")]
+    enum Tagged {
+        Open { n: u32, plan: Plan },
+        Shut { n: u32 },
+    }
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Untagged {
+        Plan(Plan),
+        Text(String),
+    }
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Flat {
+        id: u32,
+        #[serde(flatten)]
+        plan: Plan,
+    }
+    let more = |tagged: &mut Tagged| match tagged {
+        Tagged::Open { n, plan } => (*n, plan.n) = (5, 6),
+        Tagged::Shut { n } => *n = 7,
+    };
+    let open = r#"{"kind":"Open","n":1,"plan":{"n":2,"x":3},"y":4}"#;
+    is_whole(open, more, r#"{"kind":"Open","n":5,"plan":{"n":6,"x":3},"y":4}"#);
+    is_whole(r#"[{"kind":"Shut","n":1,"y":{"z":4}}]"#, |all: &mut Vec<Tagged>| more(&mut all[0]), r#"[{"kind":"Shut","n":7,"y":{"z":4}}]"#);
+    let other = |tagged: &mut Tagged| *tagged = Tagged::Shut { n: 1 };
+    is_whole(open, other, r#"{"kind":"Shut","n":1}"#);
+    is_whole(r#"{"n":1,"x":2}"#, |it: &mut Untagged| *it = Untagged::Plan(plan(3)), r#"{"n":3,"x":2}"#);
+    is_whole(r#"{"n":1,"x":2}"#, |it: &mut Untagged| *it = Untagged::Text("a".to_owned()), r#""a""#);
+    let flat = r#"{"id":1,"n":2,"x":{"y":3}}"#;
+    is_whole(flat, |flat: &mut Flat| flat.plan.n = 5, r#"{"id":1,"n":5,"x":{"y":3}}"#);
+    // All keys of a map are its own.
+    for text in [r#"{"n":1,"x":2}"#, r#"{"a":{"b":[{"c":null}]}}"#] {
+        assert!(from_str_with_unread::<serde_json::Value>(text, None).unwrap().1.is_none());
+        assert!(from_str_with_unread::<BTreeMap<String, serde_json::Value>>(text, None).unwrap().1.is_none());
+    }
+    // It may be a field of another name.
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(tag = "kind")]
+    enum Renamed {
+        Open {
+            #[serde(alias = "count")]
+            n: u32,
+        },
+    }
+    assert!(from_str_with_unread::<Renamed>(r#"{"kind":"Open","count":1}"#, None).unwrap().1.is_none());
+}
