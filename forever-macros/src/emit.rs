@@ -75,6 +75,8 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         holding: BTreeSet::new(),
         ending: BTreeSet::new(),
         begun: BTreeSet::new(),
+        given: BTreeSet::new(),
+        living: BTreeSet::new(),
         released: RefCell::default(),
         witness_assigns: false,
         jumps: Vec::new(),
@@ -126,6 +128,10 @@ struct Emit<'a> {
     ending: BTreeSet<VarId>,
     /// Those that have their values at this place of the stretch.
     begun: BTreeSet<VarId>,
+    /// Variables to which the stretch gives a value, as far as its code stands.
+    given: BTreeSet<VarId>,
+    /// Those of its variables that live on.
+    living: BTreeSet<VarId>,
     /// Variables whose types are asked whether they may be dropped at a cut point, with it.
     released: RefCell<BTreeMap<VarId, CutId>>,
     /// Whether the places exist already, so that they are assigned.
@@ -249,11 +255,12 @@ impl Emit<'_> {
         // What goes back to an outer block is held there.
         let (flat, enclosed) = (&last_used | &outliving.block, outliving.statement.clone());
         let (flat, enclosed) = (self.holdings(&flat), self.holdings(&enclosed));
-        self.begun = &last_used | &returned;
-        self.ending = &(&self.outliving | &self.begun) & &self.holding;
-        self.begun = &self.begun & &self.ending;
+        let used_last = &last_used | &returned;
+        self.living = &self.outliving | &used_last;
+        self.ending = &self.living & &self.holding;
+        self.begun = &used_last & &self.ending;
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
-        (self.ending, self.begun) = Default::default();
+        (self.ending, self.begun, self.given, self.living) = Default::default();
         self.outliving = outer_outliving;
         self.returned = outer_returned;
         self.outside = None;

@@ -67,6 +67,7 @@ fn value_in(place: &Expr) -> Option<&Expr> {
         Expr::Field(e) => value_in(&e.base),
         Expr::Index(e) => value_in(&e.expr),
         Expr::Paren(e) => value_in(&e.expr),
+        Expr::Unary(e) if matches!(e.op, syn::UnOp::Deref(_)) => value_in(&e.expr),
         Expr::Call(_) | Expr::MethodCall(_) | Expr::Await(_) | Expr::Try(_) | Expr::Macro(_) => Some(place),
         _ => None,
     }

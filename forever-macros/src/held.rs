@@ -97,9 +97,11 @@ impl Held<'_> {
             }
             let cuts = own.into_iter().chain(later.iter().filter_map(|s| s.cuts.clone()).flatten());
             let is_used = self.mentioned.contains(&var);
+            let is_set_again = self.table.var(var).mutable && self.table.uses.iter().any(|u| u.var == var && u.assigns);
             let held = |cut: &CutId| {
                 let at_cut = |of: &BTreeMap<CutId, BTreeSet<VarId>>| of.get(cut).is_some_and(|vars| vars.contains(&var));
-                let may_be_moved = is_used && self.table.moved_at[var.0] <= *cut && (is_guard || self.table.moved_surely.contains(&var));
+                let may_be_moved =
+                    is_used && !is_set_again && self.table.moved_at[var.0] <= *cut && (is_guard || self.table.moved_surely.contains(&var));
                 at_cut(&self.assigned.at_cut) && !at_cut(&self.needed.at_cut) && !may_be_moved
             };
             let mut cuts = cuts.into_iter().filter(held).peekable();

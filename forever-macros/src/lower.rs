@@ -196,9 +196,14 @@ impl Lower<'_> {
     }
 
     /// A value in a block of its own, at whose end its temporaries end.
-    fn in_block(&mut self, value: Expr, mut stmts: Vec<Stmt>, bind: Bind, out: &mut Vec<Stmt>) {
+    fn in_block(&mut self, value: Expr, stmts: Vec<Stmt>, bind: Bind, out: &mut Vec<Stmt>) {
+        self.enclosed(stmts, bind, |lower, bind, out| lower.into_bind_plain(value, bind, out), out);
+    }
+
+    /// As [`Self::in_block`], of a statement behind those with its temporaries.
+    fn enclosed(&mut self, mut stmts: Vec<Stmt>, bind: Bind, last: impl FnOnce(&mut Self, Bind, &mut Vec<Stmt>), out: &mut Vec<Stmt>) {
         let inner = if matches!(bind, Bind::Discard) { Bind::Discard } else { Bind::Tail };
-        self.into_bind_plain(value, inner, &mut stmts);
+        last(self, inner, &mut stmts);
         let (id, body) = (self.jump(), Block { stmts, end: PointId::UNSET });
         self.control(bind, Control::Scope { label: None, id, is_unsafe: false, body }, out);
     }
@@ -222,9 +227,22 @@ impl Lower<'_> {
         self.control(bind, Control::Scope { label, id, is_unsafe, body }, out);
     }
 
+    /// Lowers what a statement looks at. Gives back the temporaries that it has beside a cut point:
+    /// they end with the statement.
+    fn head_operand(&mut self, expr: &mut Expr, out: &mut Vec<Stmt>) -> Option<Vec<Stmt>> {
+        let value = std::mem::replace(expr, Expr::Verbatim(TokenStream::new()));
+        let mut stmts = Vec::new();
+        *expr = self.operand(value, &mut stmts);
+        if stmts.iter().any(lasting::is_lasting) {
+            return Some(stmts);
+        }
+        out.append(&mut stmts);
+        None
+    }
+
     fn match_(&mut self, mut e: syn::ExprMatch, bind: Bind, out: &mut Vec<Stmt>) {
-        if has_cut(&e.expr) {
-            *e.expr = self.operand(*e.expr, out);
+        if let Some(operands) = self.head_operand(&mut e.expr, out) {
+            return self.enclosed(operands, bind, |lower, bind, out| lower.match_(e, bind, out), out);
         }
         if !e.arms.iter().any(|arm| has_cut(&arm.body)) {
             return self.into_bind_plain(Expr::Match(e), bind, out);
@@ -281,8 +299,8 @@ impl Lower<'_> {
     }
 
     fn for_(&mut self, mut e: syn::ExprForLoop, bind: Bind, out: &mut Vec<Stmt>) {
-        if has_cut(&e.expr) {
-            *e.expr = self.operand(*e.expr, out);
+        if let Some(operands) = self.head_operand(&mut e.expr, out) {
+            return self.enclosed(operands, bind, |lower, bind, out| lower.for_(e, bind, out), out);
         }
         if !block_has_cut(&e.body) {
             return self.into_bind_plain(Expr::ForLoop(e), bind, out);

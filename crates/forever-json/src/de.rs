@@ -196,13 +196,13 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
                 Cow::Owned(text) => visitor.visit_string(text),
             },
             Some(b'[') => self.array(visitor),
-            Some(b'{') => match self.escape() {
-                Some(name) => self.escaped(name, visitor),
-                None => {
-                    self.has_any_object = true;
-                    self.object(visitor)
+            Some(b'{') => {
+                if let Some(name) = self.escape() {
+                    return self.escaped(name, visitor);
                 }
-            },
+                self.has_any_object = true;
+                self.object(visitor)
+            }
             _ => Err(self.syntax("expected a value")),
         }
     }
@@ -315,10 +315,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'_> {
         if self.peek() == Some(b'[') {
             return Err(self.syntax(format_args!("a list, expected the fields of `{name}` by name")));
         }
-        match self.peek() {
-            Some(b'{') if self.escape().is_none() => self.object(visitor),
-            _ => self.deserialize_any(visitor),
+        if self.peek() == Some(b'{') && self.escape().is_none() {
+            return self.object(visitor);
         }
+        self.deserialize_any(visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

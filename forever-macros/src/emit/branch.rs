@@ -82,7 +82,7 @@ impl Emit<'_> {
         let mut arms = Vec::new();
         let mut resumes: Vec<(TokenStream, TokenStream)> = Vec::new();
         for (place, arm) in branch.arms.iter().enumerate() {
-            let (open, begun) = (self.open.clone(), self.begun.clone());
+            let (open, begun, given) = (self.open.clone(), self.begun.clone(), self.given.clone());
             self.open.extend(&arm.declares);
             self.begin(&arm.declares);
             let code = match &arm.cuts {
@@ -104,7 +104,7 @@ impl Emit<'_> {
                     if payload { emit!({ #entry::#variant({ #run }) }) } else { emit!({ #run #entry::#variant }) }
                 }
             };
-            (self.open, self.begun) = (open, begun);
+            (self.open, self.begun, self.given) = (open, begun, given);
             // The types of variables that are declared before are known once they are set.
             let mut touch = self.outliving_bound(&arm.declares);
             touch.extend(self.touch(&arm.declares));
@@ -232,7 +232,27 @@ impl Emit<'_> {
                     Pat::Type(Typed { pat, ty, .. }) => (&**pat, emit!({ let init: #ty = #init; init })),
                     pat => (pat, init),
                 };
-                emit!(match (#init) { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise })
+                if stays {
+                    return emit!(match (#init) { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise });
+                }
+                // What the value has left, and its temporaries, end before the `else`.
+                let bindings = pattern::bindings(pat);
+                let values = bindings.iter().map(|bound| &bound.ident);
+                let names = bindings.iter().map(|bound| {
+                    let (mutable, name) = (bound.mutable.then(|| emit!(mut)), &bound.ident);
+                    emit!(#mutable #name)
+                });
+                emit! {{
+                    let matched = match (#init) {
+                        #pat => ::core::option::Option::Some((#(#values,)*)),
+                        #[allow(unreachable_patterns)]
+                        _ => ::core::option::Option::None,
+                    };
+                    match matched {
+                        ::core::option::Option::Some((#(#names,)*)) => #bound
+                        ::core::option::Option::None => #otherwise
+                    }
+                }}
             }
         }
     }

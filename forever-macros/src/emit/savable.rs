@@ -16,6 +16,7 @@ use super::stored::StoredBy;
 use crate::cut::CutBody;
 use crate::extended::extended_values;
 use crate::fact;
+use crate::flow::Live;
 use crate::hir::{LEFT, Stmt};
 use crate::ids::{CutId, VarId};
 use crate::messages;
@@ -140,6 +141,15 @@ impl Emit<'_> {
         let outer = vars.iter().filter(|var| !self.declared.contains(var));
         let checks = outer.filter_map(|var| Some(self.asked(*var, *self.cx.plan.held_and_used.get(var)?)));
         let checks: TokenStream = checks.collect();
+        if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
+    }
+
+    /// As [`Emit::may_be_dropped`], for values that a stretch gives to variables of others and that
+    /// end with it.
+    pub(super) fn left_may_be_dropped(&self, live: &Live) -> TokenStream {
+        let stays = |var: &VarId| live.contains(var) || self.living.contains(var);
+        let left = self.given.iter().filter(|var| self.storage(**var) == Storage::Carried && !stays(var));
+        let checks: TokenStream = left.filter_map(|var| Some(self.asked(*var, *self.cx.plan.held_and_used.get(var)?))).collect();
         if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
     }
 

@@ -141,7 +141,11 @@ impl Emit<'_> {
         let put_back = self.put_back(taken, &live);
         self.returned = outer_returned;
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
-        let tokens = self.plain_with_end(stmts, &put_back);
+        let outer_given = std::mem::take(&mut self.given);
+        stmts.iter().for_each(|stmt| stmt.flow.assigned(&mut self.given));
+        let left = self.left_may_be_dropped(&live);
+        let tokens = self.plain_with_end(stmts, &emit!(#left #put_back));
+        self.given = outer_given;
         self.mentioned = outer;
         self.taken.truncate(taken);
         self.open = open;
@@ -191,6 +195,8 @@ impl Emit<'_> {
                 _ => emit!(#code #once_set),
             });
             self.begin(&stmt.declares);
+            self.given.extend(stmt.declares.iter().filter(|v| !self.cx.table.unset.contains(v)));
+            stmt.flow.assigned(&mut self.given);
             tokens.extend(self.moved(stmt, syntax));
             tokens.extend(self.alias_declared(&stmt.declares));
             tokens.extend(self.touch(&stmt.declares));
@@ -282,7 +288,8 @@ impl Emit<'_> {
     /// and says what keeps the fiber in memory from here on.
     pub(super) fn put_back_stretch(&self, live: &Live) -> TokenStream {
         let (held, borrowing, put_back) = (self.hold(), self.open_checks(live), self.put_back(self.stretch, live));
-        emit!(#held #(::core::mem::drop(#borrowing);)* #put_back)
+        let left = self.left_may_be_dropped(live);
+        emit!(#held #left #(::core::mem::drop(#borrowing);)* #put_back)
     }
 
     /// The `OnUnknown::check(..)`s in scope that the function still needs. Nothing has used them

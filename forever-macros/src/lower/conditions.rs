@@ -20,11 +20,13 @@ impl Lower<'_> {
             return self.into_bind(chain(parts, e, done), bind, None, out);
         }
         if has_cut(&e.cond) {
+            if let Expr::Let(binding) = &mut *e.cond
+                && let Some(operands) = self.head_operand(&mut binding.expr, out)
+            {
+                return self.enclosed(operands, bind, |lower, bind, out| lower.if_(e, bind, out), out);
+            }
             *e.cond = match *e.cond {
-                Expr::Let(mut binding) => {
-                    *binding.expr = self.operand(*binding.expr, out);
-                    Expr::Let(binding)
-                }
+                Expr::Let(binding) => Expr::Let(binding),
                 cond => {
                     let (mut stmts, written) = (Vec::new(), cond.clone());
                     let value = self.operand(cond, &mut stmts);

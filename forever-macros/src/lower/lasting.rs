@@ -87,8 +87,21 @@ impl Lower<'_> {
                 Expr::Struct(e)
             }
             Expr::Index(mut e) => {
-                self.operands_lasting([(Use::Place, &mut *e.expr), (Use::Value, &mut *e.index)], prefix, out);
+                self.operands_lasting([(Use::Borrowed, &mut *e.expr), (Use::Value, &mut *e.index)], prefix, out);
                 Expr::Index(e)
+            }
+            Expr::Repeat(mut e) => {
+                *e.expr = self.lasting(*e.expr, prefix, out);
+                Expr::Repeat(e)
+            }
+            // Where the value itself is borrowed, only a `match` says whether that is needed later.
+            Expr::Reference(mut e) if !is_value(&e.expr) => {
+                *e.expr = self.lasting(*e.expr, prefix, out);
+                Expr::Reference(e)
+            }
+            Expr::Match(mut e) => {
+                *e.expr = self.lasting(*e.expr, prefix, out);
+                Expr::Match(e)
             }
             other => other,
         }
@@ -166,7 +179,12 @@ impl Lower<'_> {
 
     /// A value as a variable; a place as it is.
     fn named(&mut self, expr: Expr, prefix: &str, out: &mut Vec<Stmt>) -> Expr {
-        if is_value(&expr) { self.set_apart(expr, prefix, out) } else { self.lasting(expr, prefix, out) }
+        match expr {
+            Expr::Paren(e) => self.named(*e.expr, prefix, out),
+            Expr::Group(e) => self.named(*e.expr, prefix, out),
+            expr if is_value(&expr) || is_made_here(&expr) => self.set_apart(expr, prefix, out),
+            expr => self.lasting(expr, prefix, out),
+        }
     }
 
     fn set_apart(&mut self, expr: Expr, prefix: &str, out: &mut Vec<Stmt>) -> Expr {
@@ -227,6 +245,11 @@ impl Look {
 fn is_value(expr: &Expr) -> bool {
     let is_call = matches!(expr, Expr::MethodCall(_) | Expr::Call(_) | Expr::Await(_) | Expr::Try(_) | Expr::Macro(_));
     is_call && !place::is_place(expr)
+}
+
+/// Whether an expression makes a value without a call.
+fn is_made_here(expr: &Expr) -> bool {
+    matches!(expr, Expr::Cast(_) | Expr::Struct(_) | Expr::Tuple(_) | Expr::If(_) | Expr::Match(_) | Expr::Block(_))
 }
 
 fn is_tuple_of_values(expr: &Expr) -> bool {

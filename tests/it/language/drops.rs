@@ -300,6 +300,10 @@ impl Unsaved {
     fn taken(self) -> u32 {
         self.0.len() as u32
     }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.as_bytes().to_vec()
+    }
 }
 
 fn found(name: &'static str) -> Option<Unsaved> {
@@ -767,4 +771,142 @@ fn a_saved_value_that_is_used_to_the_end_is_dropped_after_unsaved_ones_behind_it
     let (plain, fiber) = drops(|| kept_to_the_end(1));
     assert_eq!(plain, ["-kept", "unsaved", "kept", "-after", "-discarded"]);
     assert_eq!(fiber, plain);
+}
+
+twin! {
+    async fn in_places(io, n: u32) -> anyhow::Result<u32> {
+        let mut sum = n;
+        match Unsaved("indexed").bytes()[0] {
+            b'i' => {
+                step!("one", io.did("one", ()).await?);
+                mark("one");
+            }
+            _ => mark("never"),
+        }
+        match &Unsaved("sliced")[1..] {
+            "liced" => {
+                step!("two", io.did("two", ()).await?);
+                mark("two");
+            }
+            _ => mark("never"),
+        }
+        match (Unsaved("in brackets")).length() {
+            Some(11) => {
+                step!("three", io.did("three", ()).await?);
+                mark("three");
+            }
+            _ => mark("never"),
+        }
+        match [Unsaved("repeated").length(); 2] {
+            [Some(8), _] => {
+                step!("four", io.did("four", ()).await?);
+                mark("four");
+            }
+            _ => mark("never"),
+        }
+        match match Unsaved("in another").length() {
+            Some(10) => 1,
+            _ => 2,
+        } {
+            1 => {
+                step!("five", io.did("five", ()).await?);
+                mark("five");
+            }
+            _ => mark("never"),
+        }
+        for k in 0..Unsaved("range").list()[1] {
+            step!("six", io.did("six", ()).await?);
+            mark("six");
+            sum += k;
+        }
+        if let Some(length) = (Unsaved("first"), n).0.length() {
+            step!("seven", io.did("seven", ()).await?);
+            mark("seven");
+            sum += length;
+        }
+        mark("end");
+        step!("end", io.did("end", ()).await?);
+        Ok(sum)
+    }
+}
+
+#[test]
+fn an_unsaved_temporary_behind_a_place_is_dropped_where_its_statement_ends() {
+    let (plain, fiber) = drops(|| in_places(1));
+    assert_eq!(plain[..4], ["-one", "indexed", "-two", "sliced"]);
+    assert_eq!(fiber, plain);
+    same(|| in_places(2));
+}
+
+twin! {
+    async fn in_heads(io, n: u32) -> anyhow::Result<u32> {
+        let mut sum = n;
+        match Unsaved("matched").length().unwrap_or(n) + step!("one", io.did("one", 1).await?) {
+            8 => {
+                step!("two", io.did("two", ()).await?);
+                mark("two");
+            }
+            _ => mark("never"),
+        }
+        mark("after the match");
+        for k in 0..Unsaved("ab").length().unwrap_or(n) + step!("three", io.did("three", 0).await?) {
+            step!("four", io.did("four", ()).await?);
+            mark("four");
+            sum += k;
+        }
+        if let Some(k) = Some(Unsaved("if let").length().unwrap_or(n) + step!("five", io.did("five", 1).await?)).filter(|k| *k == 7) {
+            step!("six", io.did("six", ()).await?);
+            mark("six");
+            sum += k;
+        }
+        mark("end");
+        step!("end", io.did("end", ()).await?);
+        Ok(sum)
+    }
+}
+
+#[test]
+fn an_unsaved_operand_of_a_head_with_a_step_is_dropped_where_its_statement_ends() {
+    let (plain, fiber) = drops(|| in_heads(1));
+    assert_eq!(plain[..3], ["-two", "matched", "-after the match"]);
+    assert_eq!(fiber, plain);
+    same(|| in_heads(2));
+}
+
+twin! {
+    async fn before_an_else(io, n: u32) -> anyhow::Result<u32> {
+        let list = vec![n, 2];
+        let Some(last) = list.iter().rev().find(|x| **x > 0) else { return Ok(step!("never", io.did("never", 0).await?)) };
+        let mut sum = *last;
+        let Some(mut length) = Unsaved("temporary").length().filter(|_| n > 0) else {
+            mark("else");
+            step!("one", io.did("one", ()).await?);
+            return Ok(9);
+        };
+        length += 1;
+        let Ok(_) = found("left").filter(|_| n > 1).ok_or(Unsaved("refused")) else {
+            mark("else");
+            step!("two", io.did("two", ()).await?);
+            return Ok(length);
+        };
+        mark("between");
+        let (Some(held), 1) = (found("held"), n.min(1)) else {
+            step!("three", io.did("three", ()).await?);
+            return Ok(8);
+        };
+        sum += held.length().unwrap_or(length);
+        step!("end", io.did("end", ()).await?);
+        mark("end");
+        Ok(sum)
+    }
+}
+
+#[test]
+fn what_a_let_else_has_looked_at_is_dropped_before_its_else() {
+    assert_eq!(drops(|| before_an_else(0)).0, ["temporary", "-else"]);
+    for n in 0..3 {
+        let (plain, fiber) = drops(|| before_an_else(n));
+        assert_eq!(fiber, plain, "{n}");
+        same(|| before_an_else(n));
+    }
 }

@@ -83,6 +83,17 @@ async fn lent(order: u32) -> anyhow::Result<u32> {
     Ok(charge)
 }
 
+#[fiber]
+async fn set_again(order: u32) -> anyhow::Result<u32> {
+    let mut entered = enter(order);
+    let mut sum = entered.0;
+    step!("first", pay(sum).await?);
+    entered = enter(2);
+    sum += entered.0;
+    let charge = step!("second", pay(sum).await?);
+    Ok(charge)
+}
+
 async fn pay(order: u32) -> anyhow::Result<u32> {
     Ok(order)
 }

@@ -165,6 +165,14 @@ fn keys_of_what_serde_buffers_stay_unless_another_may_have_taken_their_place() {
         #[serde(flatten)]
         plan: Plan,
     }
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(tag = "kind")]
+    enum Renamed {
+        Open {
+            #[serde(alias = "count")]
+            n: u32,
+        },
+    }
     let more = |tagged: &mut Tagged| match tagged {
         Tagged::Open { n, plan } => (*n, plan.n) = (5, 6),
         Tagged::Shut { n } => *n = 7,
@@ -184,13 +192,5 @@ fn keys_of_what_serde_buffers_stay_unless_another_may_have_taken_their_place() {
         assert!(from_str_with_unread::<BTreeMap<String, serde_json::Value>>(text, None).unwrap().1.is_none());
     }
     // It may be a field of another name.
-    #[derive(Debug, Serialize, Deserialize)]
-    #[serde(tag = "kind")]
-    enum Renamed {
-        Open {
-            #[serde(alias = "count")]
-            n: u32,
-        },
-    }
     assert!(from_str_with_unread::<Renamed>(r#"{"kind":"Open","count":1}"#, None).unwrap().1.is_none());
 }
