@@ -253,8 +253,7 @@ impl Emit<'_> {
         let outer_outliving = std::mem::replace(&mut self.outliving, &outliving.block | &outliving.statement);
         self.through.extend(&outliving.through);
         // What goes back to an outer block is held there.
-        let (flat, enclosed) = (&last_used | &outliving.block, outliving.statement.clone());
-        let (flat, enclosed) = (self.holdings(&flat), self.holdings(&enclosed));
+        let (flat, enclosed) = (self.holdings(&(&last_used | &outliving.block)), self.holdings(&outliving.statement));
         let used_last = &last_used | &returned;
         self.living = &self.outliving | &used_last;
         self.ending = &self.living & &self.holding;
@@ -300,9 +299,9 @@ impl Emit<'_> {
         } else {
             emit!(if #fiber.running() { #opening #run } else { #resume })
         };
+        let held = self.declarations(&outliving.statement);
+        let held = emit!(#enclosed #held);
         if pat.is_empty() {
-            let held = self.declarations(&outliving.statement);
-            let held = emit!(#enclosed #held);
             return if is_enclosed { Lead { before: tokens, inside: emit!(#held #value) } } else { Lead::flat(emit!(#tokens #value)) };
         }
         let pat = if before.is_empty() { pat } else { self.pattern_of_start(stmt, &exports, &before) };
@@ -314,8 +313,6 @@ impl Emit<'_> {
         let aliases = self.alias_exports(&exports, point);
         if is_enclosed {
             let outside = self.alias_bound(&self.not_carried(&exports), point);
-            let held = self.declarations(&outliving.statement);
-            let held = emit!(#enclosed #held);
             return Lead { before: emit!(#tokens #outside), inside: emit!(#held let #pat = #value; #set #aliases) };
         }
         Lead::flat(emit!(#tokens let #pat = #value; #set #aliases))

@@ -57,15 +57,7 @@ const COMMA: &str = "expected a comma between the arms of `select!`";
 
 /// Parses the arms; errors go to `report`.
 pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Names)> {
-    let parse = |input: ParseStream<'_>| {
-        let names = take_name(input)?;
-        let mut arms = Vec::new();
-        while !input.is_empty() {
-            arms.push(arm(input)?);
-        }
-        Ok((names, arms))
-    };
-    let (names, arms) = match parse.parse2(mac.tokens.clone()) {
+    let (names, arms) = match written.parse2(mac.tokens.clone()) {
         Ok(parsed) => parsed,
         Err(error) => {
             report.push(error);
@@ -87,20 +79,18 @@ pub(super) fn parse(mac: &Macro, report: &mut Report) -> Option<(MacroCall, Name
     (complete.len() == count).then_some((MacroCall::Select(Select { arms: complete }), names))
 }
 
-/// The pattern and the body of each arm, as far as they can be read.
-pub(crate) fn bodies(mac: &Macro) -> Vec<(Pat, Expr)> {
-    let mut arms = Vec::new();
-    let parse = |input: ParseStream<'_>| {
-        take_name(input)?;
-        while !input.is_empty() {
-            let (pat, _, _, body) = arm(input)?;
-            arms.push((pat, body));
-        }
-        Ok(())
-    };
-    // An error is reported where the arms are lowered.
-    let _ = parse.parse2(mac.tokens.clone());
-    arms
+/// The pattern and the body of each arm; none where an error is reported by [`parse`].
+pub(crate) fn bodies(mac: &Macro) -> impl Iterator<Item = (Pat, Expr)> {
+    let (_, arms) = written.parse2(mac.tokens.clone()).unwrap_or_default();
+    arms.into_iter().map(|(pat, _, _, body)| (pat, body))
+}
+
+fn written(input: ParseStream<'_>) -> syn::Result<(Names, Vec<Parts>)> {
+    let (names, mut arms) = (take_name(input)?, Vec::new());
+    while !input.is_empty() {
+        arms.push(arm(input)?);
+    }
+    Ok((names, arms))
 }
 
 type Parts = (Pat, Option<Type>, Expr, Expr);
