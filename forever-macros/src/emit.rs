@@ -16,6 +16,7 @@ use crate::cut::CutBody;
 use crate::flow::Live;
 use crate::hir::{Bind, Block, Body, Branch, Control, Head, Stmt, StmtKind};
 use crate::ids::{CutId, JumpId, PointId, VarId};
+use crate::lower::Crowded;
 use crate::names::{Table, VarKind, is_ours};
 use crate::plan::{Plan, Storage};
 use crate::report::Report;
@@ -54,8 +55,17 @@ pub(crate) struct Context<'a> {
     pub(crate) error: &'a TokenStream,
 }
 
-/// The lowered statements of the function, and the local enums that they use.
-pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, TokenStream) {
+/// The code of a function.
+#[derive(Default)]
+pub(crate) struct Code {
+    /// The local items that the statements use.
+    pub(crate) items: TokenStream,
+    pub(crate) stmts: TokenStream,
+    /// The arms that have to begin a stretch of their own.
+    pub(crate) crowded: Crowded,
+}
+
+pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> Code {
     let mut emit = Emit {
         cx: context,
         report,
@@ -72,6 +82,7 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
         returned: BTreeSet::new(),
         outliving: BTreeSet::new(),
         through: BTreeSet::new(),
+        crowded: Crowded::new(),
         holding: BTreeSet::new(),
         ending: BTreeSet::new(),
         begun: BTreeSet::new(),
@@ -88,8 +99,8 @@ pub(crate) fn emit(context: &Context<'_>, report: &mut Report) -> (TokenStream, 
     let (aliases, body) = (emit.alias_declared(&given), emit.block(&context.body.block, &[]));
     let types = emit.types();
     let checks = emit.checks();
-    let items = emit.items;
-    (emit!(#checks #items), emit!(#types #aliases #body))
+    let (items, crowded) = (emit.items, emit.crowded);
+    Code { items: emit!(#checks #items), stmts: emit!(#types #aliases #body), crowded }
 }
 
 struct Emit<'a> {
@@ -122,6 +133,8 @@ struct Emit<'a> {
     outliving: BTreeSet<VarId>,
     /// Those whose values name what they hide.
     through: BTreeSet<VarId>,
+    /// The arms that have to begin a stretch of their own.
+    crowded: Crowded,
     /// Variables of which it is said in scope here whether they keep the fiber in memory.
     holding: BTreeSet<VarId>,
     /// Variables that end with the scope of the stretch, or later, and keep the fiber in memory.
@@ -201,8 +214,7 @@ impl Emit<'_> {
         self.open_values(entering);
         let entered = self.holdings(&self.carried(entering));
         let items = items(&block.stmts);
-        let declared = block.stmts.iter().flat_map(|stmt| &stmt.declares).chain(entering).copied().collect();
-        let outer = std::mem::replace(&mut self.declared, declared);
+        let outer = std::mem::replace(&mut self.declared, declared(block, entering));
         let tokens = self.stmts(&block.stmts, block.end);
         self.declared = outer;
         (self.open, self.holding) = (open, holding);
@@ -239,7 +251,8 @@ impl Emit<'_> {
         let (last_used, returned): (BTreeSet<VarId>, BTreeSet<VarId>) = (last_used, self.returned.clone());
         let outer_outliving = std::mem::replace(&mut self.outliving, last_used.clone());
         let mut opening = self.open_stretch(&mentioned, &declared, start);
-        opening.extend(self.may_end_here(&last_used));
+        let ends_here = &last_used - &self.declared;
+        opening.extend(self.may_end_here(&(&ends_here & &self.live(start))));
         self.outliving = outer_outliving;
         let outer = std::mem::replace(&mut self.mentioned, mentioned);
         self.outside = Some(open.clone());
@@ -250,13 +263,14 @@ impl Emit<'_> {
         if !is_enclosed {
             outliving.statement.clear();
         }
+        self.note_crowded(stmt, &outliving);
         let outer_outliving = std::mem::replace(&mut self.outliving, &outliving.block | &outliving.statement);
         self.through.extend(&outliving.through);
         // What goes back to an outer block is held there.
         let (flat, enclosed) = (self.holdings(&(&last_used | &outliving.block)), self.holdings(&outliving.statement));
         let used_last = &last_used | &returned;
-        self.living = &self.outliving | &used_last;
-        self.ending = &self.living & &self.holding;
+        self.living = &self.outliving | &(&used_last - &ends_here);
+        self.ending = &(&self.outliving | &used_last) & &self.holding;
         self.begun = &used_last & &self.ending;
         let Start { run, resume, pat } = self.start(plain, stmt, later_cuts);
         (self.ending, self.begun, self.given, self.living) = Default::default();
@@ -517,6 +531,11 @@ fn number(cut: usize) -> TokenStream {
 }
 
 /// All variables that the start of a statement declares, in any arm.
+/// The variables of a block.
+fn declared(block: &Block, entering: &[VarId]) -> BTreeSet<VarId> {
+    block.stmts.iter().flat_map(|stmt| &stmt.declares).chain(entering).copied().collect()
+}
+
 fn declared_in_head(plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
     let mut declared: BTreeSet<VarId> = plain.iter().flat_map(|s| &s.declares).copied().collect();
     match &stmt.kind {

@@ -3,8 +3,10 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Ident, ItemFn, Stmt};
 
+use crate::emit::Code;
 use crate::emit::machine::{self, Machine};
 use crate::hir::Body;
+use crate::lower::Crowded;
 use crate::names::Table;
 use crate::options::Options;
 use crate::plan::{self, Plan};
@@ -61,7 +63,7 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     let described =
         machine::Described { source, secrets: secrets::of(&signature, &function.block, lowered.as_ref().map(|l| (&l.body, &l.plan))) };
     let table = machine::table(&options, &signature, &private, described, lowered.as_ref().map(|l| (&l.body, &l.plan)));
-    let code = lowered.as_ref().map(|l| l.code(&signature, &private, &mut report)).filter(|_| report.is_empty());
+    let code = lowered.map(|lowered| (lowered.code.items, lowered.code.stmts));
     let items = Machine { signature: &signature, private: &private, code, table, original: &function.block }.items();
     let errors = report.to_compile_errors();
     quote!(#errors #items)
@@ -77,29 +79,41 @@ pub(crate) struct Lowered {
     pub(crate) body: Body,
     pub(crate) table: Table,
     pub(crate) plan: Plan,
+    code: Code,
 }
 
+/// Runs the passes, once more where arms have to begin stretches of their own.
 pub(crate) fn lowered(function: &ItemFn, signature: &Signature, private: &syn::Path, report: &mut Report) -> Lowered {
+    let mut crowded = Crowded::new();
+    loop {
+        let mut found = Report::default();
+        let lowered = passes(function, signature, private, &crowded, &mut found);
+        let more = lowered.code.crowded.iter().filter(|(arm, _)| !crowded.contains_key(arm));
+        let more: Crowded = more.map(|(arm, bound)| (*arm, bound.clone())).collect();
+        if more.is_empty() {
+            report.append(found);
+            return lowered;
+        }
+        crowded.extend(more);
+    }
+}
+
+fn passes(function: &ItemFn, signature: &Signature, private: &syn::Path, crowded: &Crowded, report: &mut Report) -> Lowered {
     let mut block = (*function.block).clone();
     if let Some(arguments) = arguments(signature, private) {
         block.stmts.insert(0, arguments);
     }
-    let mut body = lower::lower(block, private, report);
+    let mut body = lower::lower(block, private, crowded, report);
     let given = signature.given();
     let table = names::resolve(&mut body, &given, report);
     let table = if report.is_empty() { remainder::keep_remainders(&mut body, table, &given, private) } else { table };
     let plan = plan::plan(&body, &table);
     check::check(&body, &table, &plan, report);
-    Lowered { body, table, plan }
-}
-
-impl Lowered {
-    fn code(&self, signature: &Signature, private: &syn::Path, report: &mut Report) -> (TokenStream, TokenStream) {
-        let output = &signature.output;
-        let error = quote!(<#output as #private::IsResult>::Err);
-        let context = emit::Context { body: &self.body, table: &self.table, plan: &self.plan, private, ctx: &signature.ctx, error: &error };
-        emit::emit(&context, report)
-    }
+    let output = &signature.output;
+    let error = quote!(<#output as #private::IsResult>::Err);
+    let context = emit::Context { body: &body, table: &table, plan: &plan, private, ctx: &signature.ctx, error: &error };
+    let code = if report.is_empty() { emit::emit(&context, report) } else { Code::default() };
+    Lowered { body, table, plan, code }
 }
 
 /// `let NAME { topic, .. } = start..;`: the arguments are the first variables of the body.

@@ -11,7 +11,7 @@ use syn::{Attribute, Expr, Ident, Label, Pat};
 
 use crate::cut::{CutBody, CutKind};
 use crate::flow::Flow;
-use crate::ids::{CutId, JumpId, PointId, VarId};
+use crate::ids::{ArmId, CutId, JumpId, PointId, VarId};
 
 /// A lowered function body.
 pub(crate) struct Body {
@@ -182,6 +182,33 @@ pub(crate) struct Branch {
     pub(crate) arms: Vec<Arm>,
 }
 
+impl Branch {
+    /// The pattern of an arm, with the value that it looks at.
+    pub(crate) fn looked_at<'b>(&'b self, arm: &'b Arm) -> Option<(&'b Pat, &'b Expr)> {
+        match &self.head {
+            Head::If { cond: Expr::Let(binding), .. } => Some((&binding.pat, &binding.expr)),
+            Head::Match { scrutinee, .. } => Some((arm.pat.as_ref()?, scrutinee)),
+            _ => None,
+        }
+    }
+
+    /// The patterns that bind the variables of an arm.
+    pub(crate) fn patterns<'b>(&'b self, arm: &'b Arm) -> Vec<&'b Pat> {
+        fn conditions<'b>(cond: &'b Expr, found: &mut Vec<&'b Pat>) {
+            match cond {
+                Expr::Let(binding) => found.push(&binding.pat),
+                Expr::Binary(both) => [&both.left, &both.right].into_iter().for_each(|cond| conditions(cond, found)),
+                _ => {}
+            }
+        }
+        let mut found: Vec<&Pat> = arm.pat.iter().collect();
+        if let Head::If { cond, .. } = &self.head {
+            conditions(cond, &mut found);
+        }
+        found
+    }
+}
+
 /// What decides which arm is entered.
 pub(crate) enum Head {
     /// Arms: then, else.
@@ -203,6 +230,8 @@ pub(crate) enum Head {
 }
 
 pub(crate) struct Arm {
+    /// None if it is not in the source: the missing `else`, the bound side of `let .. else`.
+    pub(crate) id: Option<ArmId>,
     pub(crate) attrs: Vec<Attribute>,
     /// For `match` only; a guard is part of it.
     pub(crate) pat: Option<Pat>,
@@ -212,8 +241,6 @@ pub(crate) struct Arm {
     pub(crate) enter: Flow,
     pub(crate) block: Block,
     pub(crate) cuts: Option<RangeInclusive<CutId>>,
-    /// An arm that is not in the source: the missing `else`, the bound side of `let .. else`.
-    pub(crate) implicit: bool,
 }
 
 pub(crate) struct For {

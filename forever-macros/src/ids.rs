@@ -7,6 +7,10 @@ pub(crate) struct VarId(pub(crate) usize);
 /// Number of a cut point: its index in [`Body::cuts`](crate::hir::Body::cuts).
 pub(crate) type CutId = usize;
 
+/// An arm of a branch in the source, in the order of lowering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ArmId(pub(crate) usize);
+
 /// A loop or labelled block, target of `break` and `continue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JumpId(pub(crate) u32);

@@ -6,7 +6,7 @@
 //! and `a && step!(b)` becomes an `if`. This pass resolves no names but those of the macros. Which
 //! loops iterate by position is decided by syntax; for that the pass tracks which variables are
 //! borrows.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
@@ -16,8 +16,9 @@ use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quo
 use self::lasting::Look;
 use crate::flow::Flow;
 use crate::hir::{Arm, Bind, Block, Body, Branch, Control, Cut, For, Head, LASTING, LASTING_IN_BLOCK, LEFT, REST, Stmt, StmtKind};
-use crate::ids::{JumpId, PointId};
+use crate::ids::{ArmId, JumpId, PointId};
 use crate::messages;
+use crate::named;
 use crate::names::is_ours;
 use crate::place;
 use crate::report::Report;
@@ -32,12 +33,14 @@ mod operands;
 mod select;
 
 /// Lowers a body; `private` is the path of the runtime's private names.
-pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report) -> Body {
+pub(crate) fn lower(block: syn::Block, private: &syn::Path, crowded: &Crowded, report: &mut Report) -> Body {
     let mut lower = Lower {
         report,
         private: private.clone(),
+        crowded,
         cuts: Vec::new(),
         temps: 0,
+        arms: 0,
         jumps: 0,
         scope: Vec::new(),
         loops: Vec::new(),
@@ -47,12 +50,19 @@ pub(crate) fn lower(block: syn::Block, private: &syn::Path, report: &mut Report)
     Body { block, cuts: lower.cuts, checks: lower.checks }
 }
 
+/// Arms with variables that cannot live on from the stretch that leads to their statement, with the
+/// variables of their patterns among those.
+pub(crate) type Crowded = BTreeMap<ArmId, BTreeSet<Ident>>;
+
 struct Lower<'r> {
     report: &'r mut Report,
     private: syn::Path,
+    /// The arms that begin a stretch of their own.
+    crowded: &'r Crowded,
     cuts: Vec<Cut>,
     checks: TokenStream,
     temps: usize,
+    arms: usize,
     jumps: u32,
     /// Variables in scope, innermost last.
     scope: Vec<Noted>,
@@ -146,7 +156,7 @@ impl Lower<'_> {
         let mut else_ = *else_;
         ends::without_semicolon(&mut else_);
         let span = else_.span();
-        let otherwise = self.arm(None, Vec::new(), else_, &mut BTreeSet::new());
+        let otherwise = self.arm(None, Vec::new(), else_);
         let branch = Branch { head: Head::LetElse { pat: local.pat, init: value, otherwise: span }, arms: vec![bound, otherwise] };
         self.control(Bind::Discard, Control::Branch(branch), out);
     }
@@ -255,14 +265,13 @@ impl Lower<'_> {
             }
         }
         *e.expr = self.looked_at(*e.expr, &looks, out);
-        let mut names = BTreeSet::new();
         let arms = e.arms.into_iter().map(|mut arm| {
             let depth = self.scope.len();
             if let Expr::Block(body) = &mut *arm.body {
                 apart::rename_bound(&mut arm.pat, &mut body.block, &mut || self.temp());
             }
             self.note_pattern(&arm.pat, borrows);
-            let arm = self.arm(Some(arm.pat), arm.attrs, *arm.body, &mut names);
+            let arm = self.arm(Some(arm.pat), arm.attrs, *arm.body);
             self.scope.truncate(depth);
             arm
         });
@@ -272,20 +281,23 @@ impl Lower<'_> {
     }
 
     /// An arm's body as a block.
-    fn arm(&mut self, pat: Option<Pat>, attrs: Vec<syn::Attribute>, body: Expr, names: &mut BTreeSet<String>) -> Arm {
-        let mut block = match body {
+    fn arm(&mut self, pat: Option<Pat>, attrs: Vec<syn::Attribute>, body: Expr) -> Arm {
+        let block = match body {
             Expr::Block(e) if e.label.is_none() && e.attrs.is_empty() => e.block,
             other => parse_quote!({ #other }),
         };
-        apart::branch_of_arm(pat.as_ref(), &mut block);
-        let begins = apart::arm_begins_stretch(names, pat.as_ref(), &block);
-        let mut block = self.block(block);
-        if begins {
-            let mut first = Vec::new();
+        let id = ArmId(self.arms);
+        self.arms += 1;
+        let mut first = Vec::new();
+        if let Some(bound) = self.crowded.get(&id) {
             self.scope(None, false, parse_quote!({}), Bind::Discard, &mut first);
-            block.stmts.splice(0..0, first);
+            // What only the condition uses lives on in the arm, too.
+            let unused = bound.iter().filter(|name| named::in_block(&block, &name.to_string()) == 0);
+            first.extend(unused.map(|name| plain(parse_quote!(let _ = &#name;))));
         }
-        Arm { attrs, pat, declares: Vec::new(), enter: Flow::Nothing, block, cuts: None, implicit: false }
+        let mut block = self.block(block);
+        block.stmts.splice(0..0, first);
+        Arm { id: Some(id), attrs, pat, declares: Vec::new(), enter: Flow::Nothing, block, cuts: None }
     }
 
     /// `while c { b }` as `loop { if c { b } else { break } }`.
@@ -577,13 +589,13 @@ pub(crate) fn stmt(kind: StmtKind) -> Stmt {
 impl Arm {
     fn implicit() -> Arm {
         Arm {
+            id: None,
             attrs: Vec::new(),
             pat: None,
             declares: Vec::new(),
             enter: Flow::Nothing,
             block: Block { stmts: Vec::new(), end: PointId::UNSET },
             cuts: None,
-            implicit: true,
         }
     }
 }

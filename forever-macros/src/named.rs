@@ -17,6 +17,10 @@ pub(crate) fn in_expr(expr: &Expr, name: &str) -> usize {
     counted(name, |named| named.visit_expr(expr))
 }
 
+pub(crate) fn in_block(block: &syn::Block, name: &str) -> usize {
+    counted(name, |named| named.visit_block(block))
+}
+
 pub(crate) fn in_arm(arm: &syn::Arm, name: &str) -> usize {
     counted(name, |named| named.visit_arm(arm))
 }

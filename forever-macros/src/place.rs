@@ -624,15 +624,6 @@ fn is_jump(expr: &Expr) -> bool {
 
 const PANICS: &[&str] = &["panic", "bail", "unreachable", "todo", "unimplemented"];
 
-/// Whether an expression is a chain of methods, of a value or of a whole variable.
-pub(crate) fn has_receiver(expr: &Expr) -> bool {
-    let mut receiver = expr;
-    while let Expr::MethodCall(e) = receiver {
-        receiver = &e.receiver;
-    }
-    matches!(expr, Expr::MethodCall(_)) && !matches!(receiver, Expr::Field(_))
-}
-
 /// Whether an operator compares, and so takes its operands by reference.
 pub(crate) fn is_comparison(op: syn::BinOp) -> bool {
     use syn::BinOp::{Eq, Ge, Gt, Le, Lt, Ne};

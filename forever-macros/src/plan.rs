@@ -146,7 +146,7 @@ fn branch_flow(branch: &Branch, stmt: &Stmt, table: &Table) -> Flow {
     let arms = branch.arms.iter().map(|arm| {
         let mut flow = arm.enter.clone();
         flow.push(flow_of(&arm.block, table));
-        if arm.implicit {
+        if arm.id.is_none() {
             flow.push(assign_all(&stmt.declares));
         } else if matches!(branch.head, Head::LetElse { .. }) {
             // The compiler checks that control does not reach the end of this block, so any ending

@@ -23,6 +23,10 @@ impl Report {
         self.errors.push(error);
     }
 
+    pub(crate) fn append(&mut self, mut other: Report) {
+        self.errors.append(&mut other.errors);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.errors.is_empty()
     }

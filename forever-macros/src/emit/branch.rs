@@ -173,7 +173,7 @@ impl Emit<'_> {
     ) -> TokenStream {
         let done = Ident::new("Done", Span::mixed_site());
         let is_let_else = matches!(branch.head, Head::LetElse { .. });
-        let has_value = is_let_else && arm.implicit || wants_value(branch, bind);
+        let has_value = is_let_else && arm.id.is_none() || wants_value(branch, bind);
         let block_end = self.live(arm.block.end);
         let put_back = self.put_back_stretch(&block_end);
         let items = super::items(&arm.block.stmts);
@@ -184,7 +184,7 @@ impl Emit<'_> {
         if !variants.iter().any(|(name, _)| *name == done) {
             variants.push((done.clone(), has_value));
         }
-        if is_let_else && arm.implicit {
+        if is_let_else && arm.id.is_none() {
             let vars = stmt.declares.iter().filter(|v| !self.made_again(**v)).map(|v| self.ident(*v));
             let touch = self.touch(&stmt.declares);
             return emit!({ #touch #put_back #entry::#done((#(#vars,)*)) });
@@ -337,11 +337,13 @@ impl Emit<'_> {
             }
         }
         self.open_declared(plain, &rest[0]);
+        let outer = std::mem::replace(&mut self.declared, super::declared(&arm.block, &arm.declares));
         let mut bound = self.exported(&arm.declares);
         bound.extend(self.start_exports(plain, &rest[0]));
         let mut tokens = self.alias_exports(&bound, self.binding_point(&rest[0]));
         tokens.extend(self.rest(&rest[0], &rest[1..], &TokenStream::new()));
         tokens.extend(self.stmts(&rest[1..], arm.block.end));
+        self.declared = outer;
         tokens
     }
 

@@ -20,7 +20,7 @@ use crate::ids::{PointId, VarId};
 use crate::named;
 use crate::names::{VarKind, VarOrigin, is_ours};
 use crate::pattern;
-use crate::plan::Storage;
+use crate::plan::{Storage, mentions};
 use crate::values;
 
 /// Values of a stretch that are dropped after it.
@@ -58,7 +58,9 @@ impl Emit<'_> {
         }
         if let StmtKind::Control { control, .. } = &stmt.kind {
             if let Control::Branch(branch) = control {
-                self.outliving_in_arms(branch, &mut found);
+                let mut inside = BTreeSet::new();
+                mentions(stmt, &mut inside);
+                self.outliving_in_arms(branch, &inside, &mut found);
             }
         } else {
             // A cut point ends with its statement.
@@ -68,22 +70,19 @@ impl Emit<'_> {
     }
 
     /// The variables that live on to the end of an arm, which is that of the whole statement.
-    fn outliving_in_arms(&self, branch: &Branch, found: &mut Outliving) {
+    fn outliving_in_arms(&self, branch: &Branch, inside: &BTreeSet<VarId>, found: &mut Outliving) {
+        let lives_on = |var: VarId, at: PointId| self.lives_on(var, at) && !self.hides(var, at, inside);
         for arm in branch.arms.iter().filter(|arm| arm.cuts.is_some()) {
             let (plain, rest) = branch::split(&arm.block.stmts);
-            let pattern = match &branch.head {
-                Head::If { cond: Expr::Let(binding), .. } => Some((&*binding.pat, Some(&*binding.expr))),
-                Head::Match { .. } => arm.pat.as_ref().map(|pat| (pat, None)),
-                _ => None,
-            };
-            if let (Some((pat, value)), Some(first)) = (pattern, arm.block.stmts.first()) {
+            let is_match = matches!(branch.head, Head::Match { .. });
+            if let (Some((pat, value)), Some(first)) = (branch.looked_at(arm), arm.block.stmts.first()) {
                 let bindings = pattern::bindings(pat);
                 let by_value = |var: &VarId| bindings.iter().any(|bound| bound.ident == *self.ident(*var) && !bound.by_ref);
                 let is_named = |var: &VarId| {
                     let name = self.ident(*var).to_string();
-                    named::in_pat(pat, &name) + value.map_or(0, |value| named::in_expr(value, &name)) == 1
+                    named::in_pat(pat, &name) + if is_match { 0 } else { named::in_expr(value, &name) } == 1
                 };
-                let vars = arm.declares.iter().copied().filter(by_value).filter(is_named).filter(|v| self.lives_on(*v, first.start));
+                let vars = arm.declares.iter().copied().filter(by_value).filter(is_named).filter(|v| lives_on(*v, first.start));
                 vars.for_each(|var| self.add_to_statement(var, found));
             }
             for stmt in plain {
@@ -93,15 +92,41 @@ impl Emit<'_> {
                     // A temporary ends with its own statement.
                     let is_last = !name.starts_with(LASTING) || rest.len() == 1;
                     let is_named = is_last && named::in_stmt(syntax, &name) == 1;
-                    if is_named && self.lives_on(var, stmt.after) {
+                    if is_named && lives_on(var, stmt.after) {
                         self.add_to_statement(var, found);
                     }
                 }
             }
             // An arm that ends with another branch ends with it.
             if let [Stmt { kind: StmtKind::Control { control: Control::Branch(inner), .. }, .. }] = rest {
-                self.outliving_in_arms(inner, found);
+                self.outliving_in_arms(inner, inside, found);
             }
+        }
+    }
+
+    /// Notes the arms with variables that have no place to live on.
+    pub(super) fn note_crowded(&mut self, stmt: &Stmt, outliving: &Outliving) {
+        let StmtKind::Control { control: Control::Branch(branch), .. } = &stmt.kind else { return };
+        for arm in &branch.arms {
+            let (Some(id), Some(_)) = (arm.id, &arm.cuts) else { continue };
+            let (plain, rest) = branch::split(&arm.block.stmts);
+            let bindings: Vec<_> = branch.patterns(arm).into_iter().flat_map(pattern::bindings).collect();
+            let by_value = |var: &VarId| bindings.iter().any(|bound| bound.ident == *self.ident(*var) && !bound.by_ref);
+            let bound = arm.declares.iter().copied().filter(by_value);
+            let declared = plain.iter().flat_map(|stmt| match &stmt.kind {
+                StmtKind::Plain(syntax) => self.held_by_value(stmt, syntax),
+                _ => Vec::new(),
+            });
+            let is_crowded = |var: &VarId| {
+                let is_held = self.storage(*var) == Storage::Local && self.cx.plan.held_and_used.contains_key(var);
+                let is_moved = self.cx.table.moved_at[var.0] != usize::MAX;
+                is_held && !is_moved && !outliving.block.contains(var) && !outliving.statement.contains(var)
+            };
+            let bound: Vec<VarId> = bound.filter(is_crowded).collect();
+            if !bound.is_empty() || declared.clone().any(|var| is_crowded(&var)) {
+                self.crowded.insert(id, bound.into_iter().map(|var| self.ident(var).clone()).collect());
+            }
+            self.note_crowded(&rest[0], outliving);
         }
     }
 
@@ -203,7 +228,7 @@ impl Emit<'_> {
     /// nothing borrows, and so can go back to its place, to be dropped with that block.
     pub(super) fn goes_back(&self, var: VarId, plain: &[Stmt], stmt: &Stmt) -> bool {
         let name = self.ident(var).to_string();
-        let lends = |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Plain(local @ syn::Stmt::Local(_)) if named::in_stmt(local, &name) > 0);
+        let lends = |stmt: &Stmt| is_mentioned_by_let(stmt, &name);
         let jumps = || plain.iter().any(|stmt| named::has_jump(&super::plain_tokens(stmt)));
         let is_set = || !self.cx.table.unset.contains(&var) || matches!(stmt.kind, StmtKind::Cut { .. }) && !jumps();
         let stays = !self.declared.contains(&var) && self.cx.table.moved_at[var.0] == usize::MAX;
@@ -220,8 +245,7 @@ impl Emit<'_> {
         let (table, live) = (self.cx.table, self.live(end));
         let stays = |var: &VarId| {
             let (info, name) = (table.var(*var), self.ident(*var).to_string());
-            let lends =
-                |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Plain(local @ syn::Stmt::Local(_)) if named::in_stmt(local, &name) > 0);
+            let lends = |stmt: &Stmt| is_mentioned_by_let(stmt, &name);
             let is_set = !table.unset.contains(var) && !table.uses.iter().any(|u| u.var == *var && u.assigns);
             let is_value = self.storage(*var) == Storage::Carried && info.kind == VarKind::Value && info.origin() == VarOrigin::User;
             is_value
@@ -326,8 +350,13 @@ impl Emit<'_> {
 
     /// Whether a variable has the name of another one that the stretch mentions.
     fn hides_mentioned(&self, var: VarId, at: PointId) -> bool {
+        self.hides(var, at, &self.mentioned)
+    }
+
+    /// Whether a variable has the name of one of `others`.
+    fn hides(&self, var: VarId, at: PointId, others: &BTreeSet<VarId>) -> bool {
         let hidden = self.cx.table.hidden.get(&at);
-        hidden.is_some_and(|all| all.iter().any(|(hidden, hiding)| *hiding == var && self.mentioned.contains(hidden)))
+        hidden.is_some_and(|all| all.iter().any(|(hidden, hiding)| *hiding == var && others.contains(hidden)))
     }
 
     /// Whether an exported variable may be declared before its stretch.
@@ -450,6 +479,11 @@ impl VisitMut for Parts<'_> {
             field.colon_token.get_or_insert_with(Default::default);
         }
     }
+}
+
+/// Whether a `let` mentions a name, and so may borrow from it.
+fn is_mentioned_by_let(stmt: &Stmt, name: &str) -> bool {
+    matches!(&stmt.kind, StmtKind::Plain(local @ syn::Stmt::Local(_)) if named::in_stmt(local, name) > 0)
 }
 
 fn declares(syntax: &syn::Stmt, name: &str) -> bool {

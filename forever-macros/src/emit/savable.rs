@@ -111,8 +111,7 @@ impl Emit<'_> {
     /// them their values.
     pub(super) fn may_be_dropped(&self, declares: &[VarId]) -> TokenStream {
         let checks: TokenStream = declares.iter().filter(|v| !self.is_set_later(**v)).map(|v| self.dropped_early(*v)).collect();
-        // In code that is never reached, so that the compiler still warns about unused variables.
-        if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
+        never_run(checks)
     }
 
     /// As [`Emit::may_be_dropped`], for variables that were declared without a value, after the
@@ -120,13 +119,9 @@ impl Emit<'_> {
     pub(super) fn may_be_dropped_once_set(&self, stmt: &Stmt) -> TokenStream {
         let mut set = BTreeSet::new();
         stmt.flow.assigned(&mut set);
-        let mut checks =
-            set.into_iter().filter(|v| self.is_set_later(*v) && !stmt.declares.contains(v)).map(|v| self.dropped_early(v)).peekable();
-        if checks.peek().is_none_or(TokenStream::is_empty) {
-            return TokenStream::new();
-        }
+        let set = set.into_iter().filter(|v| self.is_set_later(*v) && !stmt.declares.contains(v));
         // Not every path to here has set them, but every one knows their types.
-        emit!(if false { ::core::unreachable!(); #(#checks)* })
+        never_run(set.map(|v| self.dropped_early(v)).collect())
     }
 
     /// Whether a variable is declared without a value, or gets another one: after
@@ -138,10 +133,7 @@ impl Emit<'_> {
 
     /// As [`Emit::may_be_dropped`], for variables of outer blocks that end with this one.
     pub(super) fn may_end_here(&self, vars: &BTreeSet<VarId>) -> TokenStream {
-        let outer = vars.iter().filter(|var| !self.declared.contains(var));
-        let checks = outer.filter_map(|var| Some(self.asked(*var, *self.cx.plan.held_and_used.get(var)?)));
-        let checks: TokenStream = checks.collect();
-        if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
+        never_run(vars.iter().filter_map(|var| Some(self.asked(*var, *self.cx.plan.held_and_used.get(var)?))).collect())
     }
 
     /// As [`Emit::may_be_dropped`], for values that a stretch gives to variables of others and that
@@ -150,7 +142,7 @@ impl Emit<'_> {
         let stays = |var: &VarId| live.contains(var) || self.living.contains(var);
         let left = self.given.iter().filter(|var| self.storage(**var) == Storage::Carried && !stays(var));
         let checks: TokenStream = left.filter_map(|var| Some(self.asked(*var, *self.cx.plan.held_and_used.get(var)?))).collect();
-        if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
+        never_run(checks)
     }
 
     fn dropped_early(&self, var: VarId) -> TokenStream {
@@ -232,8 +224,7 @@ impl Emit<'_> {
                 #module::Released::may_be_dropped((&#private::held(&(#value))).dropped());
             })
         });
-        let asked: Vec<_> = asked.collect();
-        if asked.is_empty() { TokenStream::new() } else { emit!(if false { ::core::unreachable!(); #(#asked)* }) }
+        never_run(asked.collect())
     }
 
     /// Checks that kept locals with text of another variable own it. The check comes before the
@@ -251,7 +242,7 @@ impl Emit<'_> {
             }))
         });
         let checks: TokenStream = checks.flatten().collect();
-        if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks }) }
+        never_run(checks)
     }
 
     fn text_name(&self, var: VarId) -> Ident {
@@ -387,4 +378,10 @@ enum Check {
     Value,
     /// The remaining items of a loop.
     Items,
+}
+
+/// A statement that only the compiler reads. It stands in code that is never reached, so that
+/// unused variables still get their warnings.
+fn never_run(checks: TokenStream) -> TokenStream {
+    if checks.is_empty() { checks } else { emit!(if false { ::core::unreachable!(); #checks };) }
 }

@@ -40,7 +40,8 @@ impl Emit<'_> {
         // What an option reads through an exclusive borrow stays with that borrow, which no body
         // may name.
         let exclusive: BTreeSet<VarId> = mentioned.iter().flat_map(|v| self.exclusively_borrowed(*v)).copied().collect();
-        let stays: BTreeSet<VarId> = live.iter().chain(&self.returned).copied().collect();
+        let lives_on = mentioned.intersection(&self.living).filter(|v| self.cx.table.moved_at[v.0] == usize::MAX);
+        let stays: BTreeSet<VarId> = live.iter().chain(&self.returned).chain(lives_on).copied().collect();
         let needed: Vec<VarId> = stays.into_iter().filter(|v| is_changeable(v) && here(v) && !exclusive.contains(v)).collect();
         let mut held: Vec<TokenStream> = needed.iter().map(|v| self.named_at_the_macro(*v, cut)).collect();
         // Of a variable that is moved out of, the fields that are needed later.

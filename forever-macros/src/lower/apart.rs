@@ -1,22 +1,18 @@
 //! Where a stretch ends for the sake of destructors.
 //!
 //! What lives on after its stretch is declared before it, by its name: there nothing may mean
-//! another variable of that name, and what an arm holds ends with the whole statement. So a `let`
-//! whose name the stretch has used begins another one, and a branch with which an arm begins gets a
-//! block of its own.
-use std::collections::BTreeSet;
-
+//! another variable of that name. So a `let` whose name the stretch has used begins another one.
+//! An arm begins one if the emitter finds that its variables have no other place to live on.
 use proc_macro2::{Ident, Span};
 use quote::format_ident;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
-use syn::{Block, Expr, Local, Pat, Stmt, parse_quote};
+use syn::{Block, Expr, Local, Pat, Stmt};
 
 use crate::held::is_arguments;
 use crate::named;
 use crate::names::is_ours;
 use crate::pattern;
-use crate::place;
 use crate::scan::{has_cut, stmt_has_cut};
 
 /// Gives variables that the block hides before its next cut point names of their own, so that what
@@ -118,30 +114,6 @@ pub(super) fn begins_stretch(stmts: &[Stmt], place: usize) -> bool {
     names.iter().any(is_used) && !stretch.iter().flat_map(declared).any(|name| is_needed(&name))
 }
 
-/// Puts the branch or loop with which an arm begins into a block, if the arm goes on behind it, and
-/// nothing that the arm has declared before is used from there on.
-pub(super) fn branch_of_arm(pat: Option<&Pat>, block: &mut Block) {
-    let Some(first) = block.stmts.iter().position(stmt_has_cut).filter(|first| first + 1 < block.stmts.len()) else { return };
-    let (before, rest) = block.stmts.split_at(first);
-    let Stmt::Expr(branch @ (Expr::If(_) | Expr::Match(_) | Expr::ForLoop(_) | Expr::While(_)), end) = &rest[0] else { return };
-    let bound = pat.into_iter().flat_map(pattern::bindings).map(|bound| bound.ident.to_string());
-    let declared: Vec<String> = before.iter().flat_map(declared).chain(bound).collect();
-    if holds(branch) && !declared.iter().any(|name| rest.iter().any(|stmt| named::in_stmt(stmt, name) > 0)) {
-        block.stmts[first] = parse_quote!({ #branch #end });
-    }
-}
-
-/// Whether an arm declares a name that one before it has declared as well, in what both hold to the
-/// end of their statement. If its pattern binds nothing that it uses, it can begin a stretch.
-pub(super) fn arm_begins_stretch(before: &mut BTreeSet<String>, pat: Option<&Pat>, block: &Block) -> bool {
-    let Some(cut) = block.stmts.iter().position(stmt_has_cut) else { return false };
-    let names: Vec<String> = block.stmts[..cut].iter().flat_map(declared).collect();
-    let is_second = names.iter().any(|name| before.contains(name));
-    before.extend(names);
-    let bound = pat.into_iter().flat_map(pattern::bindings);
-    is_second && !bound.into_iter().any(|bound| block.stmts.iter().any(|stmt| named::in_stmt(stmt, &bound.ident.to_string()) > 0))
-}
-
 /// The values that a `let` borrows, which live as long as its block, if the borrows are used before
 /// the first cut point alone.
 pub(super) fn borrowed_values(stmts: &mut [Stmt], place: usize) -> Vec<&mut Expr> {
@@ -178,25 +150,6 @@ fn temporaries(expr: &mut Expr) -> Option<Vec<&mut Expr>> {
 fn joined<'e>(parts: impl Iterator<Item = &'e mut Expr>) -> Option<Vec<&'e mut Expr>> {
     let parts: Option<Vec<Vec<&mut Expr>>> = parts.map(temporaries).collect();
     parts.map(|parts| parts.into_iter().flatten().collect())
-}
-
-/// Whether an arm of a branch declares something in the stretch that leads to it, or a loop may
-/// have temporaries.
-fn holds(branch: &Expr) -> bool {
-    let begins = |block: &Block| matches!(block.stmts.first(), Some(Stmt::Local(_)));
-    match branch {
-        Expr::If(e) if has_cut(&e.cond) => false,
-        Expr::Match(e) if has_cut(&e.expr) => false,
-        Expr::If(e) => {
-            let binds = matches!(&*e.cond, Expr::Let(_)) || begins(&e.then_branch);
-            binds || e.else_branch.as_ref().is_some_and(|(_, otherwise)| holds(otherwise))
-        }
-        Expr::Block(e) => begins(&e.block),
-        Expr::Match(e) => e.arms.iter().any(|arm| has_cut(&arm.body) && (!pattern::bindings(&arm.pat).is_empty() || holds(&arm.body))),
-        Expr::ForLoop(e) => !has_cut(&e.expr) && place::has_receiver(&e.expr),
-        Expr::While(e) => !has_cut(&e.cond) && matches!(&*e.cond, Expr::Let(_)),
-        _ => false,
-    }
 }
 
 /// The names that a `let` declares.

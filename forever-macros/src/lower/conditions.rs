@@ -1,6 +1,4 @@
 //! `if` with cut points in its condition: each is evaluated only if all before it held.
-use std::collections::BTreeSet;
-
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Stmt as SynStmt, parse_quote};
@@ -54,11 +52,10 @@ impl Lower<'_> {
             *binding.expr = self.looked_at(value, &[Look::of(&binding.pat, &e.then_branch)], out);
         }
         let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: e.then_branch });
-        let mut names = BTreeSet::new();
-        let then = self.arm(None, Vec::new(), then, &mut names);
+        let then = self.arm(None, Vec::new(), then);
         self.scope.truncate(depth);
         let otherwise = match e.else_branch {
-            Some((_, block)) => self.arm(None, Vec::new(), *block, &mut names),
+            Some((_, block)) => self.arm(None, Vec::new(), *block),
             None => Arm::implicit(),
         };
         let branch = Branch { head: Head::If { cond: *e.cond, attrs: e.attrs }, arms: vec![then, otherwise] };

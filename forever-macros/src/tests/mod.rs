@@ -47,7 +47,7 @@ fn analysed(source: &str) -> Lowered {
 
 /// The plan as a table.
 fn planned(source: &str) -> String {
-    let Lowered { body, table, plan } = analysed(source);
+    let Lowered { body, table, plan, .. } = analysed(source);
     plan::Shown { plan: &plan, body: &body, table: &table }.to_string()
 }
 

@@ -16,6 +16,7 @@ mod effects;
 mod errors;
 mod fresh;
 mod generics;
+mod held;
 mod labels;
 mod loops;
 mod macros;
