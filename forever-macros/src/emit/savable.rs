@@ -332,10 +332,13 @@ impl Emit<'_> {
     }
 
     fn message(&self, var: VarId, cut: CutId) -> String {
-        let (what, name) = (self.what(var), self.ident(var).to_string());
+        let what = self.what(var);
         let shown = self.cx.body.cuts[cut].shown(&self.cx.plan.names[cut].0);
         if self.cx.plan.guards.contains(&var) {
-            return messages::held(&name, &shown);
+            return match &self.cx.table.var(var).key {
+                Some(value) => messages::held_temporary(value, &shown),
+                None => messages::held(&self.ident(var).to_string(), &shown),
+            };
         }
         let cannot = if self.is_rest(var) { "its items `{Self}` cannot be saved" } else { "its type `{Self}` cannot be saved" };
         format!("{what} is kept across `{shown}`, but {cannot}")

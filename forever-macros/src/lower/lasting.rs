@@ -153,27 +153,33 @@ impl Lower<'_> {
 
     /// Several operands, of which those before one with temporaries are evaluated first.
     fn operands_lasting<'e>(&mut self, operands: impl IntoIterator<Item = (Use, &'e mut Expr)>, prefix: &str, out: &mut Vec<Stmt>) {
-        let mut operands: Vec<(Use, &mut Expr)> = operands.into_iter().collect();
-        let gives_names = |lower: &mut Self, is_borrowed: bool, operand: &Expr| {
-            is_borrowed && is_value(operand) || lower.names(|lower, out| drop(lower.lasting(operand.clone(), prefix, out)))
-        };
-        let Some(last) = operands.iter().rposition(|(of, operand)| gives_names(self, *of == Use::Borrowed, operand)) else { return };
-        for place in 0..=last {
-            let (before, later) = operands.split_at_mut(place + 1);
-            let (of, operand) = &mut before[place];
-            let is_named_later = |name: &Ident| later.iter().any(|(_, later)| named::in_expr(later, &name.to_string()) > 0);
-            let is_first = place < last
-                && match &**operand {
-                    Expr::Lit(_) | Expr::Closure(_) | Expr::Reference(_) => false,
-                    Expr::Path(path) => *of == Use::Value && path.path.get_ident().is_some_and(is_named_later),
-                    operand => *of == Use::Value || is_value(operand),
-                };
-            let expr = std::mem::replace(*operand, Expr::Verbatim(TokenStream::new()));
-            **operand = match of {
-                _ if is_first => self.set_apart(expr, prefix, out),
-                Use::Borrowed => self.named(expr, prefix, out),
-                Use::Value | Use::Place => self.lasting(expr, prefix, out),
+        let lowered = operands.into_iter().map(|(of, operand)| {
+            let (first, mut stmts) = (First::of(operand, of), Vec::new());
+            let expr = std::mem::replace(operand, Expr::Verbatim(TokenStream::new()));
+            *operand = match of {
+                Use::Borrowed if is_value(&expr) => self.named(expr, prefix, &mut stmts),
+                _ => self.lasting(expr, prefix, &mut stmts),
             };
+            (operand, first, stmts)
+        });
+        let mut lowered: Vec<(&mut Expr, First, Vec<Stmt>)> = lowered.collect();
+        let Some(last) = lowered.iter().rposition(|(_, _, stmts)| !stmts.is_empty()) else { return };
+        for place in 0..=last {
+            let (before, later) = lowered.split_at_mut(place + 1);
+            let (operand, first, stmts) = &mut before[place];
+            out.append(stmts);
+            let is_first = match first {
+                First::Never => false,
+                First::Always => place < last,
+                First::AlsoLast => true,
+                First::IfNamedLater(name) => {
+                    place < last && later.iter().any(|(later, _, stmts)| named::in_expr(later, name) > 0 || are_named(stmts, name))
+                }
+            };
+            if is_first {
+                let expr = std::mem::replace(&mut **operand, Expr::Verbatim(TokenStream::new()));
+                **operand = self.variable(expr, prefix, out);
+            }
         }
     }
 
@@ -189,6 +195,10 @@ impl Lower<'_> {
 
     fn set_apart(&mut self, expr: Expr, prefix: &str, out: &mut Vec<Stmt>) -> Expr {
         let expr = self.lasting(expr, prefix, out);
+        self.variable(expr, prefix, out)
+    }
+
+    fn variable(&mut self, expr: Expr, prefix: &str, out: &mut Vec<Stmt>) -> Expr {
         let span = expr.span();
         let ident = format_ident!("{}{}", prefix, self.temp(), span = span.resolved_at(Span::mixed_site()));
         let local: SynStmt = parse_quote_spanned!(span=> let mut #ident = #expr;);
@@ -204,6 +214,34 @@ enum Use {
     Place,
     /// Behind a `&`.
     Borrowed,
+}
+
+/// Whether an operand is evaluated before one behind it that has temporaries.
+enum First {
+    Never,
+    Always,
+    /// Also if it is the last one with temporaries itself.
+    AlsoLast,
+    IfNamedLater(String),
+}
+
+impl First {
+    fn of(operand: &Expr, of: Use) -> Self {
+        match operand {
+            Expr::Lit(_) | Expr::Closure(_) | Expr::Reference(_) => First::Never,
+            Expr::Path(path) if of == Use::Value => {
+                path.path.get_ident().map_or(First::Never, |name| First::IfNamedLater(name.to_string()))
+            }
+            // A value that is borrowed has a name by then.
+            operand if of == Use::Value || of == Use::Place && is_value(operand) => First::Always,
+            operand if of == Use::Borrowed && !is_value(operand) && is_made_here(operand) => First::AlsoLast,
+            _ => First::Never,
+        }
+    }
+}
+
+fn are_named(stmts: &[Stmt], name: &str) -> bool {
+    stmts.iter().any(|stmt| matches!(&stmt.kind, StmtKind::Plain(syntax) if named::in_stmt(syntax, name) > 0))
 }
 
 /// What a pattern, and the code behind it, do with the value that they look at.
