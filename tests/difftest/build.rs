@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-check-cfg=cfg(difftest_plain)");
     let options = Options {
         seed: number("SEED")?.unwrap_or(SEED),
+        first: number("FIRST")?.unwrap_or(0),
         cases: number("CASES")?.unwrap_or(CASES[usize::from(is_night())]),
         statements: number("STATEMENTS")?.map_or(Ok(STATEMENTS), usize::try_from)?,
         only: number("ONLY")?,

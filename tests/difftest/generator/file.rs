@@ -12,6 +12,8 @@ use super::coverage::Construct;
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) seed: u64,
+    /// Number of the first case.
+    pub(crate) first: u64,
     pub(crate) cases: u64,
     /// How many statements a body has at most.
     pub(crate) statements: usize,
@@ -28,7 +30,7 @@ pub(crate) struct Options {
 /// The cases as a Rust file; `Err` says which option cannot be followed.
 pub(crate) fn generate(options: &Options) -> Result<String, String> {
     let without: BTreeSet<Construct> = options.without.iter().map(|text| named(text)).collect::<Result<_, _>>()?;
-    let numbers = options.only.map_or(0..options.cases, |only| only..only + 1);
+    let numbers = options.only.map_or(options.first..options.first + options.cases, |only| only..only + 1);
     let mut modules = String::new();
     let mut table = String::new();
     for number in numbers.filter(|number| !options.skip.contains(number)) {

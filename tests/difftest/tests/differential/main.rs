@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `FOREVER_DIFFTEST_SEED` | other bodies | 1 |
 //! | `FOREVER_DIFFTEST_CASES` | how many | 20, in the night 200 |
+//! | `FOREVER_DIFFTEST_FIRST` | the number of the first | 0 |
 //! | `FOREVER_DIFFTEST_STATEMENTS` | how many statements a body has at most | 26 |
 //! | `FOREVER_DIFFTEST_ONLY` | this case alone, and its text is printed | all |
 //! | `FOREVER_DIFFTEST_SKIP` | cases to leave out, by number, with commas between | none |
