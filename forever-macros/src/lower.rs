@@ -20,9 +20,11 @@ use crate::ids::{ArmId, JumpId, PointId};
 use crate::messages;
 use crate::named;
 use crate::names::is_ours;
+use crate::pattern;
 use crate::place;
 use crate::report::Report;
 use crate::scan::{as_cut, block_has_cut, has_cut, simple_name, stmt_has_cut};
+use crate::text::compact;
 
 mod apart;
 mod conditions;
@@ -41,6 +43,7 @@ pub(crate) fn lower(block: syn::Block, private: &syn::Path, crowded: &Crowded, r
         cuts: Vec::new(),
         temps: 0,
         arms: 0,
+        lasting: LASTING,
         jumps: 0,
         scope: Vec::new(),
         loops: Vec::new(),
@@ -63,6 +66,9 @@ struct Lower<'r> {
     checks: TokenStream,
     temps: usize,
     arms: usize,
+    /// Name prefix of the temporaries of a `match`: those of an operand live as long as the whole
+    /// statement.
+    lasting: &'static str,
     jumps: u32,
     /// Variables in scope, innermost last.
     scope: Vec<Noted>,
@@ -81,7 +87,7 @@ struct Noted {
 
 impl Lower<'_> {
     fn block(&mut self, mut block: syn::Block) -> Block {
-        let depth = self.scope.len();
+        let (depth, lasting) = (self.scope.len(), std::mem::replace(&mut self.lasting, LASTING));
         let mut out = Vec::new();
         let count = block.stmts.len();
         apart::rename_hidden(&mut block.stmts, &mut || self.temp());
@@ -97,6 +103,7 @@ impl Lower<'_> {
             self.stmt(stmt, place + 1 == count, &mut out);
         }
         self.scope.truncate(depth);
+        self.lasting = lasting;
         Block { stmts: out, end: PointId::UNSET }
     }
 
@@ -147,13 +154,45 @@ impl Lower<'_> {
         let Some((else_token, else_)) = init.diverge else {
             return self.into_bind(*init.expr, Bind::Let { attrs: local.attrs, pat: local.pat }, hint, out);
         };
-        let value = self.operand(*init.expr, out);
+        let (mut stmts, written) = (Vec::new(), init.expr.clone());
+        let mut value = self.operand(*init.expr, &mut stmts);
+        let bindings = pattern::bindings(&local.pat);
+        if !stmts.iter().any(lasting::is_lasting) || bindings.iter().any(|bound| bound.by_ref) {
+            out.append(&mut stmts);
+            return self.let_else((local, init_eq, value), (else_token, *else_), out);
+        }
+        // Its temporaries end before the `else`.
+        let names: Vec<_> = bindings.iter().map(|bound| &bound.ident).collect();
+        let mutable = bindings.iter().map(|bound| bound.mutable.then(|| quote::quote!(mut)));
+        let matched = parse_stmt(parse_quote!(let ::core::option::Option::Some((#(#mutable #names,)*)) = ();));
+        let mut pat = std::mem::replace(&mut local.pat, matched.pat);
+        if let Pat::Type(typed) = pat {
+            let ty = typed.ty;
+            value = parse_quote!({ let init: #ty = #value; init });
+            pat = *typed.pat;
+        }
+        pattern::without_mut(&mut pat);
+        let value = parse_quote!(match #value {
+            #pat => ::core::option::Option::Some((#(#names,)*)),
+            #[allow(unreachable_patterns)]
+            _ => ::core::option::Option::None,
+        });
+        let (temp, named) = self.temporary(&written, &compact(&written));
+        self.in_block(value, stmts, Bind::Let { attrs: named.attrs, pat: named.pat }, out);
+        self.let_else((local, init_eq, temp), (else_token, *else_), out);
+    }
+
+    fn let_else(
+        &mut self,
+        (local, init_eq, value): (Local, syn::Token![=], Expr),
+        (else_token, mut else_): (syn::Token![else], Expr),
+        out: &mut Vec<Stmt>,
+    ) {
         if !has_cut(&else_) {
-            let init = Some(syn::LocalInit { eq_token: init_eq, expr: Box::new(value), diverge: Some((else_token, else_)) });
+            let init = Some(syn::LocalInit { eq_token: init_eq, expr: Box::new(value), diverge: Some((else_token, Box::new(else_))) });
             return out.push(plain(SynStmt::Local(Local { init, ..local })));
         }
         let bound = Arm::implicit();
-        let mut else_ = *else_;
         ends::without_semicolon(&mut else_);
         let span = else_.span();
         let otherwise = self.arm(None, Vec::new(), else_);
@@ -251,8 +290,11 @@ impl Lower<'_> {
     }
 
     fn match_(&mut self, mut e: syn::ExprMatch, bind: Bind, out: &mut Vec<Stmt>) {
-        if let Some(operands) = self.head_operand(&mut e.expr, out) {
-            return self.enclosed(operands, bind, |lower, bind, out| lower.match_(e, bind, out), out);
+        if let Some(mut operands) = self.head_operand(&mut e.expr, out) {
+            if self.lasting == LASTING {
+                return self.enclosed(operands, bind, |lower, bind, out| lower.match_(e, bind, out), out);
+            }
+            out.append(&mut operands);
         }
         if !e.arms.iter().any(|arm| has_cut(&arm.body)) {
             return self.into_bind_plain(Expr::Match(e), bind, out);
@@ -261,7 +303,7 @@ impl Lower<'_> {
         let looks: Vec<Look> = e.arms.iter().map(Look::of_arm).collect();
         if !looks.iter().any(Look::needs_bound) {
             for value in apart::borrowed_in(&mut e.expr) {
-                self.set_aside(value, LASTING, out);
+                self.set_aside(value, self.lasting, out);
             }
         }
         *e.expr = self.looked_at(*e.expr, &looks, out);

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::parse::Parser;
 use syn::visit::{self, Visit};
+use syn::visit_mut::{self, VisitMut};
 use syn::{Ident, Pat};
 
 thread_local! {
@@ -142,6 +143,18 @@ pub(crate) struct Binding {
     pub(crate) mutable: bool,
     /// It is under a `&`, and so a copy of whatever it came from.
     pub(crate) copied: bool,
+}
+
+/// Takes the `mut` from the variables of a pattern.
+pub(crate) fn without_mut(pat: &mut Pat) {
+    struct WithoutMut;
+    impl VisitMut for WithoutMut {
+        fn visit_pat_ident_mut(&mut self, name: &mut syn::PatIdent) {
+            name.mutability = None;
+            visit_mut::visit_pat_ident_mut(self, name);
+        }
+    }
+    WithoutMut.visit_pat_mut(pat);
 }
 
 /// Whether an attribute is `#[secret]`, before an argument or a `let`.

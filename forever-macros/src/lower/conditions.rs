@@ -3,7 +3,7 @@ use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Label, Stmt as SynStmt, parse_quote};
 
-use super::lasting::Look;
+use super::lasting::{Look, has_other_value};
 use super::{Lower, strip};
 use crate::hir::{Arm, Bind, Branch, Control, Head, Stmt};
 use crate::scan::{block_has_cut, has_cut};
@@ -73,7 +73,7 @@ impl Lower<'_> {
             return false;
         }
         if has_cut(&e.cond) {
-            return parts.len() > 1;
+            return parts.len() > 1 || bindings.any(|binding| has_other_value(&binding.expr));
         }
         let has_arm = block_has_cut(&e.then_branch) || e.else_branch.as_ref().is_some_and(|(_, otherwise)| has_cut(otherwise));
         has_arm && bindings.any(|binding| self.has_temporaries(binding, &e.then_branch))

@@ -8,6 +8,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::format_ident;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
 use syn::{Block, Expr, Ident, Pat, Stmt as SynStmt, parse_quote, parse_quote_spanned};
 
 use super::{Lower, plain};
@@ -15,7 +16,7 @@ use crate::hir::{LASTING, Stmt, StmtKind};
 use crate::named;
 use crate::pattern;
 use crate::place;
-use crate::scan::stmt_has_cut;
+use crate::scan::{as_cut, has_cut, stmt_has_cut};
 
 impl Lower<'_> {
     /// The same expression, in which the receivers of its methods that are values have names with
@@ -113,9 +114,9 @@ impl Lower<'_> {
         let leaves = looks.iter().any(|look| look.leaves_a_part) && !looks.iter().any(|look| look.needs_borrow);
         let is_needed = looks.iter().any(|look| look.needs_bound);
         if leaves && (is_value(&value) || !is_needed && is_tuple_of_values(&value)) {
-            return self.set_apart(value, LASTING, out);
+            return self.set_apart(value, self.lasting, out);
         }
-        self.lasting(value, LASTING, out)
+        self.lasting(value, self.lasting, out)
     }
 
     /// Whether [`Self::looked_at`] gives names to temporaries.
@@ -283,6 +284,24 @@ impl Look {
 fn is_value(expr: &Expr) -> bool {
     let is_call = matches!(expr, Expr::MethodCall(_) | Expr::Call(_) | Expr::Await(_) | Expr::Try(_) | Expr::Macro(_));
     is_call && !place::is_place(expr)
+}
+
+/// Whether an expression evaluates a value beside its cut points.
+pub(super) fn has_other_value(expr: &Expr) -> bool {
+    struct Values(bool);
+    impl<'ast> Visit<'ast> for Values {
+        fn visit_expr(&mut self, expr: &'ast Expr) {
+            if !has_cut(expr) {
+                self.0 |= is_value(expr);
+            } else if as_cut(expr).is_none() {
+                visit::visit_expr(self, expr);
+            }
+        }
+        fn visit_block(&mut self, _: &'ast Block) {}
+    }
+    let mut values = Values(false);
+    values.visit_expr(expr);
+    values.0
 }
 
 /// Whether an expression makes a value without a call.

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Local, Stmt as SynStmt, parse_quote, parse_quote_spanned};
 
 use super::{Lower, parse_stmt, plain, strip};
-use crate::hir::{Bind, LASTING_IN_BLOCK, Stmt, StmtKind, with_number};
+use crate::hir::{Bind, LASTING, LASTING_IN_BLOCK, Stmt, StmtKind, with_number};
 use crate::messages;
 use crate::place;
 use crate::scan::{as_cut, has_cut};
@@ -38,7 +38,9 @@ impl Lower<'_> {
             _ => compact(&expr),
         };
         let (temp, local) = self.temporary(&expr, &key);
+        let outer = std::mem::replace(&mut self.lasting, if matches!(strip(&expr), Expr::Match(_)) { LASTING_IN_BLOCK } else { LASTING });
         self.into_bind(expr, Bind::Let { attrs: local.attrs, pat: local.pat }, None, out);
+        self.lasting = outer;
         if let (true, Some(Stmt { kind: StmtKind::Cut { bind: Bind::Let { attrs, .. }, cut }, .. })) = (is_cut, out.last_mut()) {
             let key = format!("{}()", self.cuts[*cut].base);
             *attrs = vec![parse_quote!(#[forever_key = #key])];

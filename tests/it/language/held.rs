@@ -848,3 +848,48 @@ fn a_variable_that_is_set_in_an_arm_or_an_else_has_its_type_there() {
         same(|| set_in_an_inner_block(n));
     }
 }
+
+twin! {
+    async fn beside_steps(io, n: u32) -> anyhow::Result<u32> {
+        let mut sum = Unsaved("first").length().unwrap_or(n)
+            + match Unsaved("matched").length() {
+                Some(7) => step!("one", io.did("one", 1).await?),
+                _ => 0,
+            }
+            + lends(&Unsaved("last"), n);
+        mark("after the let");
+        sum += match Unsaved("assigned").length() {
+            Some(8) => step!("two", io.did("two", 2).await?),
+            _ => 0,
+        };
+        mark("after the assignment");
+        let Some(mut length) = Unsaved("let else").length().filter(|_| n > 0).map(|length| length + n).or(step!("three", io.did("three", None).await?)) else {
+            mark("else");
+            step!("four", io.did("four", ()).await?);
+            return Ok(sum);
+        };
+        mark("after the let else");
+        length += 1;
+        if let Some(k) = Unsaved("if let").length().filter(|_| n > 1).or(step!("five", io.did("five", None).await?)) {
+            mark("then");
+            sum += step!("six", io.did("six", k).await?);
+        } else {
+            mark("otherwise");
+            sum += step!("seven", io.did("seven", length).await?);
+        }
+        mark("end");
+        step!("end", io.did("end", ()).await?);
+        Ok(sum)
+    }
+}
+
+#[test]
+fn an_unsaved_temporary_of_an_operand_with_a_step_is_dropped_where_plain_rust_drops_it() {
+    assert_eq!(drops(|| beside_steps(0)).0[..3], ["last", "matched", "first"]);
+    assert_eq!(drops(|| beside_steps(0)).0[3..], ["-after the let", "assigned", "-after the assignment", "let else", "-else"]);
+    for n in 0..3 {
+        let (plain, fiber) = drops(|| beside_steps(n));
+        assert_eq!(fiber, plain, "{n}");
+        same(|| beside_steps(n));
+    }
+}
