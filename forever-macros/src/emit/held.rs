@@ -119,8 +119,7 @@ impl Emit<'_> {
             });
             let is_crowded = |var: &VarId| {
                 let is_held = self.storage(*var) == Storage::Local && self.cx.plan.held_and_used.contains_key(var);
-                let is_moved = self.cx.table.moved_at[var.0] != usize::MAX;
-                is_held && !is_moved && !outliving.block.contains(var) && !outliving.statement.contains(var)
+                is_held && !self.is_moved_surely(*var) && !outliving.block.contains(var) && !outliving.statement.contains(var)
             };
             let bound: Vec<VarId> = bound.filter(is_crowded).collect();
             if !bound.is_empty() || declared.clone().any(|var| is_crowded(&var)) {
@@ -264,10 +263,12 @@ impl Emit<'_> {
     }
 
     fn stays(&self, var: VarId) -> bool {
-        let table = self.cx.table;
         // One that is moved would count as held by the compiler.
-        let stays = table.moved_at[var.0] == usize::MAX || !table.moved_surely.contains(&var);
-        stays && self.cx.plan.kept_at(var).is_empty() && self.is_only_here(var)
+        !self.is_moved_surely(var) && self.cx.plan.kept_at(var).is_empty() && self.is_only_here(var)
+    }
+
+    fn is_moved_surely(&self, var: VarId) -> bool {
+        self.cx.table.moved_at[var.0] != usize::MAX && self.cx.table.moved_surely.contains(&var)
     }
 
     /// Whether the value of a variable names what it hides: a variable that is in scope before the

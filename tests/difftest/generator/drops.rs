@@ -23,10 +23,12 @@ impl Body {
         if self.can_step() { code!["io.note(", self.step(Ty::Number), ");"] } else { "".into() }
     }
 
-    /// A step inside of other blocks: what begins an arm of a statement that begins an arm itself ends at its first step. And one
-    /// behind a field that is moved on one path: what is left of its value stands at the next cut point.
+    /// A step behind a field or guard that is moved on one path, and within blocks behind a moved field: what is left of its value
+    /// stands at the next cut point.
     fn apart(&mut self) -> Option<Code> {
-        if self.nesting == 0 && !self.constructs.contains(&C::PartMovedOnePath) {
+        let has = |construct: &C| self.constructs.contains(construct);
+        let moved = [C::PartMovedLet, C::PartMovedInStep, C::PartMovedByMatch, C::PartMovedInArms, C::PartMovedByLoop];
+        if !has(&C::PartMovedOnePath) && (self.nesting == 0 || !has(&C::GuardOnePath) && !moved.iter().any(has)) {
             return Some("".into());
         }
         if self.can_step() { Some(self.plain_step()) } else { None }
@@ -313,19 +315,62 @@ impl Body {
         Some((code![apart, label, "for ", n, format!(" in io.guard({number}).list() "), block], false))
     }
 
-    /// A guard that is a temporary of an operand before a step.
+    /// A guard that is a temporary of an operand before a step, or with one.
     pub(crate) fn guard_operand(&mut self) -> Option<Written> {
         if !self.can_step() {
             return None;
         }
-        self.cover(C::GuardOperand);
         let number = self.mark();
-        let step = self.step(Ty::Number);
-        let value = code!["plus(", format!("io.guard({number}).number()"), ", ", step, ")"];
-        if self.prng.chance(40) {
-            return Some((code!["io.note(", value, ");"], false));
+        let choice = self.prng.below(8);
+        if choice < 5 {
+            self.cover(C::GuardOperand);
+            let step = self.step(Ty::Number);
+            let value = code!["plus(", format!("io.guard({number}).number()"), ", ", step, ")"];
+            return Some((if choice < 2 { code!["io.note(", value, ");"] } else { self.let_of(Ty::Number, value) }, false));
         }
-        Some((self.let_of(Ty::Number, value), false))
+        let n = self.fresh_name(Ty::Number);
+        if choice == 5 {
+            self.cover(C::GuardOperandMatch);
+            let (matched, first) = (self.mark(), format!("io.guard({number}).number()"));
+            let arms = [self.step(Ty::Number), self.atom()];
+            let [some, none] = arms;
+            let value = code![
+                "match ",
+                format!("io.guard({matched}).even()"),
+                " { Some(",
+                &n,
+                ") => plus(",
+                n,
+                ", ",
+                some,
+                "), None => ",
+                none,
+                " }"
+            ];
+            return Some((code!["io.note(plus(", first, ", ", value, "));"], false));
+        }
+        let value = code![format!("io.guard({number}).even().or("), self.step(Ty::Maybe), ")"];
+        let mut join = Join::new(&self.scope);
+        if choice == 6 {
+            if !self.may_leave() {
+                return None;
+            }
+            self.cover(C::GuardOperandElse);
+            let otherwise = self.nested(|body| vec![body.plain_step(), code![body.leave(), ";"]]);
+            join.path(&mut self.scope, true);
+            let line = code!["let Some(", &n, ") = ", value, " else ", Code::Block(otherwise), ";"];
+            self.scope.push(Var::owned(n, Ty::Number));
+            return Some((line, false));
+        }
+        self.cover(C::GuardOperandIfLet);
+        let (some, gone) = self.nested(|body| {
+            body.scope.push(Var::owned(n.clone(), Ty::Number));
+            body.lines(2)
+        });
+        join.path(&mut self.scope, gone);
+        let (none, gone) = self.block(2);
+        join.path(&mut self.scope, gone);
+        Some((code!["if let Some(", n, ") = ", value, " ", Code::Block(some), " else ", none], join.meet(&mut self.scope)))
     }
 
     /// A guard that one path moves.
