@@ -177,8 +177,8 @@ impl Lower<'_> {
             #[allow(unreachable_patterns)]
             _ => ::core::option::Option::None,
         });
-        let (temp, named) = self.temporary(&written, &compact(&written));
-        self.in_block(value, stmts, Bind::Let { attrs: named.attrs, pat: named.pat }, out);
+        let (temp, head) = self.temporary(&written, &compact(&written));
+        self.in_block(value, stmts, Bind::Let { attrs: head.attrs, pat: head.pat }, out);
         self.let_else((local, init_eq, temp), (else_token, *else_), out);
     }
 
