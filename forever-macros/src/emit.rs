@@ -530,12 +530,12 @@ fn number(cut: usize) -> TokenStream {
     proc_macro2::Literal::usize_unsuffixed(cut).to_token_stream()
 }
 
-/// All variables that the start of a statement declares, in any arm.
 /// The variables of a block.
 fn declared(block: &Block, entering: &[VarId]) -> BTreeSet<VarId> {
     block.stmts.iter().flat_map(|stmt| &stmt.declares).chain(entering).copied().collect()
 }
 
+/// All variables that the start of a statement declares, in any arm.
 fn declared_in_head(plain: &[Stmt], stmt: &Stmt) -> BTreeSet<VarId> {
     let mut declared: BTreeSet<VarId> = plain.iter().flat_map(|s| &s.declares).copied().collect();
     match &stmt.kind {

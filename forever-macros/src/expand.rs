@@ -87,14 +87,15 @@ pub(crate) fn lowered(function: &ItemFn, signature: &Signature, private: &syn::P
     let mut crowded = Crowded::new();
     loop {
         let mut found = Report::default();
-        let lowered = passes(function, signature, private, &crowded, &mut found);
-        let more = lowered.code.crowded.iter().filter(|(arm, _)| !crowded.contains_key(arm));
-        let more: Crowded = more.map(|(arm, bound)| (*arm, bound.clone())).collect();
-        if more.is_empty() {
+        let mut lowered = passes(function, signature, private, &crowded, &mut found);
+        let known = crowded.len();
+        for (arm, bound) in std::mem::take(&mut lowered.code.crowded) {
+            crowded.entry(arm).or_insert(bound);
+        }
+        if crowded.len() == known {
             report.append(found);
             return lowered;
         }
-        crowded.extend(more);
     }
 }
 

@@ -183,15 +183,6 @@ pub(crate) struct Branch {
 }
 
 impl Branch {
-    /// The pattern of an arm, with the value that it looks at.
-    pub(crate) fn looked_at<'b>(&'b self, arm: &'b Arm) -> Option<(&'b Pat, &'b Expr)> {
-        match &self.head {
-            Head::If { cond: Expr::Let(binding), .. } => Some((&binding.pat, &binding.expr)),
-            Head::Match { scrutinee, .. } => Some((arm.pat.as_ref()?, scrutinee)),
-            _ => None,
-        }
-    }
-
     /// The patterns that bind the variables of an arm.
     pub(crate) fn patterns<'b>(&'b self, arm: &'b Arm) -> Vec<&'b Pat> {
         fn conditions<'b>(cond: &'b Expr, found: &mut Vec<&'b Pat>) {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote_spanned};
+use quote::{ToTokens, format_ident, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, Label, Local, Pat, Stmt as SynStmt, Type, parse_quote, parse_quote_spanned};
 
@@ -155,28 +155,15 @@ impl Lower<'_> {
             return self.into_bind(*init.expr, Bind::Let { attrs: local.attrs, pat: local.pat }, hint, out);
         };
         let (mut stmts, written) = (Vec::new(), init.expr.clone());
-        let mut value = self.operand(*init.expr, &mut stmts);
-        let bindings = pattern::bindings(&local.pat);
-        if !stmts.iter().any(lasting::is_lasting) || bindings.iter().any(|bound| bound.by_ref) {
+        let value = self.operand(*init.expr, &mut stmts);
+        if !stmts.iter().any(lasting::is_lasting) || pattern::bindings(&local.pat).iter().any(|bound| bound.by_ref) {
             out.append(&mut stmts);
             return self.let_else((local, init_eq, value), (else_token, *else_), out);
         }
         // Its temporaries end before the `else`.
-        let names: Vec<_> = bindings.iter().map(|bound| &bound.ident).collect();
-        let mutable = bindings.iter().map(|bound| bound.mutable.then(|| quote::quote!(mut)));
-        let matched = parse_stmt(parse_quote!(let ::core::option::Option::Some((#(#mutable #names,)*)) = ();));
-        let mut pat = std::mem::replace(&mut local.pat, matched.pat);
-        if let Pat::Type(typed) = pat {
-            let ty = typed.ty;
-            value = parse_quote!({ let init: #ty = #value; init });
-            pat = *typed.pat;
-        }
-        pattern::without_mut(&mut pat);
-        let value = parse_quote!(match #value {
-            #pat => ::core::option::Option::Some((#(#names,)*)),
-            #[allow(unreachable_patterns)]
-            _ => ::core::option::Option::None,
-        });
+        let (value, found) = pattern::matched(&local.pat, value.into_token_stream());
+        local.pat = parse_stmt(parse_quote!(let #found = ();)).pat;
+        let value = parse_quote!(#value);
         let (temp, head) = self.temporary(&written, &compact(&written));
         self.in_block(value, stmts, Bind::Let { attrs: head.attrs, pat: head.pat }, out);
         self.let_else((local, init_eq, temp), (else_token, *else_), out);

@@ -7,11 +7,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::quote_spanned;
 use syn::parse::Parser;
 use syn::visit::{self, Visit};
-use syn::visit_mut::{self, VisitMut};
-use syn::{Ident, Pat};
+use syn::{Ident, Pat, PatType};
 
 thread_local! {
     /// The names of the variables of the function that is expanded.
@@ -145,16 +145,30 @@ pub(crate) struct Binding {
     pub(crate) copied: bool,
 }
 
-/// Takes the `mut` from the variables of a pattern.
-pub(crate) fn without_mut(pat: &mut Pat) {
-    struct WithoutMut;
-    impl VisitMut for WithoutMut {
-        fn visit_pat_ident_mut(&mut self, name: &mut syn::PatIdent) {
-            name.mutability = None;
-            visit_mut::visit_pat_ident_mut(self, name);
+/// `match value { pat => Some((a, b)), _ => None }`, and the pattern `Some((mut a, b))` of what it
+/// gives: what a `let .. else` looks at, and its temporaries, end before its `else`.
+pub(crate) fn matched(pat: &Pat, value: TokenStream) -> (TokenStream, TokenStream) {
+    let span = Span::mixed_site();
+    let bindings = bindings(pat);
+    let values = bindings.iter().map(|bound| &bound.ident);
+    let names = bindings.iter().map(|bound| {
+        let (mutable, name) = (bound.mutable.then(|| quote_spanned!(span=> mut)), &bound.ident);
+        quote_spanned!(span=> #mutable #name)
+    });
+    let found = quote_spanned!(span=> ::core::option::Option::Some((#(#names,)*)));
+    // A `match` cannot have a type annotation.
+    let (pat, value) = match pat {
+        Pat::Type(PatType { pat, ty, .. }) => (&**pat, quote_spanned!(span=> { let init: #ty = #value; init })),
+        pat => (pat, value),
+    };
+    let matched = quote_spanned! {span=>
+        match (#value) {
+            #pat => ::core::option::Option::Some((#(#values,)*)),
+            #[allow(unreachable_patterns)]
+            _ => ::core::option::Option::None,
         }
-    }
-    WithoutMut.visit_pat_mut(pat);
+    };
+    (matched, found)
 }
 
 /// Whether an attribute is `#[secret]`, before an argument or a `let`.

@@ -1,7 +1,7 @@
 //! `if`, `match` and `let .. else` with cut points in their arms.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote_spanned};
-use syn::{Expr, Pat, PatType as Typed};
+use syn::{Expr, Pat};
 
 use super::{Emit, Start, number};
 use crate::hir::{Arm, Bind, Block, Branch, Control, Head, Stmt, StmtKind};
@@ -222,34 +222,19 @@ impl Emit<'_> {
             }
             Head::LetElse { pat, init, .. } => {
                 let (bound, otherwise) = (&arms[0], &arms[1]);
-                // A `match` cannot have a type annotation. A place of the user's has a type, and
-                // must not be moved as a whole.
+                // A place of the user's has a type, and must not be moved as a whole.
                 let is_ours = place::root(init).is_some_and(|root| root.to_string().starts_with("__value_"));
                 let stays = place::is_place(init) && !is_ours || pattern::bindings(pat).iter().any(|b| b.by_ref);
                 let init = self.rewrite_expr(init);
-                let (pat, init) = match pat {
-                    Pat::Type(typed) if stays => (&*typed.pat, init),
-                    Pat::Type(Typed { pat, ty, .. }) => (&**pat, emit!({ let init: #ty = #init; init })),
-                    pat => (pat, init),
-                };
                 if stays {
+                    let pat = if let Pat::Type(typed) = pat { &*typed.pat } else { pat };
                     return emit!(match (#init) { #pat => #bound #[allow(unreachable_patterns)] _ => #otherwise });
                 }
-                // What the value has left, and its temporaries, end before the `else`.
-                let bindings = pattern::bindings(pat);
-                let values = bindings.iter().map(|bound| &bound.ident);
-                let names = bindings.iter().map(|bound| {
-                    let (mutable, name) = (bound.mutable.then(|| emit!(mut)), &bound.ident);
-                    emit!(#mutable #name)
-                });
+                let (matched, found) = pattern::matched(pat, init);
                 emit! {{
-                    let matched = match (#init) {
-                        #pat => ::core::option::Option::Some((#(#values,)*)),
-                        #[allow(unreachable_patterns)]
-                        _ => ::core::option::Option::None,
-                    };
+                    let matched = #matched;
                     match matched {
-                        ::core::option::Option::Some((#(#names,)*)) => #bound
+                        #found => #bound
                         ::core::option::Option::None => #otherwise
                     }
                 }}

@@ -74,13 +74,17 @@ impl Emit<'_> {
         let lives_on = |var: VarId, at: PointId| self.lives_on(var, at) && !self.hides(var, at, inside);
         for arm in branch.arms.iter().filter(|arm| arm.cuts.is_some()) {
             let (plain, rest) = branch::split(&arm.block.stmts);
-            let is_match = matches!(branch.head, Head::Match { .. });
-            if let (Some((pat, value)), Some(first)) = (branch.looked_at(arm), arm.block.stmts.first()) {
+            let pattern = match &branch.head {
+                Head::If { cond: Expr::Let(binding), .. } => Some((&*binding.pat, Some(&*binding.expr))),
+                Head::Match { .. } => arm.pat.as_ref().map(|pat| (pat, None)),
+                _ => None,
+            };
+            if let (Some((pat, value)), Some(first)) = (pattern, arm.block.stmts.first()) {
                 let bindings = pattern::bindings(pat);
                 let by_value = |var: &VarId| bindings.iter().any(|bound| bound.ident == *self.ident(*var) && !bound.by_ref);
                 let is_named = |var: &VarId| {
                     let name = self.ident(*var).to_string();
-                    named::in_pat(pat, &name) + if is_match { 0 } else { named::in_expr(value, &name) } == 1
+                    named::in_pat(pat, &name) + value.map_or(0, |value| named::in_expr(value, &name)) == 1
                 };
                 let vars = arm.declares.iter().copied().filter(by_value).filter(is_named).filter(|v| lives_on(*v, first.start));
                 vars.for_each(|var| self.add_to_statement(var, found));
@@ -113,7 +117,7 @@ impl Emit<'_> {
             let bindings: Vec<_> = branch.patterns(arm).into_iter().flat_map(pattern::bindings).collect();
             let by_value = |var: &VarId| bindings.iter().any(|bound| bound.ident == *self.ident(*var) && !bound.by_ref);
             let bound = arm.declares.iter().copied().filter(by_value);
-            let declared = plain.iter().flat_map(|stmt| match &stmt.kind {
+            let mut declared = plain.iter().flat_map(|stmt| match &stmt.kind {
                 StmtKind::Plain(syntax) => self.held_by_value(stmt, syntax),
                 _ => Vec::new(),
             });
@@ -122,7 +126,7 @@ impl Emit<'_> {
                 is_held && !self.is_moved_surely(*var) && !outliving.block.contains(var) && !outliving.statement.contains(var)
             };
             let bound: Vec<VarId> = bound.filter(is_crowded).collect();
-            if !bound.is_empty() || declared.clone().any(|var| is_crowded(&var)) {
+            if !bound.is_empty() || declared.any(|var| is_crowded(&var)) {
                 self.crowded.insert(id, bound.into_iter().map(|var| self.ident(var).clone()).collect());
             }
             self.note_crowded(&rest[0], outliving);

@@ -235,7 +235,7 @@ impl First {
             }
             // A value that is borrowed has a name by then.
             operand if of == Use::Value || of == Use::Place && is_value(operand) => First::Always,
-            operand if of == Use::Borrowed && !is_value(operand) && is_made_here(operand) => First::AlsoLast,
+            operand if of == Use::Borrowed && is_made_here(operand) => First::AlsoLast,
             _ => First::Never,
         }
     }
